@@ -1,0 +1,107 @@
+"""Every error that tinycomp raises on purpose.
+
+A message always answers four questions: *where* it happened, what was *expected*, what was *found*, and
+what to do next (the *hint*). The parts are attributes too, so that tools need not parse the text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TinycompError(Exception):
+    """Base of all tinycomp errors.
+
+    Args:
+        message: One sentence that says what is wrong.
+        where: The file, node, value or option concerned.
+        expected: What would have been right.
+        found: What was there instead.
+        hint: What the user can do next.
+    """
+
+    def __init__(self, message: str, *, where: str = "", expected: str = "", found: str = "", hint: str = "") -> None:
+        self.message = message
+        self.where = where
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        text = f"{where}: {message}" if where else message
+        if expected:
+            text += f"; expected {expected}"
+        if found:
+            text += f"; found {found}"
+        if hint:
+            text = f"{text.rstrip('.')}. {hint}"
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by parts: the default would feed the finished text back in as the message."""
+        return _rebuild, (type(self), self.message, self.where, self.expected, self.found, self.hint)
+
+
+def _rebuild(
+    cls: type[TinycompError], message: str, where: str, expected: str, found: str, hint: str
+) -> TinycompError:
+    return cls(message, where=where, expected=expected, found=found, hint=hint)
+
+
+class ModelError(TinycompError, ValueError):
+    """The model is not valid ONNX, or cannot be read."""
+
+
+class UnsupportedError(TinycompError, NotImplementedError):
+    """The model is valid, but asks for something that no available tier can do."""
+
+
+class TypeInferenceError(ModelError):
+    """The types of a node's operands do not fit its operator."""
+
+
+class VerifyError(TinycompError):
+    """A graph broke an invariant of the IR, or two computations that must agree differ."""
+
+
+class ParseError(TinycompError, ValueError):
+    """A text is not valid tinycomp IR."""
+
+
+class PatternError(TinycompError, ValueError):
+    """A pattern or a rewrite rule is written wrongly."""
+
+
+class TargetError(TinycompError):
+    """A target is unknown, written wrongly, or its code generator failed."""
+
+
+class FallbackError(TinycompError):
+    """``strict=True`` was asked for and nodes were left to the host."""
+
+
+class FeedError(TinycompError, ValueError):
+    """An input handed to a module does not fit the model."""
+
+
+class ExecutionError(TinycompError, RuntimeError):
+    """A step of a compiled module failed on values that only run time could show."""
+
+
+class MemoryLimitError(TinycompError, MemoryError):
+    """A value would be larger than the byte budget allows."""
+
+
+class ArtifactError(TinycompError, ValueError):
+    """A saved module is damaged, was made by another version, or is not a saved module."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``'Did you mean "x"?'`` for the known name nearest to ``name``, or an empty text.
+
+    >>> did_you_mean("Rleu", ["Conv", "Relu"])
+    'Did you mean "Relu"?'
+    >>> did_you_mean("zzz", ["Conv", "Relu"])
+    ''
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f'Did you mean "{close[0]}"?' if close else ""
