@@ -1,0 +1,1 @@
+"""The networks of the corpus as PyTorch modules with seeded random weights; each file holds one family."""

@@ -1,0 +1,143 @@
+"""Export one architecture of the corpus to ONNX and verify the file against PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from benchmarks.corpus import Architecture
+
+OPSETS = {"torchscript": 17, "dynamo": 18}
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def export(wanted: Architecture, file: Path, dynamic_batch: bool) -> None:
+    """Build, export, finish and verify a model.
+
+    Args:
+        wanted: The model.
+        file: Where the ONNX file goes.
+        dynamic_batch: Leave the first dimension of every input symbolic.
+
+    Raises:
+        AssertionError: The exported model does not agree with PyTorch, or its outputs carry no signal.
+    """
+    batch = 2 if dynamic_batch else 1
+    torch.manual_seed(0)
+    module = _resolve(wanted.builder)().eval()
+    settle_batch_norms(module, tuple(_tensors(wanted, seed=1, batch=2).values()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        exporter = _torchscript if wanted.exporter == "torchscript" else _dynamo
+        exporter(module, wanted, tuple(_tensors(wanted, seed=1, batch=batch).values()), file, dynamic_batch)
+    _verify_export(module, wanted, file, batch)
+    if wanted.finish:
+        model = onnx.load(file)
+        _resolve(wanted.finish)(model)
+        file.write_bytes(model.SerializeToString())
+    _verify_signal(wanted, file, batch)
+
+
+def settle_batch_norms(module: nn.Module, example: tuple[torch.Tensor, ...]) -> None:
+    """Give every batch normalisation a random gain and shift, and about the statistics of its real input.
+
+    Measured statistics keep the signal alive through any depth; a little noise on top of them, as a trained network
+    has on unseen data, keeps the outputs of a normalisation from being exactly normal.
+    """
+    norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm2d | nn.BatchNorm1d)]
+    for norm in norms:
+        nn.init.uniform_(norm.weight, 0.7, 1.3)
+        nn.init.normal_(norm.bias, std=0.2)
+        norm.momentum = 1.0
+        norm.train()
+    with torch.no_grad():
+        if norms:
+            module(*example)
+        for norm in norms:
+            norm.eval()
+            norm.running_mean += 0.1 * norm.running_var.sqrt() * torch.randn_like(norm.running_mean)
+            norm.running_var *= torch.empty_like(norm.running_var).uniform_(0.8, 1.25)
+
+
+def _resolve(name: str) -> Any:
+    family, function = name.split(".")
+    return getattr(importlib.import_module(f"benchmarks.architectures.{family}"), function)
+
+
+def _sample(wanted: Architecture, seed: int, batch: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    return {i.name: i.sample(rng, batch) for i in wanted.inputs}
+
+
+def _tensors(wanted: Architecture, seed: int, batch: int) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(value) for name, value in _sample(wanted, seed, batch).items()}
+
+
+def _torchscript(
+    module: nn.Module, wanted: Architecture, example: tuple[torch.Tensor, ...], file: Path, dynamic_batch: bool
+) -> None:
+    inputs = [i.name for i in wanted.inputs]
+    torch.onnx.export(
+        module,
+        example,
+        file,
+        dynamo=False,
+        opset_version=OPSETS["torchscript"],
+        training=torch.onnx.TrainingMode.PRESERVE,
+        input_names=inputs,
+        output_names=list(wanted.outputs),
+        dynamic_axes={name: {0: "batch"} for name in [*inputs, *wanted.outputs]} if dynamic_batch else None,
+    )
+
+
+def _dynamo(
+    module: nn.Module, wanted: Architecture, example: tuple[torch.Tensor, ...], file: Path, dynamic_batch: bool
+) -> None:
+    symbol = torch.export.Dim("batch")
+    torch.onnx.export(
+        module,
+        example,
+        file,
+        dynamo=True,
+        verbose=False,
+        external_data=False,
+        opset_version=OPSETS["dynamo"],
+        input_names=[i.name for i in wanted.inputs],
+        output_names=list(wanted.outputs),
+        dynamic_shapes=tuple({0: symbol} for _ in example) if dynamic_batch else None,
+    )
+
+
+def _run(file: Path, feeds: Arrays) -> list[NDArray[Any]]:
+    return list(ort.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, feeds))
+
+
+def _verify_export(module: nn.Module, wanted: Architecture, file: Path, batch: int) -> None:
+    """ONNX Runtime must give what PyTorch gives, on inputs that the exporter has not seen."""
+    with torch.no_grad():
+        expected = module(*_tensors(wanted, seed=0, batch=batch).values())
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for name, got, want in zip(wanted.outputs, _run(file, _sample(wanted, 0, batch)), expected, strict=True):
+        scale = float(want.abs().max())
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-3, atol=1e-3 * scale, err_msg=name)
+
+
+def _verify_signal(wanted: Architecture, file: Path, batch: int) -> None:
+    """The file must be valid, and its outputs finite, varied and dependent on the inputs."""
+    onnx.checker.check_model(file, full_check=True)
+    first, second = (_run(file, _sample(wanted, seed, batch)) for seed in (0, 1))
+    for name, a, b in zip(wanted.outputs, first, second, strict=True):
+        assert np.isfinite(a).all(), f"{name} is not finite"
+        assert a.std() > 1e-4, f"{name} is constant"
+        assert a.shape != b.shape or not np.allclose(a, b), f"{name} does not depend on the inputs"
