@@ -1,0 +1,513 @@
+"""The graph: values, nodes, and the few operations that change them.
+
+A :class:`Graph` keeps its connectivity in a ``networkx.DiGraph`` over nodes; ``node.inputs`` is the truth for operand
+order. Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`,
+:meth:`Graph.outline` and :meth:`Graph.inline` touch both, and :func:`tinycomp.ir.verify.verify` rebuilds and compares.
+
+Nesting has one form: a node owns *bodies*, closed graphs whose inputs are the node's operands. A composite, a region
+and a model-local function have the single body ``"body"``; If has two. Outer values that a body of If, Loop or Scan
+captures are trailing operands of the node (``node.captures`` counts them) and trailing inputs of every body.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from tinycomp.errors import VerifyError
+from tinycomp.ir.remarks import Remark
+from tinycomp.ir.types import UNKNOWN, Type, type_of
+
+COMPOSITE = "tinycomp.composite"
+REGION = "tinycomp.region"
+TINYCOMP = "tinycomp"
+
+Attr = Any
+"""A plain Python value: int, float, str, bytes, a list of one of these, an ndarray, or a Type."""
+InferTypes = Callable[["Node"], Sequence[Type]]
+
+
+class Value:
+    """A tensor (or sequence, optional, map) that flows along the edges; compared by identity.
+
+    Attributes:
+        name: Unique in its graph; empty for an output that the model skips.
+        type: Always present.
+        producer: The node that makes it; None for graph inputs and constants.
+        const: The array of a constant, else None. Constants are never changed in place.
+        users: How many operand slots of each node read it.
+    """
+
+    __slots__ = ("const", "name", "producer", "type", "users")
+
+    def __init__(self, name: str, type_: Type, producer: Node | None = None, const: np.ndarray | None = None) -> None:
+        self.name = name
+        self.type = type_
+        self.producer = producer
+        self.const = const
+        self.users: dict[Node, int] = {}
+
+    @property
+    def is_const(self) -> bool:
+        """Whether the value is known at compile time."""
+        return self.const is not None
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name or '_'}: {self.type}>"
+
+
+class Node:
+    """One operator application; compared by identity.
+
+    Attributes:
+        op: Operator name, composite name, or region symbol.
+        domain: Operator domain; ``""`` is ONNX's own.
+        version: The operator's since-version in its domain.
+        inputs: Operands in order, None for an absent optional one; captured values come last.
+        outputs: Results in order.
+        attrs: Plain Python values.
+        bodies: Nested graphs by attribute name.
+        captures: How many trailing operands are captured values.
+        target: The target that has claimed the node, or None.
+        sources: Names of the nodes of the user's model that this node came from.
+        position: Where the node stands among independent nodes; kept through rewrites.
+    """
+
+    __slots__ = (
+        "attrs", "bodies", "captures", "domain", "inputs", "op", "outputs", "position", "serial", "sources",
+        "target", "version",
+    )  # fmt: skip
+
+    def __init__(self, op: str, domain: str, version: int, inputs: tuple[Value | None, ...]) -> None:
+        self.op = op
+        self.domain = domain
+        self.version = version
+        self.inputs = inputs
+        self.outputs: tuple[Value, ...] = ()
+        self.attrs: dict[str, Attr] = {}
+        self.bodies: dict[str, Graph] = {}
+        self.captures = 0
+        self.target: str | None = None
+        self.sources: tuple[str, ...] = ()
+        self.position = 0
+        self.serial = 0
+
+    @property
+    def body(self) -> Graph:
+        """The only body of a composite, region or function.
+
+        Raises:
+            KeyError: If the node has no body of that kind.
+        """
+        return self.bodies["body"]
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether the node is an atom made by composite merging."""
+        return self.domain == COMPOSITE
+
+    @property
+    def is_region(self) -> bool:
+        """Whether the node is a partitioned region."""
+        return self.domain == REGION
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the node does exactly what its single body does (composite, region, model-local function)."""
+        return "body" in self.bodies and (self.is_composite or self.is_region or self.op not in _BODY_OPS)
+
+    @property
+    def output(self) -> Value:
+        """The first result."""
+        return self.outputs[0]
+
+    @property
+    def label(self) -> str:
+        """The name to use in messages: the source name if there is one."""
+        if self.sources:
+            return self.sources[0] if len(self.sources) == 1 else f"{self.sources[0]}…{self.sources[-1]}"
+        return next((v.name for v in self.outputs if v.name), self.op)
+
+    @property
+    def qualified_op(self) -> str:
+        """Operator with its domain, such as ``Conv`` or ``com.vendor::Op``."""
+        return f"{self.domain}::{self.op}" if self.domain else self.op
+
+    def used_outputs(self) -> list[Value]:
+        """Return the results that have a name, that is, that are not skipped."""
+        return [v for v in self.outputs if v.name]
+
+    def __repr__(self) -> str:
+        return f"<Node {self.qualified_op} {self.label}>"
+
+
+_BODY_OPS = frozenset({"Loop", "Scan", "SequenceMap"})
+
+
+class Graph:
+    """A typed dataflow graph.
+
+    Args:
+        name: Name of the graph, or symbol of the function.
+        infer: Output types of a node; the default knows ONNX's operators.
+        opsets: Opset version by domain, used for nodes added without a version.
+    """
+
+    def __init__(
+        self, name: str = "main", *, infer: InferTypes | None = None, opsets: Mapping[str, int] | None = None
+    ) -> None:
+        if infer is None:
+            from tinycomp.ir.infer import infer_types
+
+            infer = infer_types
+        self.name = name
+        self.infer = infer
+        self.opsets = dict(opsets or {})
+        self.metadata: dict[str, str] = {}
+        self.remarks: list[Remark] = []
+        self.inputs: list[Value] = []
+        self.output_names: tuple[str, ...] = ()
+        self._outputs: tuple[Value, ...] = ()
+        self._output_counts: Counter[Value] = Counter()
+        self._values: dict[str, Value] = {}
+        self._nx: nx.DiGraph[Node] = nx.DiGraph()
+        self._serial = itertools.count()
+        self._fresh: dict[str, int] = {}
+        self._order: list[Node] | None = None
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes in a stable topological order.
+
+        Raises:
+            VerifyError: If the graph has a cycle.
+        """
+        if self._order is None:
+            self._order = self._topological_order()
+        return list(self._order)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The results, in order; one value may stand more than once."""
+        return self._outputs
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """Every named value by name."""
+        return self._values
+
+    @property
+    def constants(self) -> list[Value]:
+        """Every constant value."""
+        return [v for v in self._values.values() if v.const is not None]
+
+    @property
+    def connectivity(self) -> nx.DiGraph[Node]:
+        """The node graph, for networkx algorithms; do not change it."""
+        return self._nx
+
+    def __len__(self) -> int:
+        return self._nx.number_of_nodes()
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._nx
+
+    def is_output(self, value: Value) -> bool:
+        """Whether ``value`` is a result of the graph."""
+        return value in self._output_counts
+
+    def use_count(self, value: Value) -> int:
+        """Number of operand slots and graph outputs that read ``value``."""
+        return sum(value.users.values()) + self._output_counts.get(value, 0)
+
+    def predecessors(self, node: Node) -> Iterator[Node]:
+        """Nodes that produce an operand of ``node``."""
+        return iter(self._nx.predecessors(node))
+
+    def successors(self, node: Node) -> Iterator[Node]:
+        """Nodes that read a result of ``node``."""
+        return iter(self._nx.successors(node))
+
+    def fresh(self, base: str) -> str:
+        """Return a value name that is not taken, starting from ``base``."""
+        if base and base not in self._values:
+            return base
+        base = base or "v"
+        count = self._fresh.get(base, 0)
+        while True:
+            count += 1
+            name = f"{base}_{count}"
+            if name not in self._values:
+                self._fresh[base] = count
+                return name
+
+    def walk(self) -> Iterator[tuple[Graph, Node]]:
+        """Yield every node of this graph and of all bodies below it, with the graph that holds it."""
+        stack: list[Graph] = [self]
+        while stack:
+            graph = stack.pop()
+            for node in graph.nodes:
+                yield graph, node
+                stack.extend(node.bodies.values())
+
+    # Building ------------------------------------------------------------------------------------------------------
+
+    def add_input(self, name: str, type_: Type) -> Value:
+        """Append a graph input."""
+        value = self._declare(Value(name, type_))
+        self.inputs.append(value)
+        return value
+
+    def add_const(self, array: np.ndarray, name: str = "") -> Value:
+        """Add a constant; ``name`` is made unique. The array must not be changed afterwards."""
+        return self._declare(Value(self.fresh(name or "const"), type_of(array), const=array))
+
+    def set_outputs(self, values: Sequence[Value], names: Sequence[str] | None = None) -> None:
+        """Choose the results of the graph; ``names`` default to the value names."""
+        self._outputs = tuple(values)
+        self.output_names = tuple(v.name for v in values) if names is None else tuple(names)
+        self._output_counts = Counter(self._outputs)
+
+    def add(
+        self,
+        op: str,
+        inputs: Iterable[Value | None],
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        domain: str = "",
+        version: int | None = None,
+        outputs: int | Sequence[str] = 1,
+        types: Sequence[Type] | None = None,
+        bodies: Mapping[str, Graph] | None = None,
+        captures: int = 0,
+        target: str | None = None,
+        sources: Iterable[str] = (),
+        at: Node | None = None,
+    ) -> Node:
+        """Insert a node and infer the types of its results at once.
+
+        Args:
+            op: Operator name.
+            inputs: Operands of this graph, None for an absent optional one.
+            attrs: Attributes as plain Python values.
+            domain: Operator domain.
+            version: Since-version; by default the one in force in the graph's opset.
+            outputs: How many results, or their names (an empty name is a skipped result).
+            types: Types of the results; inferred when None.
+            bodies: Nested graphs.
+            captures: How many trailing operands are captured values.
+            target: The target that claims the node.
+            sources: Names of the source nodes.
+            at: A node whose place in the order (and sources, unless given) the new one takes.
+
+        Returns:
+            The node; ``node.output`` is its first result.
+
+        Raises:
+            TypeInferenceError: If the operands do not fit the operator.
+        """
+        node = Node(op, domain, self._version(op, domain) if version is None else version, tuple(inputs))
+        node.attrs = dict(attrs or {})
+        node.bodies = dict(bodies or {})
+        node.captures = captures
+        node.target = target
+        node.sources = tuple(sources) or (at.sources if at is not None else ())
+        node.serial = next(self._serial)
+        node.position = at.position if at is not None else node.serial
+        names = [self.fresh(op.lower()) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        node.outputs = tuple(Value(name, _PENDING, node) for name in names)
+        found = self.infer(node) if types is None else types
+        for value, type_ in zip(node.outputs, found, strict=False):
+            value.type = type_
+        self._insert(node)
+        return node
+
+    def _insert(self, node: Node) -> None:
+        for value in node.outputs:
+            if value.name:
+                self._declare(value)
+        self._nx.add_node(node)
+        for operand in node.inputs:
+            self._connect(operand, node)
+        self._order = None
+
+    # Changing ------------------------------------------------------------------------------------------------------
+
+    def erase(self, node: Node) -> None:
+        """Remove a node whose results nobody reads.
+
+        Raises:
+            VerifyError: If a result is still in use.
+        """
+        for value in node.outputs:
+            if value.users or self.is_output(value):
+                raise VerifyError(f'cannot erase: its result "{value.name}" is still in use', where=repr(node))
+        for operand in node.inputs:
+            self._disconnect(operand, node)
+        for value in node.outputs:
+            self._values.pop(value.name, None)
+            value.producer = None
+        self._nx.remove_node(node)
+        self._order = None
+
+    def erase_unused(self, value: Value) -> None:
+        """Forget a constant that nobody reads."""
+        assert value.const is not None
+        assert not self.use_count(value)
+        del self._values[value.name]
+
+    def set_input(self, node: Node, index: int, value: Value | None) -> None:
+        """Make operand ``index`` of ``node`` read ``value``; types are not inferred again."""
+        old = node.inputs[index]
+        if old is value:
+            return
+        node.inputs = (*node.inputs[:index], value, *node.inputs[index + 1 :])
+        self._disconnect(old, node)
+        self._connect(value, node)
+        self._order = None
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Make every user of ``old``, and every graph output that is ``old``, read ``new``."""
+        if old is new:
+            return
+        for node in list(old.users):
+            count = old.users[node]
+            node.inputs = tuple(new if v is old else v for v in node.inputs)
+            for _ in range(count):
+                self._disconnect(old, node)
+                self._connect(new, node)
+        if self.is_output(old):
+            self.set_outputs([new if v is old else v for v in self._outputs], self.output_names)
+        self._order = None
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give ``value`` a name that is not taken."""
+        assert name not in self._values, name
+        del self._values[value.name]
+        value.name = name
+        self._declare(value)
+
+    def infer_again(self, node: Node) -> bool:
+        """Infer the types of a node's results anew after its operands changed; return whether any differs."""
+        changed = False
+        for value, type_ in zip(node.outputs, self.infer(node), strict=False):
+            changed |= value.type != type_
+            value.type = type_
+        return changed
+
+    def outline(
+        self,
+        nodes: Iterable[Node],
+        op: str,
+        *,
+        domain: str,
+        target: str | None = None,
+        params: Sequence[Value] | None = None,
+        bind_constants: bool = True,
+        attrs: Mapping[str, Attr] | None = None,
+    ) -> Node:
+        """Move ``nodes`` into the body of one new node that stands in their place.
+
+        The body keeps the names of values; parameters are the distinct outside values in order of first use
+        (or ``params``, which must cover them), results the distinct values used outside, in order of production.
+        The set must be convex; :func:`tinycomp.ir.verify.verify` finds a cycle that a wrong set makes.
+
+        Args:
+            nodes: The nodes to move.
+            op: Operator name of the new node.
+            domain: Its domain, :data:`COMPOSITE` or :data:`REGION`.
+            target: Its target.
+            params: Outside values in parameter order; others that the nodes read come behind.
+            bind_constants: Whether constants not among ``params`` go into the body instead of becoming parameters.
+            attrs: Attributes of the new node.
+
+        Returns:
+            The new node.
+        """
+        from tinycomp.ir.outline import outline
+
+        return outline(self, nodes, op, domain, target, params, bind_constants, attrs)
+
+    def inline(self, node: Node) -> list[Node]:
+        """Replace a composite, region or function node by the contents of its body; the inverse of :meth:`outline`."""
+        from tinycomp.ir.outline import inline
+
+        return inline(self, node)
+
+    def clone(self) -> Graph:
+        """Return a deep copy that shares only the arrays of constants."""
+        from tinycomp.ir.outline import clone
+
+        return clone(self)
+
+    def __str__(self) -> str:
+        from tinycomp.ir.printer import print_graph
+
+        return print_graph(self)
+
+    # Internals -----------------------------------------------------------------------------------------------------
+
+    def _version(self, op: str, domain: str) -> int:
+        from tinycomp.ir.infer import since_version
+
+        return since_version(op, domain, self.opsets.get(domain))
+
+    def _declare(self, value: Value) -> Value:
+        if value.name in self._values:
+            raise VerifyError(f'the value name "{value.name}" is taken', where=f"graph {self.name}")
+        self._values[value.name] = value
+        return value
+
+    def _connect(self, value: Value | None, node: Node) -> None:
+        if value is None:
+            return
+        value.users[node] = value.users.get(node, 0) + 1
+        if value.producer is not None:
+            self._link(value.producer, node, 1)
+
+    def _link(self, producer: Node, user: Node, slots: int) -> None:
+        if self._nx.has_edge(producer, user):
+            self._nx[producer][user]["slots"] += slots
+        else:
+            self._nx.add_edge(producer, user, slots=slots)
+
+    def _disconnect(self, value: Value | None, node: Node) -> None:
+        if value is None:
+            return
+        value.users[node] -= 1
+        if not value.users[node]:
+            del value.users[node]
+        if value.producer is not None:
+            edge = self._nx[value.producer][node]
+            edge["slots"] -= 1
+            if not edge["slots"]:
+                self._nx.remove_edge(value.producer, node)
+
+    def _topological_order(self) -> list[Node]:
+        waiting: dict[Node, int] = dict(self._nx.in_degree())
+        ready = [(n.position, n.serial, n) for n, degree in waiting.items() if not degree]
+        heapq.heapify(ready)
+        order: list[Node] = []
+        while ready:
+            node = heapq.heappop(ready)[2]
+            order.append(node)
+            for user in self._nx.successors(node):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    heapq.heappush(ready, (user.position, user.serial, user))
+        if len(order) != len(waiting):
+            cycle = nx.find_cycle(self._nx.subgraph(n for n, degree in waiting.items() if degree))
+            path = " -> ".join(edge[0].label for edge in cycle)
+            raise VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}", where=f"graph {self.name}")
+        return order
+
+
+_PENDING = UNKNOWN

@@ -1,0 +1,172 @@
+"""Output types of nodes: onnx's own per-operator inference, and the rule for nodes with bodies.
+
+Both import and every later insertion go through :func:`infer_types`, so a graph never holds a stale type.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import defs, shape_inference
+
+from tinycomp.errors import ModelError, TypeInferenceError
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_from_proto, type_to_proto
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, refine
+
+_SMALL = 256
+"""Constants up to this many elements take part in inference (shapes, axes, pads, …)."""
+_IR_VERSION = 10
+
+
+@functools.cache
+def schema(op: str, domain: str, version: int) -> defs.OpSchema | None:
+    """Return onnx's schema in force at ``version``, or None for an operator that onnx does not define."""
+    try:
+        return defs.get_schema(op, max_inclusive_version=version, domain=domain)
+    except defs.SchemaError:
+        return None
+
+
+def since_version(op: str, domain: str, opset: int | None) -> int:
+    """Return the version of the operator in force in ``opset`` (None: the newest); 1 where onnx has no schema."""
+    found = schema(op, domain, (1 << 30) if opset is None else opset)
+    return 1 if found is None else int(found.since_version)
+
+
+def infer_types(node: Node) -> list[Type]:
+    """Return the types of a node's results from its operands, attributes and bodies.
+
+    Raises:
+        TypeInferenceError: If the operands do not fit the operator.
+    """
+    if node.is_call:
+        return [v.type for v in node.body.outputs]
+    if node.bodies:
+        return _from_branches(node)
+    found = schema(node.op, node.domain, node.version)
+    if found is None:
+        return [UNKNOWN for _ in node.outputs]
+    key = (
+        tuple(sorted((k, _frozen(v)) for k, v in node.attrs.items())),
+        tuple(_operand_key(v) for v in node.inputs),
+        tuple(bool(v.name) for v in node.outputs),
+    )
+    try:
+        return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
+    except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as error:
+        raise _failure(node, error) from error
+
+
+def _from_branches(node: Node) -> list[Type]:
+    """If: what both branches agree on. Other nodes with bodies need a rule of their own (see ``tinycomp.ops``)."""
+    branches = [[v.type for v in body.outputs] for body in node.bodies.values()]
+    return [functools.reduce(_join, types) for types in zip(*branches, strict=True)]
+
+
+def _join(a: Type, b: Type) -> Type:
+    if a == b:
+        return a
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+class _Uncompared:
+    """Carries a node past the cache key: equal keys give equal types whatever node asks."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Uncompared)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *(_frozen(v) for v in value))
+    return (type(value).__name__, value)
+
+
+def _operand_key(value: Value | None) -> Any:
+    if value is None:
+        return None
+    known = _frozen(value.const) if _informs(value) else None
+    return (value.type, known)
+
+
+def _informs(value: Value) -> bool:
+    return value.const is not None and value.const.size <= _SMALL and value.const.dtype.kind in "iub"
+
+
+@functools.lru_cache(maxsize=8192)
+def _infer_cached(
+    op: str, domain: str, version: int, holder: _Uncompared, attrs: Any, operands: Any, wanted: Any
+) -> Sequence[Type]:
+    node = holder.node
+    found = schema(op, domain, version)
+    assert found is not None
+    proto = onnx.NodeProto(op_type=op, domain=domain)
+    types: dict[str, onnx.TypeProto] = {}
+    data: dict[str, onnx.TensorProto] = {}
+    for index, value in enumerate(node.inputs):
+        name = "" if value is None else f"i{index}"
+        proto.input.append(name)
+        if value is None:
+            continue
+        if value.type != UNKNOWN:
+            types[name] = type_to_proto(value.type)
+        if _informs(value):
+            assert value.const is not None
+            data[name] = tensor_to_proto(value.const, name)
+    proto.output.extend(f"o{i}" if v.name else "" for i, v in enumerate(node.outputs))
+    proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
+    opset = onnx.OperatorSetIdProto(domain=domain, version=version)
+    result = shape_inference.infer_node_outputs(
+        found, proto, types, data, opset_imports=[opset], ir_version=_IR_VERSION
+    )
+    return tuple(_output_type(result.get(name)) for name in proto.output)
+
+
+def _output_type(proto: onnx.TypeProto | None) -> Type:
+    return UNKNOWN if proto is None else type_from_proto(proto)
+
+
+def _failure(node: Node, error: Exception) -> TypeInferenceError:
+    operands = ", ".join("absent" if v is None else str(v.type) for v in node.inputs)
+    return TypeInferenceError(
+        f"the operands do not fit the operator: {str(error).strip()}",
+        where=f"node {node.label} ({node.qualified_op}, version {node.version})",
+        found=f"operands ({operands})",
+        hint="Check the shapes and attributes, for instance with onnx.checker.check_model(model, full_check=True).",
+    )
+
+
+def check_declared(value: Value, declared: Type) -> None:
+    """Refine an inferred type by what the model declares.
+
+    Raises:
+        ModelError: If the two contradict each other in dtype.
+    """
+    if isinstance(declared, TensorType) and isinstance(value.type, TensorType):
+        known = {declared.dtype, value.type.dtype} - {"?"}
+        if len(known) > 1:
+            raise ModelError(
+                "the declared type contradicts the inferred one",
+                where=f'value "{value.name}"',
+                expected=str(value.type),
+                found=str(declared),
+                hint="Remove the wrong entry from value_info, or export the model again.",
+            )
+    value.type = refine(declared, value.type)

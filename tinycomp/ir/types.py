@@ -1,0 +1,201 @@
+"""Types of values: what a tensor, sequence, optional or map holds.
+
+``TensorType.shape`` is always the logical shape that ONNX defines; ``layout`` only says how the elements lie in
+memory. Changing the layout therefore never changes an axis, a shape or the meaning of an operator.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+Dim = int | str | None
+"""A dimension: a size, a named symbol, or None where nothing is known."""
+
+UNKNOWN_DTYPE = "?"
+ROW_MAJOR = ""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense tensor.
+
+    Attributes:
+        dtype: numpy/ml_dtypes name, ``"string"``, or ``"?"`` where nothing is known.
+        shape: Logical dimensions, or None where even the rank is unknown.
+        layout: Memory order of the elements; empty means row-major, else a name such as ``"NHWC"``.
+    """
+
+    dtype: str
+    shape: tuple[Dim, ...] | None
+    layout: str = ROW_MAJOR
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions, or None."""
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape if every dimension is a number, else None."""
+        if self.shape is None:
+            return None
+        sizes = tuple(d for d in self.shape if isinstance(d, int))
+        return sizes if len(sizes) == len(self.shape) else None
+
+    def size(self, unknown: int = 1) -> int:
+        """Number of elements, counting every symbolic or unknown dimension as ``unknown``."""
+        return math.prod(d if isinstance(d, int) else unknown for d in self.shape or ())
+
+    def nbytes(self, unknown: int = 1) -> int:
+        """Size in bytes as stored; sub-byte elements are counted as packed, strings as pointers."""
+        return (self.size(unknown) * bits(self.dtype) + 7) // 8
+
+    def with_layout(self, layout: str) -> TensorType:
+        """Return the same logical type stored in another memory order."""
+        return replace(self, layout=layout)
+
+    def __str__(self) -> str:
+        dims = "..." if self.shape is None else ", ".join(_dim_text(d) for d in self.shape)
+        return f"{self.dtype}[{dims}{'; ' + self.layout if self.layout else ''}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """A list of values of one type."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"seq<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value that may be absent at run time."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"optional<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A dictionary from integers or strings to values."""
+
+    key: str
+    value: Type
+
+    def __str__(self) -> str:
+        return f"map<{self.key}, {self.value}>"
+
+
+Type = TensorType | SequenceType | OptionalType | MapType
+UNKNOWN = TensorType(UNKNOWN_DTYPE, None)
+"""The type of a value about which nothing is known."""
+
+
+def _dim_text(dim: Dim) -> str:
+    if dim is None:
+        return "?"
+    if isinstance(dim, int) or _IDENTIFIER.match(dim):
+        return str(dim)
+    return json.dumps(dim)
+
+
+def tensor(type_: Type) -> TensorType:
+    """Return ``type_`` as a tensor type, or :data:`UNKNOWN` for the other kinds."""
+    return type_ if isinstance(type_, TensorType) else UNKNOWN
+
+
+_SPECIAL = {
+    name: np.dtype(getattr(ml_dtypes, name))
+    for name in dir(ml_dtypes)
+    if name.startswith(("bfloat", "float", "int", "uint")) and isinstance(getattr(ml_dtypes, name), type)
+}
+_PLAIN = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+          "float16", "float32", "float64", "complex64", "complex128")  # fmt: skip
+_DTYPES: Mapping[str, np.dtype] = {name: np.dtype(name) for name in _PLAIN} | _SPECIAL | {"string": np.dtype(object)}
+_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, UNKNOWN_DTYPE: 0}
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """Return the numpy dtype of a dtype name (``"string"`` is stored as Python objects).
+
+    Raises:
+        KeyError: If the name is unknown.
+    """
+    return _DTYPES[name]
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """Return the dtype name of a numpy dtype; any text or object dtype is ``"string"``."""
+    return "string" if dtype.kind in "OUST" else dtype.newbyteorder("=").name
+
+
+def bits(dtype: str) -> int:
+    """Number of bits that one element occupies in memory when packed."""
+    return _BITS.get(dtype) if dtype in _BITS else _DTYPES[dtype].itemsize * 8  # type: ignore[return-value]
+
+
+def type_of(array: np.ndarray) -> TensorType:
+    """Return the type of an array."""
+    return TensorType(dtype_name(array.dtype), tuple(int(d) for d in array.shape))
+
+
+def substitute(type_: Type, sizes: Mapping[str, int]) -> Type:
+    """Return ``type_`` with every symbol of ``sizes`` replaced by its size."""
+    if isinstance(type_, TensorType):
+        if type_.shape is None:
+            return type_
+        return replace(type_, shape=tuple(sizes.get(d, d) if isinstance(d, str) else d for d in type_.shape))
+    if isinstance(type_, MapType):
+        return MapType(type_.key, substitute(type_.value, sizes))
+    return type(type_)(substitute(type_.element, sizes))
+
+
+def refine(declared: Type, inferred: Type) -> Type:
+    """Return the most precise type that both agree with; where they contradict, ``inferred`` wins.
+
+    >>> str(refine(TensorType("float32", ("N", None)), TensorType("float32", (None, 8))))
+    'float32[N, 8]'
+    """
+    if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
+        return declared if inferred == UNKNOWN else inferred
+    dtype = declared.dtype if inferred.dtype == UNKNOWN_DTYPE else inferred.dtype
+    layout = inferred.layout or declared.layout
+    if inferred.shape is None:
+        return TensorType(dtype, declared.shape, layout)
+    if declared.shape is None or len(declared.shape) != len(inferred.shape):
+        return TensorType(dtype, inferred.shape, layout)
+    shape = tuple(_better_dim(d, i) for d, i in zip(declared.shape, inferred.shape, strict=True))
+    return TensorType(dtype, shape, layout)
+
+
+def _better_dim(declared: Dim, inferred: Dim) -> Dim:
+    if isinstance(inferred, int) or declared is None:
+        return inferred
+    if isinstance(declared, int) or inferred is None:
+        return declared
+    return inferred
+
+
+def compatible(a: Type, b: Type) -> bool:
+    """Whether one value could have both types: dtypes equal, ranks equal, no two different sizes."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return a == b or UNKNOWN in (a, b) or (type(a) is type(b) and not isinstance(a, TensorType))
+    if UNKNOWN_DTYPE not in (a.dtype, b.dtype) and a.dtype != b.dtype:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    if len(a.shape) != len(b.shape):
+        return False
+    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in zip(a.shape, b.shape, strict=True))

@@ -1,0 +1,166 @@
+"""Operator records: what is true of an operator on every machine, in one place.
+
+A family file (``ops/conv.py``, ``ops/reduction.py``, …) makes one :class:`OpFamily` and adds its kernels with a
+decorator; the function's signature mirrors the operator: positional parameters are the ONNX inputs in order
+(an absent optional input arrives as ``None``), keyword-only parameters are the ONNX attributes with ONNX's defaults::
+
+    FAMILY = OpFamily("activation")
+
+    @FAMILY.op("LeakyRelu", traits={"elementwise"})
+    def leaky_relu(x, *, alpha=0.01): ...
+
+Kernels never change their inputs and return one array, or a tuple of them, with exactly the dtypes that ONNX asks for.
+A kernel that behaves differently from some opset on is registered once per behaviour, with ``since=``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tinycomp.errors import ModelError, did_you_mean
+
+if TYPE_CHECKING:
+    from tinycomp.ir.graph import Node
+    from tinycomp.ir.types import Type
+
+Kernel = Callable[..., Any]
+TypeRule = Callable[["Node"], "list[Type]"]
+MacCount = Callable[["Node"], int]
+_K = TypeVar("_K", bound=Kernel)
+
+TRAITS = MappingProxyType(
+    {
+        "elementwise": "output element i depends on (broadcast) input elements i only; works on any memory layout",
+        "commutative": "the first two operands may be swapped",
+        "cheap": "pure and cheap enough to be computed twice, so that each consumer may own a copy",
+        "movement": "copies elements without computing",
+        "structural": "no computation at inference; never cuts a region (Identity, Dropout, StopFusion)",
+        "random": "two runs may differ; never folded or merged with an equal node",
+        "output_count": "the kernel takes the number of wanted outputs as the keyword `outputs`",
+        "control_flow": "attributes hold bodies, which the kernel receives as callables",
+    }
+)
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """What tinycomp knows about one operator from one opset version on.
+
+    Attributes:
+        name: Operator name, such as ``Conv``.
+        domain: Operator domain; ``""`` is ONNX's own.
+        since: First operator version that this record describes.
+        kernel: The numpy kernel, or None where ``onnx.reference`` serves.
+        type_rule: Output types from a node, where onnx's own inference is not enough.
+        macs: Multiply-accumulate operations of a node; None means zero.
+        traits: Names out of :data:`TRAITS`.
+        family: The family file the record comes from.
+    """
+
+    name: str
+    domain: str = ""
+    since: int = 1
+    kernel: Kernel | None = None
+    type_rule: TypeRule | None = None
+    macs: MacCount | None = None
+    traits: frozenset[str] = frozenset()
+    family: str = ""
+
+    def bind(self, attrs: Mapping[str, Any], outputs: int = 1, where: str = "") -> Kernel:
+        """Return the kernel with its attributes filled in, as a function of the input arrays.
+
+        Raises:
+            ModelError: If an attribute is not one of this operator's.
+        """
+        assert self.kernel is not None, self.name
+        known = _keywords(self.kernel)
+        for name in attrs:
+            if name not in known:
+                raise ModelError(
+                    f'operator {self.name} has no attribute "{name}"',
+                    where=where,
+                    expected=f"one of {sorted(known)}",
+                    hint=did_you_mean(name, known),
+                )
+        extra = {"outputs": outputs} if "output_count" in self.traits else {}
+        return functools.partial(self.kernel, **attrs, **extra)
+
+
+@functools.cache
+def _keywords(kernel: Kernel) -> frozenset[str]:
+    parameters = inspect.signature(kernel).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
+
+
+@dataclass
+class OpFamily:
+    """The records of one family file, filled by its decorators while the file is imported."""
+
+    name: str
+    records: list[OpRecord] = field(default_factory=list)
+
+    def op(
+        self,
+        *names: str,
+        domain: str = "",
+        since: int = 1,
+        traits: Iterable[str] = (),
+        macs: MacCount | None = None,
+        type_rule: TypeRule | None = None,
+    ) -> Callable[[_K], _K]:
+        """Register the decorated function as the numpy kernel of ``names``."""
+        chosen = frozenset(traits)
+        assert chosen <= TRAITS.keys(), chosen - TRAITS.keys()
+
+        def register(kernel: _K) -> _K:
+            self.records += [
+                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name) for name in names
+            ]
+            return kernel
+
+        return register
+
+    def declare(
+        self,
+        *names: str,
+        domain: str = "",
+        since: int = 1,
+        traits: Iterable[str] = (),
+        macs: MacCount | None = None,
+        type_rule: TypeRule | None = None,
+    ) -> None:
+        """Record facts about operators whose kernel is the reference's."""
+        chosen = frozenset(traits)
+        assert chosen <= TRAITS.keys(), chosen - TRAITS.keys()
+        self.records += [OpRecord(name, domain, since, None, type_rule, macs, chosen, self.name) for name in names]
+
+
+class OpTable:
+    """An immutable index of records by domain, name and version."""
+
+    def __init__(self, families: Iterable[OpFamily]) -> None:
+        index: dict[tuple[str, str], list[OpRecord]] = {}
+        for family in families:
+            for record in family.records:
+                index.setdefault((record.domain, record.name), []).append(record)
+        for records in index.values():
+            records.sort(key=lambda r: r.since)
+            assert len({r.since for r in records}) == len(records), f"{records[0].name} is registered twice"
+        self._index = index
+
+    def find(self, name: str, domain: str = "", version: int = 1 << 30) -> OpRecord | None:
+        """Return the record in force at ``version``, or None."""
+        found = None
+        for record in self._index.get((domain, name), ()):
+            if record.since <= version:
+                found = record
+        return found
+
+    def all(self) -> list[OpRecord]:
+        """Return every record, sorted by domain, name and version."""
+        return [record for key in sorted(self._index) for record in self._index[key]]
