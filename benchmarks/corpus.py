@@ -77,9 +77,26 @@ ARCHITECTURES = {
     "mobilenet_v1": Architecture("classifiers.mobilenet_v1", IMAGE),
     "mobilenet_v2": Architecture("classifiers.mobilenet_v2", IMAGE),
     "efficientnet_b0": Architecture("classifiers.efficientnet_b0", IMAGE),
+    "convnext_tiny": Architecture("transformer.convnext_tiny", IMAGE),
     "unet": Architecture("segmentation.UNet", (Input("image", (1, 3, 192, 192)),), ("mask",)),
+    "segformer_b0": Architecture("transformer.segformer_b0", (Input("image", (1, 3, 512, 512)),)),
+    "yolov8n": Architecture("detection.YoloNano", (Input("image", (1, 3, 320, 320)),), ("detections",)),
+    "ssd_nms": Architecture(
+        "detection.Ssd",
+        (Input("image", (1, 3, 320, 320)),),
+        ("all_boxes", "all_scores"),
+        finish="detection.add_nms",
+    ),
     "bert": Architecture("transformer.bert", TEXT, ("states", "pooled"), "dynamo"),
     "bert_base": Architecture("transformer.bert_base", TEXT, ("states", "pooled"), "dynamo"),
+    "vit_tiny": Architecture("transformer.vit_tiny", IMAGE, exporter="dynamo"),
+    "gpt2_small": Architecture(
+        "transformer.gpt2_small", (Input("input_ids", (1, 32), below=50257),), exporter="dynamo"
+    ),
+    "whisper_encoder": Architecture(
+        "transformer.whisper_encoder", (Input("mel", (1, 80, 3000)),), ("states",), "dynamo"
+    ),
+    "lstm_bidir": Architecture("recurrent.BidirectionalLstm", (Input("features", (1, 100, 40)),), ("log_probs",)),
 }
 
 
