@@ -19,14 +19,18 @@ class TinycompError(Exception):
         expected: What would have been right.
         found: What was there instead.
         hint: What the user can do next.
+        snippet: Lines of the text concerned, with a caret under the place.
     """
 
-    def __init__(self, message: str, *, where: str = "", expected: str = "", found: str = "", hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, where: str = "", expected: str = "", found: str = "", hint: str = "", snippet: str = ""
+    ) -> None:
         self.message = message
         self.where = where
         self.expected = expected
         self.found = found
         self.hint = hint
+        self.snippet = snippet
         text = f"{where}: {message}" if where else message
         if expected:
             text += f"; expected {expected}"
@@ -34,17 +38,18 @@ class TinycompError(Exception):
             text += f"; found {found}"
         if hint:
             text = f"{text.rstrip('.')}. {hint}"
+        if snippet:
+            text += f"\n{snippet}"
         super().__init__(text)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by parts: the default would feed the finished text back in as the message."""
-        return _rebuild, (type(self), self.message, self.where, self.expected, self.found, self.hint)
+        return _rebuild, (type(self), self.message, self.where, self.expected, self.found, self.hint, self.snippet)
 
 
-def _rebuild(
-    cls: type[TinycompError], message: str, where: str, expected: str, found: str, hint: str
-) -> TinycompError:
-    return cls(message, where=where, expected=expected, found=found, hint=hint)
+def _rebuild(cls: type[TinycompError], message: str, *parts: str) -> TinycompError:
+    names = ("where", "expected", "found", "hint", "snippet")
+    return cls(message, **dict(zip(names, parts, strict=True)))
 
 
 class ModelError(TinycompError, ValueError):

@@ -64,7 +64,7 @@ class TensorType:
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join(_dim_text(d) for d in self.shape)
-        return f"{self.dtype}[{dims}{'; ' + self.layout if self.layout else ''}]"
+        return f"{self.dtype}[{dims}{'; ' + _dim_text(self.layout) if self.layout else ''}]"
 
 
 @dataclass(frozen=True, slots=True)
