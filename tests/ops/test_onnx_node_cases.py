@@ -1,0 +1,109 @@
+"""ONNX's own node tests, run directly against the numpy kernels of every operator that has one."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.ops.harness import assert_same, since_version
+from tinycomp.ops import OPS
+
+# Why a case does not bind us; every entry is a decision, not a failure.
+EXEMPT = {
+    "test_bernoulli_expanded": "random",
+}
+
+
+@functools.cache
+def _cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        cases = load_model_tests(kind="node")
+    chosen = {}
+    for case in cases:
+        model = case.model
+        if model is None or len(model.graph.node) != 1 or model.graph.initializer:
+            continue
+        node = model.graph.node[0]
+        if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
+            continue
+        if _record(model) is not None:
+            chosen[case.name] = case
+    return chosen
+
+
+def _record(model):
+    node = model.graph.node[0]
+    opset = next((o.version for o in model.opset_import if o.domain == node.domain), None)
+    if opset is None or not onnx.defs.has(node.op_type, domain=node.domain):
+        return None
+    record = OPS.find(node.op_type, node.domain, since_version(node.op_type, opset, node.domain))
+    return record if record is not None and record.kernel is not None else None
+
+
+def _attributes(node):
+    values = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode()
+        elif isinstance(value, onnx.TensorProto):
+            value = numpy_helper.to_array(value)
+        elif attribute.type == onnx.AttributeProto.STRINGS:
+            value = [v.decode() for v in value]
+        elif isinstance(value, (list, tuple)) or hasattr(value, "append"):
+            value = list(value)
+        values[attribute.name] = value
+    return values
+
+
+def _array(value):
+    if isinstance(value, (onnx.TensorProto,)):
+        value = numpy_helper.to_array(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "US":
+        return value.astype(object)
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    return value
+
+
+@pytest.mark.parametrize("name", sorted(_cases()))
+def test_node_case(name):
+    case = _cases()[name]
+    node = case.model.graph.node[0]
+    record = _record(case.model)
+    if "random" in record.traits or name in EXEMPT:
+        pytest.skip(EXEMPT.get(name, "random"))
+    kernel = record.bind(_attributes(node), len(node.output))
+    for given, wanted in case.data_sets:
+        feeds = iter([_array(v) for v in given])
+        inputs = [next(feeds) if operand else None for operand in node.input]
+        result = kernel(*inputs)
+        results = result if isinstance(result, tuple) else (result,)
+        kept = [r for r, output in zip(results, node.output, strict=False) if output]
+        assert len(kept) == len(wanted)
+        for got, want in zip(kept, wanted, strict=True):
+            _compare(got, want, case)
+
+
+def _compare(got, want, case):
+    if isinstance(want, list):
+        assert isinstance(got, (list, tuple))
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            _compare(g, w, case)
+    elif want is None:
+        assert got is None
+    else:
+        assert_same(got, _array(want), rtol=case.rtol, atol=max(case.atol, 1e-6), label=case.name)
+
+
+def test_there_are_cases():
+    assert len(_cases()) > 700

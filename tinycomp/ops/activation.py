@@ -1,0 +1,157 @@
+"""Activation functions. Formulas follow the ONNX operator text; each rounds once, to the type of its input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.elementwise import erf
+from tinycomp.ops.numeric import Array, widened
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("activation")
+_SELU_ALPHA = 1.67326319217681884765625
+_SELU_GAMMA = 1.05070102214813232421875
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow and exact for large negative values."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1, small) / (1 + small)).astype(x.dtype, copy=False)
+
+
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x)), without overflow."""
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+FAMILY.op("Sigmoid", traits={"elementwise"})(widened(sigmoid))
+FAMILY.op("Softplus", traits={"elementwise"})(widened(softplus))
+
+
+@FAMILY.op("Relu", traits={"elementwise", "cheap"})
+@widened
+def relu(x: Array) -> Array:
+    """max(x, 0)."""
+    return np.asarray(np.maximum(x, x.dtype.type(0)))
+
+
+@FAMILY.op("LeakyRelu", traits={"elementwise", "cheap"})
+@widened
+def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
+    """``x``, or ``alpha * x`` below zero."""
+    return np.where(x < 0, x * x.dtype.type(alpha), x)
+
+
+@widened
+def prelu(x: Array, slope: Array) -> Array:
+    """``x``, or ``slope * x`` below zero."""
+    return np.where(x < 0, x * slope, x)
+
+
+FAMILY.op("PRelu", since=7, traits={"elementwise", "cheap"})(prelu)
+
+
+@FAMILY.op("PRelu", since=1, traits={"elementwise", "cheap"})
+def prelu_channels(x: Array, slope: Array) -> Array:
+    """PRelu before opset 7, where a slope per channel belongs to axis 1."""
+    if slope.ndim == 1 and slope.size > 1 and x.ndim > 2:
+        slope = slope.reshape((-1,) + (1,) * (x.ndim - 2))
+    return np.asarray(prelu(x, slope))
+
+
+@FAMILY.op("Elu", traits={"elementwise"})
+@widened
+def elu(x: Array, *, alpha: float = 1.0) -> Array:
+    """``x``, or ``alpha (exp(x) - 1)`` below zero."""
+    return np.where(x < 0, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)), x)
+
+
+@FAMILY.op("Celu", traits={"elementwise"})
+@widened
+def celu(x: Array, *, alpha: float = 1.0) -> Array:
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    a = x.dtype.type(alpha)
+    return np.asarray(np.maximum(x, 0) + np.minimum(a * np.expm1(x / a), 0))
+
+
+@FAMILY.op("Selu", traits={"elementwise"})
+@widened
+def selu(x: Array, *, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Array:
+    """``gamma x``, or ``gamma alpha (exp(x) - 1)`` at and below zero."""
+    below = x.dtype.type(alpha) * np.expm1(np.minimum(x, 0))
+    return np.asarray(x.dtype.type(gamma) * np.where(x > 0, x, below))
+
+
+@FAMILY.op("HardSigmoid", traits={"elementwise", "cheap"})
+@widened
+def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
+    """``alpha x + beta`` limited to [0, 1]."""
+    return np.asarray(np.clip(x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1))
+
+
+@FAMILY.op("HardSwish", traits={"elementwise", "cheap"})
+@widened
+def hard_swish(x: Array) -> Array:
+    """``x`` times HardSigmoid with slope 1/6 and offset 1/2."""
+    return np.asarray(x * np.clip(x / 6 + x.dtype.type(0.5), 0, 1))
+
+
+@FAMILY.op("Softsign", traits={"elementwise", "cheap"})
+@widened
+def softsign(x: Array) -> Array:
+    """X / (1 + |x|)."""
+    return np.asarray(x / (1 + np.abs(x)))
+
+
+@FAMILY.op("Gelu", traits={"elementwise"})
+@widened
+def gelu(x: Array, *, approximate: str = "none") -> Array:
+    """``x Φ(x)``, with the error function or the tanh approximation.
+
+    Raises:
+        ExecutionError: If ``approximate`` is neither "none" nor "tanh".
+    """
+    if approximate == "none":
+        return np.asarray(x * (1 + erf(x * x.dtype.type(math.sqrt(0.5)))) / 2)
+    if approximate != "tanh":
+        raise ExecutionError("unknown mode", where="Gelu", expected="none or tanh", found=repr(approximate))
+    inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
+    return np.asarray(x * (1 + np.tanh(inner)) / 2)
+
+
+@FAMILY.op("Mish", traits={"elementwise"})
+@widened
+def mish(x: Array) -> Array:
+    """X tanh(softplus(x))."""
+    return np.asarray(x * np.tanh(softplus(x)))
+
+
+@FAMILY.op("ThresholdedRelu", traits={"elementwise", "cheap"})
+@widened
+def thresholded_relu(x: Array, *, alpha: float = 1.0) -> Array:
+    """``x`` above ``alpha``, else 0."""
+    return np.where(x > x.dtype.type(alpha), x, x.dtype.type(0))
+
+
+@FAMILY.op("Swish", traits={"elementwise"})
+@widened
+def swish(x: Array, *, alpha: float = 1.0) -> Array:
+    """X sigmoid(alpha x)."""
+    return np.asarray(x * sigmoid(x.dtype.type(alpha) * x))
+
+
+@FAMILY.op("SwiGLU", traits={"elementwise"})
+@widened
+def swiglu(a: Array, b: Array, *, alpha: float = 1.0) -> Array:
+    """Swish of the gate ``a`` times ``b``."""
+    return np.asarray(a * sigmoid(a.dtype.type(alpha) * a) * b)
+
+
+@FAMILY.op("Shrink", traits={"elementwise", "cheap"})
+@widened
+def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
+    """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))

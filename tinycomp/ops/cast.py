@@ -1,0 +1,195 @@
+"""Cast, CastLike and BitCast, between all ONNX element types, strings included."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.elementwise import saturate as to_integer
+from tinycomp.ops.numeric import Array, compute_dtype, is_float
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("cast")
+_SCALE = np.dtype(ml_dtypes.float8_e8m0fnu)
+_FLOAT8 = frozenset(
+    np.dtype(t)
+    for t in (
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e4m3fnuz,
+        ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e5m2fnuz,
+    )
+)
+# Formats without infinity and NaN, which can do nothing but saturate.
+_FINITE = frozenset(np.dtype(t) for t in (ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn))
+_SUB_BYTE = {
+    np.dtype(ml_dtypes.int4): (4, True),
+    np.dtype(ml_dtypes.uint4): (4, False),
+    np.dtype(ml_dtypes.int2): (2, True),
+    np.dtype(ml_dtypes.uint2): (2, False),
+}
+_STRING = np.dtype(object)
+
+
+@functools.cache
+def dtype_of_enum(code: int) -> np.dtype[Any]:
+    """Return the numpy dtype of a ``TensorProto.DataType`` code; strings are objects."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    return np.dtype(tensor_dtype_to_np_dtype(code))
+
+
+def cast_array(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:
+    """Convert an array as ONNX's Cast does.
+
+    Where ONNX leaves a case open: floats beyond an integer type become its nearest limit and NaN becomes 0; a number
+    becomes the shortest text that reads back as the same number, with "NaN", "INF" and "-INF".
+
+    Args:
+        x: Any array.
+        dtype: The target type; object means string.
+        saturate: Whether a float too large for an 8-bit float becomes its maximum rather than infinity or NaN.
+        round_mode: How float8_e8m0fnu rounds: "up", "down" or "nearest".
+
+    Raises:
+        ExecutionError: If a text is not a number.
+    """
+    if x.dtype == dtype:
+        return x
+    if dtype == _STRING:
+        return _to_text(x)
+    if x.dtype == _STRING:
+        return cast_array(_from_text(x, dtype), dtype, saturate, round_mode)
+    with np.errstate(all="ignore"):
+        if is_float(dtype):
+            return _to_float(x, dtype, saturate, round_mode)
+        if is_float(x.dtype):
+            x = x.astype(compute_dtype(x.dtype), copy=False)
+        if dtype.kind == "b":
+            return x.astype(np.bool_) if x.dtype.kind in "biuf" else x.astype(np.int32).astype(np.bool_)
+        if dtype in _SUB_BYTE:
+            return _to_sub_byte(x, dtype)
+        if x.dtype.kind == "f":
+            return to_integer(x, dtype)
+        return x.astype(compute_dtype(x.dtype), copy=False).astype(dtype)
+
+
+def _to_float(x: Array, dtype: np.dtype[Any], saturate: bool, round_mode: str) -> Array:
+    if dtype.kind == "f":
+        return x.astype(dtype)
+    wide = x if x.dtype.kind == "f" else x.astype(np.float64 if x.dtype.itemsize >= 4 else np.float32)
+    if dtype == _SCALE:
+        return _to_scale(wide.astype(np.float32), saturate, round_mode)
+    if dtype in _FINITE or (saturate and dtype in _FLOAT8):
+        info = ml_dtypes.finfo(dtype)
+        wide = np.clip(wide, float(info.min), float(info.max))
+    return wide.astype(dtype)
+
+
+def _to_scale(x: Array, saturate: bool, round_mode: str) -> Array:
+    """Round to a power of two, 2^-127 to 2^127, stored as its biased exponent; 255 is NaN."""
+    mantissa, exponent = np.frexp(x.astype(np.float64))  # x = mantissa 2^exponent with 1/2 <= mantissa < 1
+    exact = mantissa == 0.5
+    if round_mode == "down":
+        up = np.zeros(x.shape, np.bool_)
+    elif round_mode == "nearest":
+        up = mantissa >= 0.75
+    else:
+        up = ~exact
+    biased = exponent.astype(np.int64) - 1 + up + 127
+    valid = np.isfinite(x) & (x > 0)
+    biased = np.where(valid, biased, np.where(x == np.inf, 255, np.where(x == 0, -1, 255)))
+    if saturate:
+        biased = np.where(np.isnan(x) | (x < 0), 255, np.clip(biased, 0, 254))
+    else:
+        biased = np.where((biased < 0) | (biased > 254), 255, biased)
+    return np.asarray(biased).astype(np.uint8).view(_SCALE)
+
+
+def _to_sub_byte(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert to int2 or int4: floats truncate and saturate, integers keep their low bits."""
+    width, signed = _SUB_BYTE[dtype]
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+    if x.dtype.kind == "f":
+        return np.clip(to_integer(x, np.dtype(np.int32)), low, high).astype(dtype)
+    bits = x.astype(compute_dtype(x.dtype), copy=False).astype(np.int64) & ((1 << width) - 1)
+    return np.where(bits > high, bits - (1 << width), bits).astype(dtype)
+
+
+def _to_text(x: Array) -> Array:
+    flat = x.reshape(-1)
+    if not is_float(x.dtype):
+        texts = [str(v) for v in flat.astype(compute_dtype(x.dtype), copy=False).tolist()]
+    else:
+        wide = flat if flat.dtype.kind == "f" else flat.astype(np.float32)
+        texts = [_SPECIAL.get(t, t) for t in wide.astype(np.str_).tolist()]
+    out = np.empty(len(texts), _STRING)
+    out[:] = texts
+    return out.reshape(x.shape)
+
+
+_SPECIAL = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
+
+
+def _from_text(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Read numbers; 64-bit integers are read as such, since float64 would round them."""
+    exact = not is_float(dtype) and dtype.kind in "iu"
+    values: list[Any] = []
+    for text in x.reshape(-1).tolist():
+        try:
+            values.append(_integer(text) if exact else float(text))
+        except (ValueError, OverflowError) as error:
+            raise ExecutionError(
+                f"cannot cast text to {dtype}", where="Cast", expected="a number", found=repr(str(text)[:40])
+            ) from error
+    if not exact:
+        return np.array(values, np.float64).reshape(x.shape)
+    wide = np.uint64 if dtype == np.uint64 else np.int64
+    info = np.iinfo(wide)
+    return np.array([min(max(v, int(info.min)), int(info.max)) for v in values], wide).reshape(x.shape)
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+@FAMILY.op("Cast", traits={"elementwise", "cheap"})
+def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
+    """Convert to the type of the code ``to``."""
+    return cast_array(x, dtype_of_enum(to), bool(saturate), round_mode)
+
+
+@FAMILY.op("CastLike", traits={"elementwise", "cheap"})
+def cast_like(x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up") -> Array:
+    """Convert to the type of ``like``, whose values do not matter."""
+    return cast_array(x, like.dtype, bool(saturate), round_mode)
+
+
+@FAMILY.op("BitCast", traits={"elementwise", "cheap"})
+def bit_cast(x: Array, *, to: int) -> Array:
+    """The same bits read as another type of the same width.
+
+    Raises:
+        ExecutionError: If the widths differ.
+    """
+    dtype = dtype_of_enum(to)
+    if dtype.itemsize != x.dtype.itemsize or _STRING in (dtype, x.dtype) or _bits(dtype) != _bits(x.dtype):
+        raise ExecutionError("the widths differ", where="BitCast", expected=f"{_bits(x.dtype)} bits", found=str(dtype))
+    if _bits(dtype) == 8 * dtype.itemsize:
+        return x.copy().view(dtype) if x.ndim else x.reshape(1).view(dtype).reshape(())
+    return _to_sub_byte(x.astype(np.int32), dtype) if dtype in _SUB_BYTE else x.view(np.uint8).view(dtype)
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    if dtype in _SUB_BYTE:
+        return _SUB_BYTE[dtype][0]
+    if dtype in _FINITE:
+        return 4 if "float4" in str(dtype) else 6
+    return 8 * dtype.itemsize

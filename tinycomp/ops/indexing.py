@@ -1,0 +1,174 @@
+"""Operators that read or write elements at indices: the Gather and Scatter operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("indexing")
+
+
+@FAMILY.op("Gather", traits={"movement"})
+def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
+
+    Raises:
+        ExecutionError: If an index is out of bounds.
+    """
+    fixed = fix_axis(axis, x.ndim, "Gather")
+    found = fix_indices(indices, x.shape[fixed], "Gather")
+    if not found.size:
+        return np.empty(x.shape[:fixed] + found.shape + x.shape[fixed + 1 :], x.dtype)
+    return np.asarray(np.take(x, found, fixed))
+
+
+def _along(indices: Array, axis: int) -> tuple[Array, ...]:
+    """Return an index tuple that addresses (i, j, …) with axis ``axis`` replaced by ``indices[i, j, …]``."""
+    grid = np.ogrid[tuple(slice(d) for d in indices.shape)]
+    return tuple(indices if i == axis else g for i, g in enumerate(grid))
+
+
+def _check_inside(indices: Array, x: Array, axis: int, where: str) -> None:
+    if indices.ndim != x.ndim or any(
+        i > d for a, (i, d) in enumerate(zip(indices.shape, x.shape, strict=False)) if a != axis
+    ):
+        raise ExecutionError(
+            "indices do not fit the data",
+            where=where,
+            expected=f"a shape within {x.shape} outside axis {axis}",
+            found=str(indices.shape),
+        )
+
+
+@FAMILY.op("GatherElements", traits={"movement"})
+def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """One element of ``x`` per index; the other coordinates are the index's own.
+
+    Raises:
+        ExecutionError: If an index is out of bounds or the shapes do not fit.
+    """
+    fixed = fix_axis(axis, x.ndim, "GatherElements")
+    _check_inside(indices, x, fixed, "GatherElements")
+    found = fix_indices(indices, x.shape[fixed], "GatherElements")
+    return np.asarray(x[_along(found, fixed)])
+
+
+def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Array, ...]:
+    """Return the columns of an index-tuple tensor, checked against the sizes they address."""
+    width = indices.shape[-1] if indices.ndim else 0
+    if not 1 <= width <= len(dims):
+        raise ExecutionError(
+            "bad width of the index tuples", where=where, expected=f"last dimension in [1, {len(dims)}]",
+            found=str(indices.shape),
+        )  # fmt: skip
+    return tuple(fix_indices(indices[..., i], dims[i], where) for i in range(width))
+
+
+@FAMILY.op("GatherND", traits={"movement"})
+def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
+    """Slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
+
+    Raises:
+        ExecutionError: If an index is out of bounds or the shapes do not fit.
+    """
+    shared = x.shape[:batch_dims]
+    if not 0 <= batch_dims < min(x.ndim, indices.ndim) or indices.shape[:batch_dims] != shared:
+        raise ExecutionError(
+            "batch dimensions differ", where="GatherND", expected=f"{batch_dims} equal leading dimensions",
+            found=f"{x.shape} and {indices.shape}",
+        )  # fmt: skip
+    columns = _split_tuples(indices, x.shape[batch_dims:], "GatherND")
+    batch = np.ogrid[tuple(slice(d) for d in shared)]
+    extra = indices.ndim - 1 - batch_dims
+    leading = tuple(np.asarray(g).reshape(g.shape + (1,) * extra) for g in batch)
+    return np.asarray(x[leading + columns])
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str, where: str) -> Array:
+    """Return a copy of ``x`` with ``updates`` written or accumulated at ``index``; later ones win."""
+    if reduction == "none":
+        out = x.copy()
+        out[index] = updates
+        return out
+    if reduction not in _REDUCTIONS:
+        raise ExecutionError(
+            "unknown reduction", where=where, expected=f"none or one of {list(_REDUCTIONS)}", found=repr(reduction)
+        )
+    out = x.astype(compute_dtype(x.dtype))
+    with np.errstate(all="ignore"):
+        _REDUCTIONS[reduction].at(out, index, updates.astype(out.dtype, copy=False))
+    return out.astype(x.dtype, copy=False)
+
+
+@FAMILY.op("ScatterElements", "Scatter", traits={"movement"})
+def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
+    """``x`` with one element written, or accumulated, per index; the other coordinates are the index's own.
+
+    Raises:
+        ExecutionError: If an index is out of bounds or the shapes do not fit.
+    """
+    where = "ScatterElements"
+    fixed = fix_axis(axis, x.ndim, where)
+    _check_inside(indices, x, fixed, where)
+    if updates.shape != indices.shape:
+        raise ExecutionError(
+            "updates do not fit the indices", where=where, expected=str(indices.shape), found=str(updates.shape)
+        )
+    return _scatter(x, _along(fix_indices(indices, x.shape[fixed], where), fixed), updates, reduction, where)
+
+
+@FAMILY.op("ScatterND", traits={"movement"})
+def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
+    """``x`` with slices written, or accumulated, where index tuples say.
+
+    Raises:
+        ExecutionError: If an index is out of bounds or the shapes do not fit.
+    """
+    columns = _split_tuples(indices, x.shape, "ScatterND")
+    wanted = indices.shape[:-1] + x.shape[len(columns) :]
+    if updates.shape != wanted:
+        raise ExecutionError(
+            "updates do not fit the indices", where="ScatterND", expected=str(wanted), found=str(updates.shape)
+        )
+    return _scatter(x, columns, updates, reduction, "ScatterND")
+
+
+@FAMILY.op("TensorScatter", traits={"movement"})
+def tensor_scatter(
+    past: Array, update: Array, write_indices: Array | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Array:
+    """A cache with ``update`` written along ``axis`` from each batch entry's write index on.
+
+    Raises:
+        ExecutionError: If a linear write passes the end of the cache.
+    """
+    fixed = fix_axis(axis, past.ndim, "TensorScatter")
+    length, limit = update.shape[fixed], past.shape[fixed]
+    starts = np.zeros(past.shape[0], np.int64) if write_indices is None else write_indices.astype(np.int64)
+    target = starts[:, None] + np.arange(length)
+    if mode == "circular":
+        target %= limit
+    elif target.size and (target.min() < 0 or target.max() >= limit):
+        raise ExecutionError(
+            "the write passes the end of the cache",
+            where="TensorScatter",
+            expected=f"write_indices in [0, {limit - length}]",
+            found=str(starts.tolist()),
+        )
+    out = np.moveaxis(past, fixed, 1).copy()
+    out[np.arange(past.shape[0])[:, None], target] = np.moveaxis(update, fixed, 1)
+    return np.moveaxis(out, 1, fixed)

@@ -1,0 +1,243 @@
+"""Operators that copy elements to other places without looking at their values: Transpose to ReverseSequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("movement")
+
+
+@FAMILY.op("Transpose", traits={"movement"})
+def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
+    """The axes in the order ``perm``, or reversed.
+
+    Raises:
+        ExecutionError: If ``perm`` is not a permutation of the axes.
+    """
+    if perm is not None and sorted(perm) != list(range(x.ndim)):
+        raise ExecutionError(
+            "perm is not a permutation",
+            where="Transpose",
+            expected=f"each axis of {x.ndim} once",
+            found=str(list(perm)),
+        )
+    return x.transpose(perm)
+
+
+@FAMILY.op("Concat", since=4, traits={"movement"})
+def concat(*inputs: Array, axis: int) -> Array:
+    """The inputs one after the other along ``axis``.
+
+    Raises:
+        ExecutionError: If their other dimensions differ.
+    """
+    fixed = fix_axis(axis, inputs[0].ndim, "Concat")
+    try:
+        return np.concatenate(inputs, fixed)
+    except ValueError as error:
+        shapes = [x.shape for x in inputs]
+        raise ExecutionError(
+            f"the inputs differ outside axis {fixed}", where="Concat", expected="equal dimensions", found=str(shapes)
+        ) from error
+
+
+@FAMILY.op("Concat", since=1, traits={"movement"})
+def concat_1(*inputs: Array, axis: int = 1) -> Array:
+    """Concat before opset 4, where the axis had a default."""
+    return concat(*inputs, axis=axis)
+
+
+def _split(x: Array, axis: int, sizes: Sequence[int] | None, parts: int) -> tuple[Array, ...]:
+    fixed = fix_axis(axis, x.ndim, "Split")
+    total = x.shape[fixed]
+    if sizes is None:
+        chunk = -(-total // parts)
+        sizes = [max(0, min(chunk, total - i * chunk)) for i in range(parts)]
+    if sum(sizes) != total or any(s < 0 for s in sizes) or len(sizes) != parts:
+        raise ExecutionError(
+            f"the sizes do not split axis {fixed}",
+            where="Split",
+            expected=f"{parts} sizes of 0 or more that sum to {total}",
+            found=str(list(sizes)),
+        )
+    return tuple(np.split(x, np.cumsum(sizes)[:-1], fixed))
+
+
+@FAMILY.op("Split", since=18, traits={"movement", "output_count"})
+def split(
+    x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
+) -> tuple[Array, ...]:
+    """Pieces along ``axis``: of the given sizes, or equal with a smaller last one."""
+    return _split(x, axis, None if sizes is None else ints(sizes), num_outputs or outputs)
+
+
+@FAMILY.op("Split", since=13, traits={"movement", "output_count"})
+def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: int = 1) -> tuple[Array, ...]:
+    """Split before opset 18, where equal pieces must be exactly equal."""
+    return split_attribute(x, axis=axis, split=None if sizes is None else ints(sizes), outputs=outputs)
+
+
+@FAMILY.op("Split", since=1, traits={"movement", "output_count"})
+def split_attribute(
+    x: Array, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
+) -> tuple[Array, ...]:
+    """Split before opset 13, with the sizes as an attribute."""
+    size = x.shape[fix_axis(axis, x.ndim, "Split")]
+    return _split(x, axis, split or [size // outputs] * outputs, outputs)
+
+
+def _slice(
+    x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None
+) -> Array:
+    chosen = fix_axes(range(len(starts)) if axes is None else axes, x.ndim, "Slice")
+    steps = [1] * len(starts) if steps is None else steps
+    if 0 in steps:
+        raise ExecutionError("a step is 0", where="Slice", expected="steps other than 0", found=str(list(steps)))
+    if not len(starts) == len(ends) == len(chosen) == len(steps):
+        raise ExecutionError(
+            "starts, ends, axes and steps differ in length",
+            where="Slice",
+            found=str((len(starts), len(ends), len(chosen), len(steps))),
+        )
+    picks: list[Any] = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, chosen, steps, strict=True):
+        picks[axis] = _range_of(x.shape[axis], start, end, step)
+    return x[tuple(picks)]
+
+
+def _range_of(size: int, start: int, end: int, step: int) -> slice:
+    """Return the Python slice for ONNX's bounds, which clamp an end below ``-size`` to "before the first element"."""
+    start += size if start < 0 else 0
+    end += size if end < 0 else 0
+    if step > 0:
+        return slice(min(max(start, 0), size), min(max(end, 0), size), step)
+    end = min(max(end, -1), size - 1)
+    start = min(max(start, -1), size - 1)
+    if start < 0 or start <= end:
+        return slice(0, 0)
+    return slice(start, None if end < 0 else end, step)
+
+
+@FAMILY.op("Slice", since=10, traits={"movement"})
+def slice_(x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
+    """Elements from ``starts`` to ``ends`` by ``steps`` along ``axes``; bounds count from the end if negative.
+
+    Raises:
+        ExecutionError: If a step is 0 or an axis is wrong.
+    """
+    return _slice(
+        x, ints(starts), ints(ends), None if axes is None else ints(axes), None if steps is None else ints(steps)
+    )
+
+
+@FAMILY.op("Slice", since=1, traits={"movement"})
+def slice_attributes(
+    x: Array, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
+) -> Array:
+    """Slice before opset 10, with attributes."""
+    return _slice(x, starts, ends, axes, None)
+
+
+@FAMILY.op("Tile", since=6, traits={"movement"})
+def tile(x: Array, repeats: Array) -> Array:
+    """The input repeated along each axis.
+
+    Raises:
+        ExecutionError: If there is not one count of 0 or more per axis.
+    """
+    counts = ints(repeats)
+    if len(counts) != x.ndim or any(c < 0 for c in counts):
+        raise ExecutionError("bad repeats", where="Tile", expected=f"{x.ndim} counts of 0 or more", found=str(counts))
+    return np.tile(x, counts)
+
+
+@FAMILY.op("Tile", since=1, traits={"movement"})
+def tile_1(x: Array, tiles: Array, axis: Array) -> Array:
+    """Tile before opset 6: along one axis."""
+    counts = np.ones(x.ndim, np.int64)
+    counts[fix_axis(scalar_int(axis), x.ndim, "Tile")] = scalar_int(tiles)
+    return tile(x, counts)
+
+
+@FAMILY.op("Expand", traits={"movement"})
+def expand(x: Array, shape: Array) -> Array:
+    """The input broadcast with ``shape``, both ways.
+
+    Raises:
+        ExecutionError: If the shapes do not broadcast.
+    """
+    wanted = tuple(ints(shape))
+    try:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, wanted)).copy()
+    except ValueError as error:
+        raise ExecutionError(
+            "the shapes do not broadcast", where="Expand", expected=f"a shape that fits {x.shape}", found=str(wanted)
+        ) from error
+
+
+def _image(x: Array, where: str) -> tuple[int, int, int, int]:
+    if x.ndim != 4:
+        raise ExecutionError("wrong rank", where=where, expected="4 dimensions (N, C, H, W)", found=str(x.shape))
+    n, c, h, w = x.shape
+    return n, c, h, w
+
+
+@FAMILY.op("DepthToSpace", traits={"movement"})
+def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    """Move blocks of channels into space: (N, C b², H, W) to (N, C, H b, W b)."""
+    n, c, h, w = _image(x, "DepthToSpace")
+    b = blocksize
+    if mode == "DCR":
+        y = x.reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        y = x.reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return y.reshape(n, c // (b * b), h * b, w * b)
+
+
+@FAMILY.op("SpaceToDepth", traits={"movement"})
+def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    """Move blocks of space into channels: (N, C, H b, W b) to (N, C b², H, W)."""
+    n, c, h, w = _image(x, "SpaceToDepth")
+    b = blocksize
+    y = x.reshape(n, c, h // b, b, w // b, b)
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return y.transpose(order).reshape(n, c * b * b, h // b, w // b)
+
+
+@FAMILY.op("Trilu", traits={"movement"})
+def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
+    """The upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
+    rows, columns = x.shape[-2:]
+    shift = 0 if k is None else min(max(scalar_int(k), -rows - 1), columns + 1)
+    offset = np.arange(columns) - np.arange(rows)[:, None]
+    return np.where(offset >= shift if upper else offset <= shift, x, np.zeros((), x.dtype))
+
+
+@FAMILY.op("ReverseSequence", traits={"movement"})
+def reverse_sequence(x: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
+    """Each batch entry with its first ``sequence_lens[i]`` steps in reverse order.
+
+    Raises:
+        ExecutionError: If a length does not lie in [0, steps].
+    """
+    batch, time = fix_axes((batch_axis, time_axis), x.ndim, "ReverseSequence")
+    steps = x.shape[time]
+    lengths = sequence_lens.astype(np.int64).reshape(-1, 1)
+    if lengths.size != x.shape[batch] or (lengths.size and (lengths.min() < 0 or lengths.max() > steps)):
+        raise ExecutionError(
+            "bad sequence_lens",
+            where="ReverseSequence",
+            expected=f"{x.shape[batch]} lengths in [0, {steps}]",
+            found=str(lengths.ravel().tolist()),
+        )
+    t = np.arange(steps)
+    source = np.where(t < lengths, lengths - 1 - t, t)
+    layout = source if batch < time else source.T
+    return np.take_along_axis(x, layout.reshape([d if i in (batch, time) else 1 for i, d in enumerate(x.shape)]), time)

@@ -1,0 +1,147 @@
+"""What every kernel shares: dtypes that numpy cannot compute in, axes, and the errors of run-time values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tinycomp.errors import ExecutionError
+
+Array = npt.NDArray[Any]
+
+_FLOAT32 = np.dtype(np.float32)
+_INT32 = np.dtype(np.int32)
+# What a dtype is computed in where that is not the dtype itself. Half precision is here because a formula of
+# several steps must round once, at its end, as a fused kernel does.
+_WIDE: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float16): _FLOAT32,
+    np.dtype(ml_dtypes.bfloat16): _FLOAT32,
+    np.dtype(ml_dtypes.float8_e4m3fn): _FLOAT32,
+    np.dtype(ml_dtypes.float8_e4m3fnuz): _FLOAT32,
+    np.dtype(ml_dtypes.float8_e5m2): _FLOAT32,
+    np.dtype(ml_dtypes.float8_e5m2fnuz): _FLOAT32,
+    np.dtype(ml_dtypes.float8_e8m0fnu): _FLOAT32,
+    np.dtype(ml_dtypes.float6_e2m3fn): _FLOAT32,
+    np.dtype(ml_dtypes.float6_e3m2fn): _FLOAT32,
+    np.dtype(ml_dtypes.float4_e2m1fn): _FLOAT32,
+    np.dtype(ml_dtypes.int2): _INT32,
+    np.dtype(ml_dtypes.uint2): _INT32,
+    np.dtype(ml_dtypes.int4): _INT32,
+    np.dtype(ml_dtypes.uint4): _INT32,
+}
+
+
+def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that numpy computes ``dtype`` in: float32 for narrow floats, int32 for int2 and int4."""
+    return _WIDE.get(dtype, dtype)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether ``dtype`` is a floating-point type, ml_dtypes' included."""
+    return compute_dtype(dtype).kind == "f"
+
+
+def widened(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a kernel of same-typed inputs work on every dtype.
+
+    Inputs arrive in :func:`compute_dtype`, the first output is cast back to the dtype of the first input, and
+    floating-point exceptions stay silent, since NaN and infinity are results in ONNX.
+    """
+
+    @functools.wraps(kernel)
+    def run(*inputs: Array | None, **attrs: Any) -> Array:
+        assert inputs[0] is not None
+        dtype = inputs[0].dtype
+        wide = compute_dtype(dtype)
+        if wide is not dtype:
+            inputs = tuple(x.astype(wide) if x is not None and x.dtype == dtype else x for x in inputs)
+        with np.errstate(all="ignore"):
+            return np.asarray(kernel(*inputs, **attrs)).astype(dtype, copy=False)
+
+    return run
+
+
+def quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a kernel without numpy's floating-point warnings."""
+
+    @functools.wraps(kernel)
+    def run(*inputs: Any, **attrs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return kernel(*inputs, **attrs)
+
+    return run
+
+
+def scalar_int(x: Array) -> int:
+    """Return the value of an integer tensor that holds one element, whatever its rank."""
+    return int(x.reshape(-1)[0])
+
+
+def ints(x: Array) -> list[int]:
+    """Return the elements of a 1-d integer tensor as Python integers."""
+    return [int(v) for v in x.reshape(-1)]
+
+
+def fix_axis(axis: int, rank: int, where: str) -> int:
+    """Return ``axis`` counted from the front.
+
+    Raises:
+        ExecutionError: If it does not lie in [-rank, rank-1].
+    """
+    if not -rank <= axis < rank:
+        raise ExecutionError(
+            "axis out of range", where=where, expected=f"an axis in [{-rank}, {rank - 1}]", found=str(axis)
+        )
+    return axis % rank
+
+
+def fix_axes(axes: Iterable[int], rank: int, where: str) -> tuple[int, ...]:
+    """Return ``axes`` counted from the front, in the order given.
+
+    Raises:
+        ExecutionError: If one is out of range or named twice.
+    """
+    fixed = tuple(fix_axis(int(axis), rank, where) for axis in axes)
+    if len(set(fixed)) != len(fixed):
+        raise ExecutionError("an axis is named twice", where=where, expected="distinct axes", found=str(list(fixed)))
+    return fixed
+
+
+def fix_indices(indices: Array, size: int, where: str) -> Array:
+    """Return ``indices`` as int64 counted from the front of an axis of ``size`` elements.
+
+    Raises:
+        ExecutionError: If one does not lie in [-size, size-1].
+    """
+    wide = indices.astype(np.int64, copy=False)
+    if wide.size:
+        low, high = int(wide.min()), int(wide.max())
+        if low < -size or high >= size:
+            raise ExecutionError(
+                "index out of bounds",
+                where=where,
+                expected=f"indices in [{-size}, {size - 1}]" if size else "no index, since the axis is empty",
+                found=str(low if low < -size else high),
+            )
+        if low < 0:
+            return np.where(wide < 0, wide + size, wide)
+    return wide
+
+
+def prod(dims: Sequence[Any]) -> int:
+    """Return the number of elements of a shape, counting symbolic and unknown dimensions as 1."""
+    total = 1
+    for dim in dims:
+        total *= dim if isinstance(dim, int) else 1
+    return total
+
+
+def node_shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of an ir value with symbolic and unknown dimensions as 1, and () for an unknown rank."""
+    shape = getattr(getattr(value, "type", None), "shape", None)
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())

@@ -1,0 +1,183 @@
+"""Reductions along axes: the Reduce* operators, ArgMax, ArgMin, TopK, and the running CumSum and CumProd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("reduction")
+Axes = tuple[int, ...]
+Reducer = Callable[[Array, Axes, bool], Array]
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest value of a dtype: the results of reducing nothing."""
+    if dtype.kind == "b":
+        return False, True
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    return -math.inf, math.inf
+
+
+def _sum(x: Array, axes: Axes, keep: bool) -> Array:
+    return np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype))
+
+
+def _mean(x: Array, axes: Axes, keep: bool) -> Array:
+    if is_float(x.dtype):
+        return np.asarray(np.sum(x, axis=axes, keepdims=keep) / x.dtype.type(math.prod(x.shape[a] for a in axes)))
+    count = math.prod(x.shape[a] for a in axes)
+    total = np.asarray(np.sum(x, axis=axes, keepdims=keep))
+    return np.asarray((total - np.fmod(total, count)) // count if count else total)
+
+
+def _l2(x: Array, axes: Axes, keep: bool) -> Array:
+    return np.asarray(np.sqrt(_sum(x * x, axes, keep)))
+
+
+def _log_sum_exp(x: Array, axes: Axes, keep: bool) -> Array:
+    top = np.max(x, axis=axes, keepdims=True, initial=-math.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.sum(np.exp(x - top), axis=axes, keepdims=keep))
+    return np.asarray(total + (top if keep else np.squeeze(top, axes)))
+
+
+def _max(x: Array, axes: Axes, keep: bool) -> Array:
+    return np.asarray(np.max(x, axis=axes, keepdims=keep, initial=_limits(x.dtype)[0]))
+
+
+def _min(x: Array, axes: Axes, keep: bool) -> Array:
+    return np.asarray(np.min(x, axis=axes, keepdims=keep, initial=_limits(x.dtype)[1]))
+
+
+def _in_float(reducer: Reducer) -> Reducer:
+    """Compute an irrational function of integers in float64; the caller truncates."""
+
+    def run(x: Array, axes: Axes, keep: bool) -> Array:
+        return reducer(x if x.dtype.kind == "f" else x.astype(np.float64), axes, keep)
+
+    return run
+
+
+_REDUCERS: dict[str, Reducer] = {
+    "ReduceSum": _sum,
+    "ReduceMean": _mean,
+    "ReduceProd": lambda x, axes, keep: np.asarray(np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)),
+    "ReduceMax": _max,
+    "ReduceMin": _min,
+    "ReduceL1": lambda x, axes, keep: _sum(np.abs(x), axes, keep),
+    "ReduceL2": _in_float(_l2),
+    "ReduceSumSquare": lambda x, axes, keep: _sum(x * x, axes, keep),
+    "ReduceLogSum": _in_float(lambda x, axes, keep: np.asarray(np.log(_sum(x, axes, keep)))),
+    "ReduceLogSumExp": _in_float(_log_sum_exp),
+}
+_INPUT_AXES_SINCE = {name: 13 if name == "ReduceSum" else 18 for name in _REDUCERS}
+
+
+def _register(name: str, reducer: Reducer) -> None:
+    @widened
+    def reduce(x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
+        chosen = tuple(range(x.ndim)) if axes is None else fix_axes(axes, x.ndim, name)
+        return reducer(x, chosen, bool(keepdims))
+
+    def by_attribute(x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Array:
+        return np.asarray(reduce(x, axes or None, keepdims))
+
+    def by_input(x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
+        wanted = ints(axes) if axes is not None else []
+        if not wanted and noop_with_empty_axes:
+            return np.asarray(reduce(x, (), keepdims))
+        return np.asarray(reduce(x, wanted or None, keepdims))
+
+    FAMILY.op(name, since=1)(by_attribute)
+    FAMILY.op(name, since=_INPUT_AXES_SINCE[name])(by_input)
+
+
+for _name, _reducer in _REDUCERS.items():
+    _register(_name, _reducer)
+
+
+def _register_arg(name: str, function: Callable[..., Any]) -> None:
+    def run(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
+        fixed = fix_axis(axis, x.ndim, name)
+        if not x.shape[fixed]:
+            raise ExecutionError("the reduced axis is empty", where=name, expected="one element or more")
+        wide = x.astype(compute_dtype(x.dtype), copy=False)
+        if not select_last_index:
+            return np.asarray(function(wide, axis=fixed, keepdims=bool(keepdims))).astype(np.int64, copy=False)
+        found = function(np.flip(wide, fixed), axis=fixed, keepdims=bool(keepdims))
+        return np.asarray(x.shape[fixed] - 1 - found).astype(np.int64, copy=False)
+
+    FAMILY.op(name)(run)
+
+
+_register_arg("ArgMax", np.argmax)
+_register_arg("ArgMin", np.argmin)
+
+
+def _top(x: Array, count: int, axis: int, largest: bool, in_order: bool) -> tuple[Array, Array]:
+    """Return the ``count`` extreme elements along an axis and their indices; of equals the first comes first."""
+    fixed = fix_axis(axis, x.ndim, "TopK")
+    size = x.shape[fixed]
+    if not 0 <= count <= size:
+        raise ExecutionError("K does not fit the axis", where="TopK", expected=f"K in [0, {size}]", found=str(count))
+    wide = np.moveaxis(x.astype(compute_dtype(x.dtype), copy=False), fixed, -1)
+    order = np.argsort(_descending(wide) if largest else wide, axis=-1, kind="stable")[..., :count]
+    if not in_order:
+        order = np.sort(order, axis=-1)
+    indices = np.moveaxis(order, -1, fixed).astype(np.int64)
+    return np.take_along_axis(x, indices, fixed), indices
+
+
+def _descending(x: Array) -> Array:
+    """Return keys whose ascending order is the descending order of ``x``."""
+    if x.dtype.kind == "f":
+        return np.asarray(-x)
+    return np.asarray(np.invert(x))  # -x would overflow at the least integer, and unsigned has no negative
+
+
+@FAMILY.op("TopK", since=11)
+def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:  # noqa: A002
+    """The K largest or smallest elements along an axis, and their indices.
+
+    Raises:
+        ExecutionError: If K is negative or exceeds the axis.
+    """
+    return _top(x, scalar_int(k), axis, bool(largest), bool(sorted))
+
+
+@FAMILY.op("TopK", since=10)
+def top_k_largest(x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
+    """TopK at opset 10: always the largest, in order."""
+    return _top(x, scalar_int(k), axis, True, True)
+
+
+@FAMILY.op("TopK", since=1)
+def top_k_attribute(x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
+    """TopK before opset 10, with K as an attribute."""
+    return _top(x, k, axis, True, True)
+
+
+def _register_running(name: str, function: Callable[..., Any], start: int) -> None:
+    @widened
+    def run(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
+        fixed = fix_axis(scalar_int(axis), x.ndim, name)
+        source = np.flip(x, fixed) if reverse else x
+        if exclusive and source.shape[fixed]:
+            first = np.full_like(np.take(source, [0], fixed), start)
+            source = np.concatenate([first, np.delete(source, -1, fixed)], fixed)
+        total = function(source, axis=fixed, dtype=x.dtype)
+        return np.asarray(np.flip(total, fixed) if reverse else total)
+
+    FAMILY.op(name)(run)
+
+
+_register_running("CumSum", np.cumsum, 0)
+_register_running("CumProd", np.cumprod, 1)

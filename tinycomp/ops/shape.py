@@ -1,0 +1,172 @@
+"""Operators that read or change only the shape: Reshape to Size, and the operators that pass their input through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("shape")
+_VIEW = {"movement", "cheap"}
+
+
+def resolve_reshape(old: Sequence[int], wanted: Sequence[int], allowzero: bool) -> tuple[int, ...]:
+    """Return the shape that Reshape gives, with 0 and -1 filled in.
+
+    Raises:
+        ExecutionError: If the request is contradictory or does not hold the same number of elements.
+    """
+
+    def bad(reason: str) -> ExecutionError:
+        return ExecutionError(
+            reason, where="Reshape", expected=f"a shape of {math.prod(old)} elements, as {tuple(old)} has",
+            found=str(tuple(wanted)),
+        )  # fmt: skip
+
+    new = list(wanted)
+    if not allowzero:
+        if any(d == 0 and i >= len(old) for i, d in enumerate(new)):
+            raise bad("a 0 copies a dimension that the input does not have")
+        new = [old[i] if d == 0 else d for i, d in enumerate(new)]
+    if new.count(-1) > 1 or any(d < -1 for d in new):
+        raise bad("more than one -1, or a negative size")
+    if -1 in new:
+        rest = math.prod(d for d in new if d != -1)
+        if not rest or math.prod(old) % rest:
+            raise bad("the size for -1 cannot be found")
+        new[new.index(-1)] = math.prod(old) // rest
+    if math.prod(new) != math.prod(old):
+        raise bad("the number of elements differs")
+    return tuple(new)
+
+
+@FAMILY.op("Reshape", since=5, traits=_VIEW)
+def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
+    """The same elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
+    return x.reshape(resolve_reshape(x.shape, ints(shape), bool(allowzero)))
+
+
+@FAMILY.op("Reshape", since=1, traits=_VIEW)
+def reshape_attribute(x: Array, *, shape: Sequence[int] = (), consumed_inputs: Any = None) -> Array:
+    """Reshape before opset 5, with the shape as an attribute."""
+    return x.reshape(resolve_reshape(x.shape, shape, False))
+
+
+@FAMILY.op("Flatten", traits=_VIEW)
+def flatten(x: Array, *, axis: int = 1) -> Array:
+    """A matrix whose rows run over the axes before ``axis``."""
+    split = axis if axis == x.ndim else fix_axis(axis, max(x.ndim, 1), "Flatten")
+    return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+
+
+def _squeeze(x: Array, axes: Sequence[int] | None) -> Array:
+    if axes is None:
+        return x.reshape(tuple(d for d in x.shape if d != 1))
+    dropped = fix_axes(axes, x.ndim, "Squeeze")
+    for axis in dropped:
+        if x.shape[axis] != 1:
+            raise ExecutionError(
+                f"axis {axis} cannot be dropped", where="Squeeze", expected="size 1", found=str(x.shape[axis])
+            )
+    return x.reshape(tuple(d for i, d in enumerate(x.shape) if i not in dropped))
+
+
+def _unsqueeze(x: Array, axes: Sequence[int]) -> Array:
+    rank = x.ndim + len(axes)
+    inserted = fix_axes(axes, rank, "Unsqueeze")
+    dims = iter(x.shape)
+    return x.reshape(tuple(1 if i in inserted else next(dims) for i in range(rank)))
+
+
+@FAMILY.op("Squeeze", since=13, traits=_VIEW)
+def squeeze(x: Array, axes: Array | None = None) -> Array:
+    """Drop axes of size 1: those named, or all."""
+    return _squeeze(x, None if axes is None else ints(axes))
+
+
+@FAMILY.op("Squeeze", since=1, traits=_VIEW)
+def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
+    """Squeeze before opset 13, with the axes as an attribute."""
+    return _squeeze(x, axes)
+
+
+@FAMILY.op("Unsqueeze", since=13, traits=_VIEW)
+def unsqueeze(x: Array, axes: Array) -> Array:
+    """Insert axes of size 1, named as axes of the result."""
+    return _unsqueeze(x, ints(axes))
+
+
+@FAMILY.op("Unsqueeze", since=1, traits=_VIEW)
+def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
+    """Unsqueeze before opset 13, with the axes as an attribute."""
+    return _unsqueeze(x, axes)
+
+
+@FAMILY.op("Shape", since=15, traits={"cheap"})
+def shape_(x: Array, *, start: int = 0, end: int | None = None) -> Array:
+    """The dimensions from ``start`` to ``end``, both clamped to the rank."""
+    return np.array(x.shape[start:end], np.int64)
+
+
+@FAMILY.op("Shape", since=1, traits={"cheap"})
+def shape_whole(x: Array) -> Array:
+    """Shape before opset 15."""
+    return np.array(x.shape, np.int64)
+
+
+@FAMILY.op("Size", traits={"cheap"})
+def size(x: Array) -> Array:
+    """The number of elements."""
+    return np.array(x.size, np.int64)
+
+
+@FAMILY.op("Identity", traits={"structural", "movement", "cheap", "elementwise"})
+def identity(x: Any) -> Any:
+    """The input itself, of any type."""
+    return x
+
+
+def _drop(x: Array, ratio: float, seed: int | None) -> tuple[Array, Array]:
+    """Zero each element with probability ``ratio`` and scale the rest by 1 / (1 - ratio)."""
+    kept = np.random.default_rng(seed).random(x.shape) >= ratio
+    scale = 1.0 / (1.0 - ratio) if ratio < 1.0 else 0.0
+    return np.where(kept, x.astype(np.float64) * scale, 0.0).astype(x.dtype), kept
+
+
+@FAMILY.op("Dropout", since=12, traits={"structural", "movement", "output_count", "elementwise"})
+def dropout(
+    x: Array, ratio: Array | None = None, training_mode: Array | None = None, *, seed: int | None = None, outputs: int = 1
+) -> Any:  # fmt: skip
+    """The input, unless ``training_mode`` is set; the second output says which elements were kept."""
+    rate = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+    training = training_mode is not None and bool(training_mode.reshape(-1)[0])
+    y, kept = _drop(x, rate, seed) if training and rate else (x, None)
+    if outputs == 1:
+        return y
+    return y, np.ones(x.shape, np.bool_) if kept is None else kept
+
+
+@FAMILY.op("Dropout", since=10, traits={"structural", "movement", "output_count", "elementwise"})
+def dropout_10(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
+    """Dropout at opset 10, for inference, with a boolean mask."""
+    return x if outputs == 1 else (x, np.ones(x.shape, np.bool_))
+
+
+@FAMILY.op("Dropout", since=7, traits={"structural", "movement", "output_count", "elementwise"})
+def dropout_7(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
+    """Dropout before opset 10, for inference, with a mask of the input's type."""
+    return x if outputs == 1 else (x, np.ones(x.shape, x.dtype))
+
+
+@FAMILY.op("Dropout", since=1, traits={"structural", "movement", "output_count", "elementwise"})
+def dropout_1(
+    x: Array, *, ratio: float = 0.5, is_test: int = 0, consumed_inputs: Any = None, outputs: int = 1
+) -> Any:  # fmt: skip
+    """Dropout before opset 7, taken as inference whatever ``is_test`` says."""
+    return dropout_7(x, ratio=ratio, outputs=outputs)
