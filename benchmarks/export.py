@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,10 @@ def export(wanted: Architecture, file: Path, dynamic_batch: bool) -> None:
         exporter = _torchscript if wanted.exporter == "torchscript" else _dynamo
         exporter(module, wanted, tuple(_tensors(wanted, seed=1, batch=batch).values()), file, dynamic_batch)
     _verify_export(module, wanted, file, batch)
+    if dynamic_batch:
+        _edit(file, lambda model: _declare_outputs(model, _expected(module, wanted, batch)))
     if wanted.finish:
-        model = onnx.load(file)
-        _resolve(wanted.finish)(model)
-        file.write_bytes(model.SerializeToString())
+        _edit(file, _resolve(wanted.finish))
     _verify_signal(wanted, file, batch)
 
 
@@ -133,6 +133,27 @@ def _dynamo(
     )
 
 
+def _expected(module: nn.Module, wanted: Architecture, batch: int) -> dict[str, NDArray[Any]]:
+    with torch.no_grad():
+        outputs = module(*_tensors(wanted, seed=0, batch=batch).values())
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return {name: output.numpy() for name, output in zip(wanted.outputs, outputs, strict=True)}
+
+
+def _edit(file: Path, change: Callable[[onnx.ModelProto], None]) -> None:
+    model = onnx.load(file)
+    change(model)
+    file.write_bytes(model.SerializeToString())
+
+
+def _declare_outputs(model: onnx.ModelProto, expected: dict[str, NDArray[Any]]) -> None:
+    """Only the batch is symbolic: write down the other sizes, which an exporter may have lost on the way."""
+    for output in model.graph.output:
+        dims = output.type.tensor_type.shape.dim
+        for dim, size in zip(dims[1:], expected[output.name].shape[1:], strict=True):
+            dim.dim_value = size
+
+
 def _run(file: Path, feeds: Arrays) -> dict[str, NDArray[Any]]:
     session = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
     return dict(zip((o.name for o in session.get_outputs()), session.run(None, feeds), strict=True))
@@ -140,13 +161,10 @@ def _run(file: Path, feeds: Arrays) -> dict[str, NDArray[Any]]:
 
 def _verify_export(module: nn.Module, wanted: Architecture, file: Path, batch: int) -> None:
     """ONNX Runtime must give what PyTorch gives, on inputs that the exporter has not seen."""
-    with torch.no_grad():
-        expected = module(*_tensors(wanted, seed=0, batch=batch).values())
-    expected = expected if isinstance(expected, tuple) else (expected,)
     got = _run(file, _sample(wanted, 0, batch))
-    for name, want in zip(wanted.outputs, expected, strict=True):
-        scale = float(want.abs().max())
-        np.testing.assert_allclose(got[name], want.numpy(), rtol=1e-3, atol=1e-3 * scale, err_msg=name)
+    for name, want in _expected(module, wanted, batch).items():
+        scale = float(np.abs(want).max())
+        np.testing.assert_allclose(got[name], want, rtol=1e-3, atol=1e-3 * scale, err_msg=name)
 
 
 def _verify_signal(wanted: Architecture, file: Path, batch: int) -> None:

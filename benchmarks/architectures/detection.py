@@ -185,7 +185,7 @@ def add_nms(model: onnx.ModelProto) -> None:
     the image, class and anchor of each.
     """
     graph = model.graph
-    limits = {"nms/most": [5], "nms/overlap": [0.5], "nms/score": [0.2], "nms/image_and_anchor": [0, 2]}
+    limits = {"nms/most": [20], "nms/overlap": [0.5], "nms/score": [0.6], "nms/image_and_anchor": [0, 2]}
     dtypes = [TensorProto.INT64, TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64]
     for (name, value), dtype in zip(limits.items(), dtypes, strict=True):
         graph.initializer.append(helper.make_tensor(name, dtype, [len(value)], value))

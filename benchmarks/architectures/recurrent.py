@@ -13,6 +13,8 @@ class BidirectionalLstm(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(40, 128, num_layers=2, bidirectional=True, batch_first=True)
         self.classify = nn.Linear(256, 29)
+        for weight in (p for p in self.parameters() if p.ndim == 2):
+            nn.init.xavier_normal_(weight, gain=2.0)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """See the class."""
