@@ -1,0 +1,279 @@
+"""Quantisation: linear quantise and dequantise of every opset, and matrix products of quantised tensors.
+
+A scale is one value, one per slice of an axis, or one per block of an axis (``block_size``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ops.integers import exact_float, integer_range, minus_zero_point, to_int32
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, is_float, node_shape, prod, quiet
+from tinycomp.ops.registry import OpFamily
+
+if TYPE_CHECKING:
+    from tinycomp.ir.graph import Node
+
+FAMILY = OpFamily("quantize")
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def check_scale(op: str, name: str, scale: Array) -> None:
+    """Raise an ExecutionError unless every scale is positive and finite."""
+    wide = scale.astype(np.float32, copy=False)
+    good = (wide > 0) & (wide < np.inf)
+    if not good.all():
+        raise ExecutionError(
+            f"{op}: {name} is not a usable quantisation scale",
+            expected="positive finite numbers",
+            found=str(float(wide[~good].flat[0])),
+        )
+
+
+def _dtype_of(enum: int) -> np.dtype[Any]:
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(enum))
+
+
+def _spread(op: str, name: str, parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    """Return a scale or zero point in a shape that broadcasts with ``x``."""
+    if parameter.size == 1 and block_size == 0:
+        return parameter.reshape(())
+    axis = fix_axis(axis, x.ndim, op)
+    size = x.shape[axis]
+    if block_size:
+        return _spread_blocks(op, name, parameter, x, axis, block_size)
+    if parameter.shape != (size,):
+        raise ModelError(
+            f"{op}: {name} does not fit axis {axis}", expected=f"shape [] or {[size]}", found=str(list(parameter.shape))
+        )
+    return parameter.reshape(size, *[1] * (x.ndim - axis - 1))
+
+
+def _spread_blocks(op: str, name: str, parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    expected = list(x.shape)
+    expected[axis] = -(-x.shape[axis] // block_size) if block_size > 0 else 0
+    if block_size < 0 or list(parameter.shape) != expected:
+        raise ModelError(
+            f"{op}: {name} does not fit block_size {block_size} on axis {axis}",
+            expected=f"a positive block_size and shape {expected}",
+            found=f"shape {list(parameter.shape)}",
+        )
+    whole = np.repeat(parameter, block_size, axis=axis)
+    return whole[(slice(None),) * axis + (slice(x.shape[axis]),)]
+
+
+def saturate(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Round a float array half to even, clip it to an integer type and convert it; NaN becomes the least value."""
+    low, high = integer_range(dtype)
+    # The order of the operands makes NaN the lower bound, as in SIMD kernels.
+    clipped = np.fmin(np.fmax(np.rint(x), low), high)
+    return clipped.astype(np.int32).astype(dtype)
+
+
+def saturate_float(x: Array, dtype: np.dtype[Any], clip: bool = True) -> Array:
+    """Convert to an 8-bit or narrower float type, clipping what is too large (infinity included) if asked to."""
+    if clip:
+        limit = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+        x = np.clip(x, -limit, limit)
+    return x.astype(dtype)
+
+
+def requantize(total: Array, ratio: Array, zero_point: Array) -> Array:
+    """Return int32 sums times a float32 ratio plus a zero point, saturated to the zero point's type."""
+    with np.errstate(all="ignore"):
+        scaled = np.rint(total.astype(np.float32) * np.asarray(ratio, dtype=np.float32))
+        return saturate(scaled + zero_point.astype(np.float32).reshape(()), zero_point.dtype)
+
+
+def _quantize(
+    op: str,
+    x: Array,
+    scale: Array,
+    zero_point: Array | None,
+    dtype: np.dtype[Any],
+    axis: int,
+    block_size: int,
+    clip: bool,
+    precision: np.dtype[Any],
+) -> Array:
+    check_scale(op, "y_scale", scale)
+    spread = _spread(op, "y_scale", scale, x, axis, block_size)
+    wide = compute_dtype(precision)
+    ratio = (x.astype(wide, copy=False) / spread.astype(wide)).astype(precision).astype(wide, copy=False)
+    if zero_point is not None:
+        if zero_point.shape != scale.shape and zero_point.size != scale.size:
+            raise ModelError(
+                f"{op}: y_zero_point and y_scale differ in shape",
+                expected=str(list(scale.shape)),
+                found=str(list(zero_point.shape)),
+            )
+        offset = _spread(op, "y_zero_point", zero_point, x, axis, block_size).astype(wide)
+        ratio = (ratio if is_float(dtype) else np.rint(ratio)) + offset
+    return saturate_float(ratio, dtype, clip) if is_float(dtype) else saturate(ratio, dtype)
+
+
+@FAMILY.op("QuantizeLinear")
+@quiet
+def quantize_linear(
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    saturate: int = 1,
+) -> Array:
+    """Quantise: ``saturate(round(x / y_scale) + y_zero_point)``, computed in float32, rounding half to even.
+
+    Raises:
+        ModelError: If scale or zero point do not fit the input, or the types contradict each other.
+        ExecutionError: If a scale is not positive and finite.
+    """
+    dtype = _quantized_dtype(y_zero_point, output_dtype)
+    return _quantize("QuantizeLinear", x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), _FLOAT32)
+
+
+@FAMILY.op("QuantizeLinear", since=23)
+@quiet
+def quantize_linear_23(
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Array:
+    """Quantise as before; the quotient is rounded to ``precision``, by default the type of the scale."""
+    dtype = _quantized_dtype(y_zero_point, output_dtype)
+    rounded = _dtype_of(precision) if precision else y_scale.dtype
+    if rounded == np.dtype(ml_dtypes.float8_e8m0fnu) or not is_float(rounded):
+        rounded = _FLOAT32
+    return _quantize("QuantizeLinear", x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), rounded)
+
+
+def _quantized_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
+    if zero_point is None:
+        return _dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
+    if output_dtype and _dtype_of(output_dtype) != zero_point.dtype:
+        raise ModelError(
+            "QuantizeLinear: output_dtype contradicts y_zero_point",
+            expected=str(zero_point.dtype),
+            found=str(_dtype_of(output_dtype)),
+        )
+    return zero_point.dtype
+
+
+@FAMILY.op("DequantizeLinear")
+@quiet
+def dequantize_linear(
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Array:
+    """Dequantise: ``(x - x_zero_point) * x_scale``, in the type of the scale or ``output_dtype``.
+
+    Raises:
+        ModelError: If scale or zero point do not fit the input.
+        ExecutionError: If a scale is not positive and finite.
+    """
+    op = "DequantizeLinear"
+    check_scale(op, "x_scale", x_scale)
+    scale = _spread(op, "x_scale", x_scale, x, axis, block_size)
+    wide = x.astype(np.float32) if is_float(x.dtype) else x.astype(np.int64 if x.dtype.itemsize > 2 else np.int32)
+    if x_zero_point is not None:
+        wide = wide - _spread(op, "x_zero_point", x_zero_point, x, axis, block_size).astype(wide.dtype)
+    result = wide.astype(np.float32) * scale.astype(np.float32)
+    if output_dtype:
+        return result.astype(_dtype_of(output_dtype), copy=False)
+    is_exponent = x_scale.dtype == np.dtype(ml_dtypes.float8_e8m0fnu)
+    return result.astype(_FLOAT32 if is_exponent else x_scale.dtype, copy=False)
+
+
+@FAMILY.op("DynamicQuantizeLinear")
+@quiet
+def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
+    """Quantise to uint8 with a scale and zero point that cover the range of ``x`` and zero."""
+    low = np.minimum(np.float32(0), x.min(initial=0))
+    high = np.maximum(np.float32(0), x.max(initial=0))
+    scale = np.float32(1) if high == low else (high - low) / np.float32(255)
+    point = np.clip(np.rint(-low / scale), 0, 255)
+    y = saturate(np.rint(x / scale) + point, np.dtype(np.uint8))
+    return y, np.asarray(scale, dtype=np.float32), np.asarray(point).astype(np.uint8)
+
+
+def _matmul_macs(node: Node) -> int:
+    return prod(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
+
+
+def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None) -> Array:
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        raise ModelError(
+            f"{op}: the operands do not fit",
+            expected="A's last size equal to B's last but one",
+            found=f"shapes {list(a.shape)} and {list(b.shape)}",
+        )
+    dtype = exact_float(a.shape[-1])
+    left = minus_zero_point(a, a_zero_point, dtype, axis=a.ndim - 2 if a.ndim > 1 else None)
+    right = minus_zero_point(b, b_zero_point, dtype, axis=b.ndim - 1)
+    return to_int32(np.asarray(np.matmul(left, right)))
+
+
+@FAMILY.op("MatMulInteger", macs=_matmul_macs)
+def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
+    """Matrix product of 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
+    return _integer_product("MatMulInteger", a, a_zero_point, b, b_zero_point)
+
+
+@FAMILY.op("QLinearMatMul", macs=_matmul_macs)
+@quiet
+def qlinear_matmul(
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+) -> Array:
+    """Quantised matrix product; parameters of A and Y may be per row, those of B per column."""
+    op = "QLinearMatMul"
+    for name, scale in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
+        check_scale(op, name, scale)
+    rows = [_per_row(p.astype(np.float32), a) for p in (a_scale, y_scale)]
+    ratio = rows[0] * _per_column(b_scale.astype(np.float32), b) / rows[1]
+    if is_float(a.dtype):
+        product = np.matmul(
+            a.astype(np.float32) - _per_row(a_zero_point.astype(np.float32), a),
+            b.astype(np.float32) - _per_column(b_zero_point.astype(np.float32), b),
+        )
+    else:
+        product = _integer_product(op, a, a_zero_point, b, b_zero_point).astype(np.float32)
+    offset = _per_row(y_zero_point.astype(np.float32), a)
+    if is_float(y_zero_point.dtype):
+        return saturate_float(product * ratio + offset, y_zero_point.dtype)
+    return saturate(np.rint(product * ratio) + offset, y_zero_point.dtype)
+
+
+def _per_row(parameter: Array, a: Array) -> Array:
+    if parameter.size == 1:
+        return parameter.reshape(())
+    return parameter.reshape(-1, 1) if parameter.ndim == 1 and a.ndim > 1 else parameter
+
+
+def _per_column(parameter: Array, b: Array) -> Array:
+    return parameter.reshape(()) if parameter.size == 1 else parameter

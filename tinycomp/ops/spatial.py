@@ -1,0 +1,211 @@
+"""Window geometry shared by convolution and pooling: kernels, strides, dilations, pads and output sizes.
+
+A :class:`Window` is made once per call by :func:`make_window`, which checks every attribute; the kernels then
+work with it and need not check anything again. Source: ONNX operator documentation of Conv and MaxPool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ModelError
+from tinycomp.ops.numeric import Array
+
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window over the spatial axes; every field has one entry per spatial axis.
+
+    Attributes:
+        sizes: Input sizes.
+        kernel: Kernel sizes, without dilation.
+        strides: Steps between windows.
+        dilations: Steps between the taps of one window.
+        before: Padding in front.
+        after: Padding behind, as the attributes ask for it.
+        output: Number of windows.
+    """
+
+    sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    output: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return len(self.kernel)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Cells from the first tap to the last one."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each window is exactly one input cell and the output has the input's size."""
+        return prod(self.kernel) == 1 and set(self.strides) <= {1} and not any(self.before) and not any(self.after)
+
+    def taps(self) -> Iterator[tuple[int, ...]]:
+        """Yield the kernel positions in row-major order."""
+        return np.ndindex(*self.kernel)
+
+    @property
+    def interior(self) -> tuple[Any, ...]:
+        """The index of the unpadded cells in a padded array."""
+        return (..., *(slice(b, b + size) for b, size in zip(self.before, self.sizes, strict=True)))
+
+    def tap_index(self, tap: Sequence[int]) -> tuple[Any, ...]:
+        """Return the index into the padded input that holds, for each window, its cell under ``tap``."""
+        starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
+        return (
+            ...,
+            *(
+                slice(start, start + (n - 1) * step + 1, step)
+                for start, n, step in zip(starts, self.output, self.strides, strict=True)
+            ),
+        )
+
+
+def spatial_tuple(
+    op: str, name: str, values: Sequence[int] | None, rank: int, default: int, least: int
+) -> tuple[int, ...]:
+    """Return an attribute with one integer per spatial axis, checked.
+
+    Raises:
+        ModelError: If the number of entries is wrong or one is below ``least``.
+    """
+    if values is None or len(values) == 0:
+        return (default,) * rank
+    if len(values) != rank:
+        raise ModelError(
+            f"{op}: attribute {name} has the wrong length", expected=f"{rank} entries", found=str(list(values))
+        )
+    if min(values) < least:
+        raise ModelError(
+            f"{op}: attribute {name} is out of range", expected=f"entries >= {least}", found=str(list(values))
+        )
+    return tuple(int(v) for v in values)
+
+
+def make_window(
+    op: str,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: bool = False,
+) -> Window:
+    """Check the attributes of a convolution or pooling and return its geometry.
+
+    Args:
+        op: Operator name, for messages.
+        sizes: Spatial input sizes.
+        kernel: Kernel sizes.
+        strides: Steps; 1 by default.
+        dilations: Tap distances; 1 by default.
+        pads: All paddings in front, then all behind; 0 by default, and only used when ``auto_pad`` is ``NOTSET``.
+        auto_pad: ``NOTSET``, ``SAME_UPPER``, ``SAME_LOWER`` or ``VALID``.
+        ceil_mode: Whether a last, partly filled window counts, as long as it starts inside the input or front padding.
+
+    Raises:
+        ModelError: If an attribute is out of range or an output size would not be positive.
+    """
+    rank = len(sizes)
+    kernel = spatial_tuple(op, "kernel_shape", kernel, rank, 1, 1)
+    steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
+    dilation = spatial_tuple(op, "dilations", dilations, rank, 1, 1)
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    check_auto_pad(op, auto_pad)
+    if auto_pad.startswith("SAME"):
+        output = tuple(-(-size // step) for size, step in zip(sizes, steps, strict=True))
+        before, after = _same_pads(sizes, extents, steps, output, upper=auto_pad == "SAME_UPPER")
+    else:
+        before, after = split_pads(op, pads if auto_pad == "NOTSET" else None, rank)
+        output = tuple(
+            _output_size(size + b + a - extent, step, size + b, ceil_mode)
+            for size, b, a, extent, step in zip(sizes, before, after, extents, steps, strict=True)
+        )
+    if min(output, default=1) <= 0:
+        raise ModelError(
+            f"{op}: the output would be empty",
+            expected="every spatial output size > 0",
+            found=f"{list(output)} for input sizes {list(sizes)}, kernel {list(kernel)}, dilations {list(dilation)}, "
+            f"pads {list(before + after)}",
+        )
+    return Window(tuple(sizes), kernel, steps, dilation, before, after, output)
+
+
+def check_auto_pad(op: str, auto_pad: str) -> None:
+    """Raise a ModelError unless ``auto_pad`` is one of the four modes."""
+    if auto_pad not in AUTO_PADS:
+        raise ModelError(f"{op}: unknown auto_pad", expected=f"one of {list(AUTO_PADS)}", found=repr(auto_pad))
+
+
+def split_pads(op: str, pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the checked paddings in front and behind; ONNX lists all fronts first."""
+    both = spatial_tuple(op, "pads", pads, 2 * rank, 0, 0)
+    return both[:rank], both[rank:]
+
+
+def _same_pads(
+    sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], output: Sequence[int], *, upper: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    totals = [
+        max((n - 1) * step + extent - size, 0)
+        for size, extent, step, n in zip(sizes, extents, strides, output, strict=True)
+    ]
+    less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
+    return (less, more) if upper else (more, less)
+
+
+def _output_size(room: int, step: int, last_start: int, ceil_mode: bool) -> int:
+    if not ceil_mode:
+        return room // step + 1
+    count = -(-room // step) + 1
+    # A window that would start in the padding behind sees no input at all and is dropped.
+    return count - 1 if (count - 1) * step >= last_start else count
+
+
+def pad_for(x: Array, window: Window, value: Any = 0) -> Array:
+    """Return ``x`` (batch, channels, spatial…) padded with ``value`` so that every tap of every window exists.
+
+    With ``ceil_mode`` the last window may reach past the padding that was asked for, so this may pad more than
+    ``window.after``; cells that no window reaches are cut off behind.
+    """
+    reach = [(n - 1) * s + e for n, s, e in zip(window.output, window.strides, window.extents, strict=True)]
+    behind = [r - size - b for r, size, b in zip(reach, window.sizes, window.before, strict=True)]
+    if not any(window.before) and max(behind) <= 0:
+        return x
+    shape = x.shape[:2] + tuple(
+        size + b + max(a, 0) for size, b, a in zip(window.sizes, window.before, behind, strict=True)
+    )
+    padded: Array = np.full(shape, value, dtype=x.dtype)
+    padded[window.interior] = x
+    return padded
+
+
+def sliding_view(padded: Array, window: Window) -> Array:
+    """Return a read-only view of shape (batch, channels, *kernel, *output) onto a padded input."""
+    batch, channel, *spatial = padded.strides
+    tap_strides = [s * d for s, d in zip(spatial, window.dilations, strict=True)]
+    window_strides = [s * step for s, step in zip(spatial, window.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(
+        padded,
+        shape=(*padded.shape[:2], *window.kernel, *window.output),
+        strides=(batch, channel, *tap_strides, *window_strides),
+        writeable=False,
+    )
