@@ -123,6 +123,10 @@ def path(name: str, dynamic_batch: bool = False) -> Path:
     Args:
         name: One of ``names()``.
         dynamic_batch: Leave the batch symbolic (``batch``) instead of 1.
+
+    Raises:
+        KeyError: There is no such model.
+        ModuleNotFoundError: PyTorch, or the ``transformers`` package for a model that needs it, is not installed.
     """
     wanted = architecture(name)
     file = _folder() / f"{name}{'_dynamic' if dynamic_batch else ''}_{_key(wanted)}.onnx"
@@ -163,9 +167,16 @@ def _key(wanted: Architecture) -> str:
     digest = hashlib.sha256(repr(wanted).encode())
     for source in (here / "export.py", here / "architectures" / "blocks.py", here / "architectures" / f"{family}.py"):
         digest.update(source.read_bytes())
-    libraries = ["torch"] + (["transformers"] if family == "transformer" else [])
-    digest.update(" ".join(metadata.version(library) for library in libraries).encode())
+    for library in ["torch", *(["transformers"] if family == "transformer" else [])]:
+        digest.update(_version(library).encode())
     return digest.hexdigest()[:12]
+
+
+def _version(library: str) -> str:
+    try:
+        return f"{library} {metadata.version(library)} "
+    except metadata.PackageNotFoundError:
+        raise ModuleNotFoundError(f"the corpus is exported by {library}; pip install {library}") from None
 
 
 def main(arguments: Iterable[str] | None = None) -> None:

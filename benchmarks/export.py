@@ -46,7 +46,7 @@ def export(wanted: Architecture, file: Path, dynamic_batch: bool) -> None:
         _edit(file, lambda model: _declare_outputs(model, _expected(module, wanted, batch)))
     if wanted.finish:
         _edit(file, _resolve(wanted.finish))
-    _verify_signal(wanted, file, batch)
+    _verify_signal(wanted, file, batch=3 if dynamic_batch else 1)
 
 
 def enliven(module: nn.Module, example: tuple[torch.Tensor, ...]) -> None:
