@@ -1,0 +1,84 @@
+"""Build script of the extension module ``tinycomp.runtime._native`` (used by setup.py through cffi).
+
+The declarations come from ``tinycomp.h`` itself, between its cdef markers, so that nothing is written twice.
+Set ``TINYCOMP_WERROR=1`` to turn warnings into errors and ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
+checks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sysconfig
+from pathlib import Path
+
+import cffi
+
+HERE = Path(__file__).resolve().parent
+
+# The generated wrapper is not ours to keep free of these.
+_PREAMBLE = """
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#include "tinycomp.h"
+"""
+
+
+def declarations() -> str:
+    """Return the part of the public header that cffi reads."""
+    header = (HERE / "include" / "tinycomp.h").read_text(encoding="utf-8")
+    begin, end = header.index("/* cdef-begin"), header.index("/* cdef-end")
+    return header[header.index("*/", begin) + 2 : end]
+
+
+def machine() -> str:
+    """Return the processor that is being built for, also when cross-compiling or making a macOS wheel."""
+    target = os.environ.get("ARCHFLAGS", "") or sysconfig.get_platform()
+    for name in ("arm64", "aarch64", "x86_64", "amd64"):
+        if name in target.lower():
+            return {"arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
+    return platform.machine().lower()
+
+
+def sources() -> list[Path]:
+    """Return the C files to compile; the files for other processors are left out."""
+    foreign = {"x86_64": {"isa_neon.c"}, "aarch64": {"isa_avx2.c", "isa_avx512.c"}}
+    skipped = foreign.get(machine(), {"isa_neon.c", "isa_avx2.c", "isa_avx512.c"})
+    return sorted(path for path in (HERE / "src").glob("*.c") if path.name not in skipped)
+
+
+def compile_flags() -> list[str]:
+    """Return the compiler flags; contraction is on because ISO mode would turn fused multiply-adds off."""
+    flags = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
+    if os.environ.get("TINYCOMP_WERROR") == "1":
+        flags += ["-Wall", "-Wextra", "-Werror"]
+    if os.environ.get("TINYCOMP_SANITIZE") == "1":
+        flags += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    return flags
+
+
+def link_flags() -> list[str]:
+    """Return the linker flags."""
+    sanitize = os.environ.get("TINYCOMP_SANITIZE") == "1"
+    return ["-pthread"] + (["-fsanitize=address,undefined"] if sanitize else [])
+
+
+def relative(path: Path) -> str:
+    """Return a path as setuptools wants it: relative to the project and with forward slashes."""
+    return path.relative_to(HERE.parent).as_posix()
+
+
+def make_ffi() -> cffi.FFI:
+    """Return the builder that ``cffi_modules`` in setup.py asks for."""
+    ffi = cffi.FFI()
+    ffi.cdef(declarations())
+    ffi.set_source(
+        "tinycomp.runtime._native",
+        _PREAMBLE,
+        sources=[relative(path) for path in sources()],
+        include_dirs=["runtime_c/include", "runtime_c/src"],
+        depends=[relative(path) for path in HERE.rglob("*") if path.suffix in {".h", ".def"}],
+        extra_compile_args=compile_flags(),
+        extra_link_args=link_flags(),
+    )
+    return ffi

@@ -1,0 +1,114 @@
+/* tinycomp: the C runtime's public interface.
+ *
+ * A program is a flat list of kernel calls. It is built once (constants, instructions, finish), which validates every
+ * parameter and packs the weights for the chosen instruction set. A context holds the memory of one run at a time; a
+ * program is immutable after tc_program_finish and may be run from many threads, each with its own context.
+ *
+ * Every function that can fail returns a tc_status and fills the caller's tc_error; nothing aborts. There is no global
+ * state. Sizes are in bytes, shapes and strides in elements, tensors are row-major and images NHWC unless stated.
+ */
+#ifndef TINYCOMP_H
+#define TINYCOMP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef-begin: the text up to cdef-end is also read by the Python binding; no preprocessor lines in between. */
+
+enum tc_status { TC_OK = 0, TC_INVALID = 1, TC_NO_MEMORY = 2, TC_UNSUPPORTED = 3, TC_SYSTEM = 4, TC_FAILED = 5 };
+
+typedef struct tc_error {
+  int32_t code; /* an enum tc_status */
+  char message[300];
+} tc_error;
+
+typedef struct tc_program tc_program;
+typedef struct tc_context tc_context;
+typedef struct tc_pool tc_pool;
+
+/* Where an operand lives: absent, a caller's buffer, a constant, or the context's arena. */
+enum tc_space { TC_NONE = 0, TC_INPUT = 1, TC_OUTPUT = 2, TC_CONSTANT = 3, TC_ARENA = 4 };
+
+typedef struct tc_operand {
+  int32_t space;  /* an enum tc_space */
+  int32_t index;  /* which input, output or constant; 0 for the arena */
+  int64_t offset; /* in bytes from the start of that buffer */
+} tc_operand;
+
+/* ---- machine ---- */
+
+/* Name of the i-th instruction set that this build has and this machine runs, best last; NULL past the end. */
+const char *tc_isa_name(int32_t index);
+/* Name of the i-th processor feature that matters to tinycomp and that this machine has; NULL past the end. */
+const char *tc_cpu_feature(int32_t index);
+
+/* ---- kernels ---- */
+
+int32_t tc_kernel_count(void);
+const char *tc_kernel_name(int32_t kernel);
+/* One letter per operand: o written, i read, w constant weights; upper case when it may be absent. */
+const char *tc_kernel_signature(int32_t kernel);
+
+/* ---- program ---- */
+
+/* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. */
+int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **program, tc_error *error);
+void tc_program_destroy(tc_program *program);
+/* The data is not copied and must outlive the program; it may be unaligned only if no kernel reads it directly. */
+int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
+int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
+                          const void *params, int64_t params_size, tc_error *error);
+int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
+const char *tc_program_isa(const tc_program *program);
+/* Bytes that the program touches of its i-th input or output. */
+int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
+int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
+/* Bytes of packed weights and other state that the program owns. */
+int64_t tc_program_state_bytes(const tc_program *program);
+
+/* ---- execution ---- */
+
+/* threads: the most threads that a run with this context will use. */
+int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **context, tc_error *error);
+void tc_context_destroy(tc_context *context);
+/* threads counts the caller: a pool of 1 starts none. */
+int32_t tc_pool_create(int32_t threads, tc_pool **pool, tc_error *error);
+void tc_pool_destroy(tc_pool *pool);
+int32_t tc_pool_threads(const tc_pool *pool);
+/* pool may be NULL. If another thread is using the pool, the run proceeds on the calling thread, with the same bits. */
+int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
+               tc_error *error);
+/* seconds: one figure per instruction, overwritten. */
+int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                        void *const *outputs, double *seconds, tc_error *error);
+
+/* ---- kernel parameters: the struct of kernel <name> is tc_<name>_params ---- */
+
+/* What an epilogue applies last; a and b are the fields activation_a and activation_b. */
+enum tc_activation {
+  TC_ACT_NONE = 0,
+  TC_ACT_RELU = 1,
+  TC_ACT_CLIP = 2,       /* min(max(x, a), b) */
+  TC_ACT_LEAKY_RELU = 3, /* x < 0 ? a*x : x */
+  TC_ACT_SIGMOID = 4,
+  TC_ACT_TANH = 5,
+  TC_ACT_SILU = 6,        /* x * sigmoid(x) */
+  TC_ACT_HARDSWISH = 7,   /* x * clip(x/6 + 1/2, 0, 1) */
+  TC_ACT_HARDSIGMOID = 8, /* clip(a*x + b, 0, 1) */
+  TC_ACT_GELU_ERF = 9,
+  TC_ACT_GELU_TANH = 10
+};
+
+/* gemm_f32: C[m,n] = activation(A[m,k] * B + bias[n] + residual[m,n]), B constant.
+ * Operands: C, A, B ([k,n], or [n,k] with trans_b), bias (optional, constant), residual (optional). */
+typedef struct tc_gemm_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc, ldr; /* row strides of A, C and the residual */
+  int64_t trans_b;       /* 0 or 1 */
+  int64_t activation;    /* an enum tc_activation */
+  float activation_a, activation_b;
+} tc_gemm_f32_params;
+
+/* cdef-end */
+
+#endif

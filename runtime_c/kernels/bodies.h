@@ -1,0 +1,12 @@
+/* Every kernel body, included once per instruction set after its SIMD vocabulary. */
+#include "common/math.h"
+
+#include "common/activation.h"
+
+#include "gemm/tile_f32.h"
+
+#include "gemm/pack_f32.h"
+
+#include "gemm/block_f32.h"
+
+#include "gemm/gemm_f32.h"

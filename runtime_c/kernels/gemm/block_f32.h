@@ -1,0 +1,105 @@
+/* A block: up to a few hundred rows by one panel of columns, over the whole depth. */
+
+/* More depth than this and a panel no longer stays in the second-level cache: the depth is then cut into parts. */
+enum { TC_DEPTH_WHOLE = 2048, TC_DEPTH_PART = 1024 };
+
+typedef struct tc_block_f32 {
+  const float *const *rows; /* see tile_f32.h */
+  int64_t row_stride;
+  int64_t row_count;
+  int64_t taps, depth;
+  const float *panel;
+  int64_t columns;
+  const float *bias;     /* padded to whole vectors */
+  const float *residual; /* or NULL; read before c is written, so the two may be the same */
+  int64_t residual_stride;
+  float *c;
+  int64_t c_stride;
+  tc_epilogue_f32 epilogue;
+} tc_block_f32;
+
+/* Runs one part of the depth over all rows. */
+static void tc_block_part(const tc_block_f32 *block, tc_tile_f32 tile) {
+  const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
+  const int64_t most = tc_tile_rows[vectors];
+  tile.row_stride = block->row_stride;
+  tile.residual_stride = block->residual_stride;
+  tile.c_stride = block->c_stride;
+  tile.last = block->columns - (vectors - 1) * TC_LANES;
+  for (int64_t m = 0; m < block->row_count; m += most) {
+    const int64_t count = tc_min(block->row_count - m, most);
+    tc_tiles_f32[vectors][count](&tile);
+    tile.rows += count;
+    tile.c += count * block->c_stride;
+    if (tile.residual) {
+      tile.residual += count * block->residual_stride;
+    }
+  }
+}
+
+/* How much of the depth one part takes: whole taps, or a stretch of the only tap. */
+static int64_t tc_depth_part(int64_t taps, int64_t depth) {
+  if (taps * depth <= TC_DEPTH_WHOLE) {
+    return tc_max(taps == 1 ? depth : taps, 1);
+  }
+  return taps == 1 ? TC_DEPTH_PART : tc_max(TC_DEPTH_PART / depth, 1);
+}
+
+static void tc_block_run(const tc_block_f32 *block) {
+  const int64_t part = tc_depth_part(block->taps, block->depth);
+  const int64_t total = block->taps == 1 ? block->depth : block->taps;
+  const int64_t width = tc_round_up(block->columns, TC_LANES);
+  int64_t begin = 0;
+  do { /* once even for a depth of zero, which leaves bias and residual */
+    const int64_t count = tc_min(total - begin, part);
+    const bool one_tap = block->taps == 1, is_last = begin + count >= total;
+    tc_block_part(block, (tc_tile_f32){
+                             .rows = block->rows + (one_tap ? 0 : begin * block->row_stride),
+                             .taps = one_tap ? 1 : count,
+                             .depth_begin = one_tap ? begin : 0,
+                             .depth = one_tap ? count : block->depth,
+                             .panel = block->panel + begin * (one_tap ? 1 : block->depth) * width,
+                             .bias = begin ? NULL : block->bias,
+                             .residual = begin ? NULL : block->residual,
+                             .c = block->c,
+                             .low = is_last ? block->epilogue.low : -INFINITY,
+                             .high = is_last ? block->epilogue.high : INFINITY,
+                         });
+    begin += count;
+  } while (begin < total);
+  tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
+}
+
+/* How an output of rows x columns is cut into blocks, and in which order a thread visits them. */
+typedef struct tc_grid {
+  int64_t rows, columns;
+  int64_t block_rows;
+  int64_t row_blocks, panels;
+  bool panel_outer; /* all row blocks of a panel before the next panel */
+} tc_grid;
+
+/* left_floats and right_floats: how much of either operand the whole product reads. */
+static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats) {
+  enum { HALF_L2 = 512 * 1024 / 4 };
+  tc_grid grid = {.rows = rows, .columns = columns, .block_rows = 48};
+  if (left_floats > HALF_L2 && right_floats > HALF_L2) {
+    grid.block_rows = 192; /* neither operand stays in the cache: reuse each panel for more rows */
+  }
+  grid.panel_outer = left_floats <= HALF_L2 && right_floats > left_floats;
+  grid.row_blocks = tc_ceil_div(rows, grid.block_rows);
+  grid.panels = tc_ceil_div(columns, TC_PANEL);
+  return grid;
+}
+
+/* The place of one unit in the grid. */
+typedef struct tc_place {
+  int64_t row, row_count;
+  int64_t column, column_count;
+} tc_place;
+
+static inline tc_place tc_grid_place(const tc_grid *grid, int64_t unit) {
+  const int64_t block = grid->panel_outer ? unit % grid->row_blocks : unit / grid->panels;
+  const int64_t panel = grid->panel_outer ? unit / grid->row_blocks : unit % grid->panels;
+  const int64_t row = block * grid->block_rows, column = panel * TC_PANEL;
+  return (tc_place){row, tc_min(grid->rows - row, grid->block_rows), column, tc_min(grid->columns - column, TC_PANEL)};
+}

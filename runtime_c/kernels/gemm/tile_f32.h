@@ -1,0 +1,118 @@
+/* The f32 micro-kernel: a tile of up to 12 rows by up to 4 vectors of columns, held in registers.
+ *
+ * The left operand comes as row pointers: rows[t * row_stride + m] points at the `depth` values of tap t for row m. A
+ * matrix has one tap; a convolution has one per kernel position. The right operand is one packed panel: for every tap
+ * and every depth, the panel's columns side by side, padded with zeros to whole vectors. */
+
+typedef struct tc_tile_f32 {
+  const float *const *rows;
+  int64_t row_stride;
+  int64_t taps;
+  int64_t depth_begin; /* added to every row pointer */
+  int64_t depth;
+  const float *panel;
+  const float *bias; /* padded like the panel; NULL to continue from what is in c */
+  const float *residual;
+  int64_t residual_stride;
+  float *c;
+  int64_t c_stride;
+  int64_t last; /* columns in the last vector, 1..TC_LANES */
+  float low, high;
+} tc_tile_f32;
+
+typedef void (*tc_tile_f32_fn)(const tc_tile_f32 *tile);
+
+TC_INLINE tc_vf tc_load_column(const float *p, bool is_last, int64_t last) {
+  return is_last && last < TC_LANES ? tc_vf_load_first(p, last) : tc_vf_load(p);
+}
+
+/* The start of the sums: what an earlier part of the depth left in c, or bias and residual. */
+TC_INLINE tc_vf tc_tile_start(const tc_tile_f32 *t, int m, int j, bool is_last) {
+  if (!t->bias) {
+    return tc_load_column(t->c + m * t->c_stride + j * TC_LANES, is_last, t->last);
+  }
+  const tc_vf bias = tc_vf_load(t->bias + j * TC_LANES);
+  if (!t->residual) {
+    return bias;
+  }
+  return tc_vf_add(bias, tc_load_column(t->residual + m * t->residual_stride + j * TC_LANES, is_last, t->last));
+}
+
+/* Always inlined with literal mr and nv, so that the sums live in registers; the array bounds must be literals too. */
+TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const tc_tile_f32 *t) {
+  tc_vf sum[12][4];
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      sum[m][j] = tc_tile_start(t, m, j, j == nv - 1);
+    }
+  }
+  const float *panel = t->panel;
+  for (int64_t tap = 0; tap < t->taps; tap++) {
+    const float *row[12];
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+      row[m] = t->rows[tap * t->row_stride + m] + t->depth_begin;
+    }
+    for (int64_t k = 0; k < t->depth; k++) {
+      tc_vf column[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < nv; j++) {
+        column[j] = tc_vf_load(panel + j * TC_LANES);
+      }
+      panel += nv * TC_LANES;
+#pragma GCC unroll 12
+      for (int m = 0; m < mr; m++) {
+        const tc_vf x = tc_vf_set1(row[m][k]);
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) {
+          sum[m][j] = tc_vf_fma(x, column[j], sum[m][j]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      float *c = t->c + m * t->c_stride + j * TC_LANES;
+      const tc_vf y = tc_clamp(sum[m][j], t->low, t->high);
+      if (j == nv - 1 && t->last < TC_LANES) {
+        tc_vf_store_first(c, y, t->last);
+      } else {
+        tc_vf_store(c, y);
+      }
+    }
+  }
+}
+
+/* The tiles that this instruction set has: as many sums as its registers hold beside the columns and one row value. */
+#define TC_TILES_UP_TO_6(nv) TC_TILE(1, nv) TC_TILE(2, nv) TC_TILE(3, nv) TC_TILE(4, nv) TC_TILE(5, nv) TC_TILE(6, nv)
+#define TC_TILES_UP_TO_8(nv) TC_TILES_UP_TO_6(nv) TC_TILE(7, nv) TC_TILE(8, nv)
+#define TC_TILES_UP_TO_12(nv) TC_TILES_UP_TO_8(nv) TC_TILE(9, nv) TC_TILE(10, nv) TC_TILE(11, nv) TC_TILE(12, nv)
+#if TC_REGISTERS == 32
+enum { TC_TILE_VECTORS = 4 };
+static const int tc_tile_rows[] = {0, 12, 12, 8, 6};
+#define TC_TILE_LIST TC_TILES_UP_TO_12(1) TC_TILES_UP_TO_12(2) TC_TILES_UP_TO_8(3) TC_TILES_UP_TO_6(4)
+#else
+enum { TC_TILE_VECTORS = 2 };
+static const int tc_tile_rows[] = {0, 12, 6};
+#define TC_TILE_LIST TC_TILES_UP_TO_12(1) TC_TILES_UP_TO_6(2)
+#endif
+
+/* Columns of a whole panel. */
+enum { TC_PANEL = TC_TILE_VECTORS * TC_LANES };
+
+#define TC_TILE(mr, nv)                                                                    \
+  static __attribute__((noinline)) void tc_tile_f32_##mr##x##nv(const tc_tile_f32 *tile) { \
+    tc_tile_body_f32(mr, nv, tile);                                                        \
+  }
+TC_TILE_LIST
+#undef TC_TILE
+
+static const tc_tile_f32_fn tc_tiles_f32[TC_TILE_VECTORS + 1][13] = {
+#define TC_TILE(mr, nv) [nv][mr] = tc_tile_f32_##mr##x##nv,
+    TC_TILE_LIST
+#undef TC_TILE
+};

@@ -1,0 +1,73 @@
+/* Which instruction sets and processor features this machine has. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "isa.h"
+
+bool tc_cpu_always(void) { return true; }
+
+#if defined(__x86_64__)
+bool tc_cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+bool tc_cpu_has_avx512(void) {
+  return tc_cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name},
+static const tc_isa isas[] = {TC_ISA_LIST};
+#undef TC_ISA
+
+enum { ISA_COUNT = sizeof(isas) / sizeof(isas[0]) };
+
+static const tc_isa *isa_at(int32_t index) {
+  for (int i = 0; i < ISA_COUNT; i++) {
+    if (isas[i].runs_here() && index-- == 0) {
+      return &isas[i];
+    }
+  }
+  return NULL;
+}
+
+const char *tc_isa_name(int32_t index) {
+  const tc_isa *isa = isa_at(index);
+  return isa ? isa->name : NULL;
+}
+
+const tc_isa *tc_isa_find(const char *name) {
+  if (!name || !*name) {
+    name = getenv("TINYCOMP_ISA");
+  }
+  const tc_isa *best = NULL;
+  const bool any = !name || !*name;
+  for (int32_t i = 0; isa_at(i); i++) {
+    if (any || strcmp(isa_at(i)->name, name) == 0) {
+      best = isa_at(i);
+    }
+  }
+  return best;
+}
+
+const char *tc_cpu_feature(int32_t index) {
+#if defined(__x86_64__)
+#define TC_FEATURE(name) {name, __builtin_cpu_supports(name) != 0}
+  const struct {
+    const char *name;
+    bool present;
+  } features[] = {TC_FEATURE("avx2"),     TC_FEATURE("fma"),      TC_FEATURE("avx512f"),    TC_FEATURE("avx512bw"),
+                  TC_FEATURE("avx512dq"), TC_FEATURE("avx512vl"), TC_FEATURE("avx512vnni"), TC_FEATURE("avx512bf16")};
+#undef TC_FEATURE
+  for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
+    if (features[i].present && index-- == 0) {
+      return features[i].name;
+    }
+  }
+  return NULL;
+#elif defined(__aarch64__)
+  return index == 0 ? "neon" : NULL;
+#else
+  (void)index;
+  return NULL;
+#endif
+}

@@ -1,0 +1,166 @@
+/* Contexts, and running a program in one. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "pool.h"
+#include "program.h"
+
+struct tc_context {
+  char *arena;
+  char *scratch;
+  int64_t scratch_stride;
+  int32_t threads;
+  void **pointers; /* one per operand of the program */
+};
+
+void tc_context_destroy(tc_context *context) {
+  if (context) {
+    free(context->arena);
+    free(context->scratch);
+    free(context->pointers);
+    free(context);
+  }
+}
+
+/* Sets the pointers that are the same in every run. */
+static void resolve_fixed(const tc_program *program, tc_context *context) {
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_step *step = &program->steps[s];
+    for (int i = 0; i < step->operand_count; i++) {
+      const tc_operand *operand = &step->operands[i];
+      void **pointer = &context->pointers[step->first_pointer + i];
+      if (operand->space == TC_ARENA) {
+        *pointer = context->arena + operand->offset;
+      } else if (operand->space == TC_CONSTANT) {
+        *pointer = (char *)(uintptr_t)program->constants[operand->index].data + operand->offset;
+      }
+    }
+  }
+}
+
+int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **out, tc_error *error) {
+  *out = NULL;
+  if (!program->finished || threads < 1 || threads > 1024) {
+    return tc_error_set(error, TC_INVALID, "the program is not finished, or %d threads were asked for", threads);
+  }
+  tc_context *context = calloc(1, sizeof(*context));
+  if (context) {
+    context->threads = threads;
+    /* A line of its own between the scratch of two threads. */
+    context->scratch_stride = tc_round_up(program->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
+    context->arena = tc_allocate(program->arena_bytes);
+    context->scratch = tc_allocate(context->scratch_stride * threads);
+    context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));
+  }
+  if (!context || !context->arena || !context->scratch || !context->pointers) {
+    tc_context_destroy(context);
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
+                        (long long)program->arena_bytes, (long long)program->scratch_bytes);
+  }
+  resolve_fixed(program, context);
+  *out = context;
+  return TC_OK;
+}
+
+/* Sets the pointers into the caller's buffers, after checking their alignment. */
+static int32_t resolve_buffers(const tc_program *program, tc_context *context, void *const *inputs,
+                               void *const *outputs, tc_error *error) {
+  for (int32_t i = 0; i < program->input_count; i++) {
+    if (program->inputs[i].bytes && (uintptr_t)inputs[i] % (uintptr_t)program->inputs[i].alignment) {
+      return tc_error_set(error, TC_INVALID, "input %d is not aligned to its element size", i);
+    }
+  }
+  for (int32_t i = 0; i < program->output_count; i++) {
+    if (program->outputs[i].bytes && (uintptr_t)outputs[i] % (uintptr_t)program->outputs[i].alignment) {
+      return tc_error_set(error, TC_INVALID, "output %d is not aligned to its element size", i);
+    }
+  }
+  for (int64_t i = 0; i < program->patch_count; i++) {
+    const tc_patch *patch = &program->patches[i];
+    void *base = (patch->operand.space == TC_INPUT ? inputs : outputs)[patch->operand.index];
+    context->pointers[patch->pointer] = (char *)base + patch->operand.offset;
+  }
+  return TC_OK;
+}
+
+/* One step, split over the threads of a pool. */
+typedef struct tc_task {
+  const tc_kernel *kernel;
+  const tc_step *step;
+  const tc_context *context;
+  _Atomic(const char *) *failure;
+  int threads;
+} tc_task;
+
+static void run_share(void *argument, int thread) {
+  const tc_task *task = argument;
+  if (thread >= task->threads) {
+    return;
+  }
+  const int64_t units = task->step->units;
+  const int64_t begin = units * thread / task->threads, end = units * (thread + 1) / task->threads;
+  if (begin < end) {
+    const tc_call call = {.params = task->step->params,
+                          .operands = task->context->pointers + task->step->first_pointer,
+                          .state = task->step->state,
+                          .scratch = task->context->scratch + thread * task->context->scratch_stride,
+                          .failure = task->failure};
+    task->kernel->run(&call, begin, end);
+  }
+}
+
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Runs the steps one after another; returns the index of the one that failed, or -1. */
+static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
+                         _Atomic(const char *) *failure) {
+  tc_task task = {.context = context, .failure = failure};
+  const int pool_threads = pool ? tc_pool_threads(pool) : 1;
+  const int threads = pool_threads < context->threads ? pool_threads : context->threads;
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const double start = seconds ? seconds_now() : 0;
+    task.step = &program->steps[s];
+    task.kernel = &program->isa->kernels[task.step->kernel];
+    if (threads > 1 && task.step->parallel) {
+      task.threads = threads;
+      tc_pool_run(pool, run_share, &task);
+    } else {
+      task.threads = 1;
+      run_share(&task, 0);
+    }
+    if (seconds) {
+      seconds[s] = seconds_now() - start;
+    }
+    if (atomic_load_explicit(failure, memory_order_relaxed)) {
+      return s;
+    }
+  }
+  return -1;
+}
+
+int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                        void *const *outputs, double *seconds, tc_error *error) {
+  if (resolve_buffers(program, context, inputs, outputs, error)) {
+    return error->code;
+  }
+  _Atomic(const char *) failure = NULL;
+  const bool entered = tc_pool_enter(pool);
+  const int64_t failed = run_steps(program, context, entered ? pool : NULL, seconds, &failure);
+  if (entered) {
+    tc_pool_leave(pool);
+  }
+  if (failed >= 0) {
+    return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)failed,
+                        tc_kernel_infos[program->steps[failed].kernel].name, atomic_load(&failure));
+  }
+  return TC_OK;
+}
+
+int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
+               tc_error *error) {
+  return tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+}

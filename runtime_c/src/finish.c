@@ -1,0 +1,137 @@
+/* Finishing a program: every kernel validates its call, states what it needs, and packs its weights. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+/* Below this cost (operations or bytes) a call is done before another thread has woken up. */
+static const double parallel_cost = 50e3;
+
+/* The bytes that an operand's buffer has; caller-owned buffers grow with what the program touches. */
+static int64_t available(const tc_program *program, const tc_operand *operand) {
+  switch (operand->space) {
+    case TC_CONSTANT:
+      return program->constants[operand->index].bytes;
+    case TC_ARENA:
+      return program->arena_bytes;
+    default:
+      return TC_MAX_BYTES;
+  }
+}
+
+static void require(tc_requirement *buffer, int64_t bytes, int32_t alignment) {
+  buffer->bytes = tc_max(buffer->bytes, bytes);
+  buffer->alignment = alignment > buffer->alignment ? alignment : buffer->alignment;
+}
+
+/* Checks one operand against its buffer, and notes what a caller's buffer must hold. */
+static void bound_operand(tc_program *program, tc_prepare *prepare, int index) {
+  const tc_operand *operand = &prepare->operands[index];
+  if (operand->space == TC_NONE) {
+    return;
+  }
+  const int64_t extent = prepare->extents[index];
+  const int32_t alignment = prepare->alignments[index];
+  TC_REQUIRE(prepare, extent >= 0, "operand %d: the kernel did not state what it touches", index);
+  if (extent == 0) {
+    return;
+  }
+  const int64_t end = operand->offset + extent, size = available(program, operand);
+  TC_REQUIRE(prepare, end <= size, "operand %d ends at byte %lld of a buffer of %lld", index, (long long)end,
+             (long long)size);
+  TC_REQUIRE(prepare, operand->offset % alignment == 0, "operand %d: offset %lld is not a multiple of %d", index,
+             (long long)operand->offset, alignment);
+  if (operand->space == TC_CONSTANT) {
+    TC_REQUIRE(prepare, (uintptr_t)program->constants[operand->index].data % (uintptr_t)alignment == 0,
+               "operand %d: the constant is not aligned to its element size", index);
+  } else if (operand->space == TC_INPUT) {
+    require(&program->inputs[operand->index], end, alignment);
+  } else if (operand->space == TC_OUTPUT) {
+    require(&program->outputs[operand->index], end, alignment);
+  }
+}
+
+/* The data of a constant operand, so that a prepare hook can read it; NULL if its offset is past the end. */
+static const void *constant_data(const tc_program *program, const tc_operand *operand) {
+  if (operand->space != TC_CONSTANT || operand->offset > program->constants[operand->index].bytes) {
+    return NULL;
+  }
+  return (const char *)program->constants[operand->index].data + operand->offset;
+}
+
+/* Runs the prepare hook and checks everything that it stated. */
+static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare) {
+  for (int i = 0; i < TC_MAX_OPERANDS; i++) {
+    prepare->extents[i] = -1;
+    prepare->alignments[i] = 1;
+  }
+  for (int i = 0; i < step->operand_count; i++) {
+    prepare->constants[i] = constant_data(program, &step->operands[i]);
+  }
+  program->isa->kernels[step->kernel].prepare(prepare);
+  for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
+    bound_operand(program, prepare, i);
+  }
+  TC_REQUIRE(prepare,
+             prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
+                 prepare->scratch_bytes <= TC_MAX_BYTES,
+             "the call is too large");
+}
+
+static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
+  tc_prepare prepare = {.params = step->params, .operands = step->operands, .error = error};
+  const tc_kernel *kernel = &program->isa->kernels[step->kernel];
+  prepare_step(program, step, &prepare);
+  if (error->code) {
+    return error->code;
+  }
+  if (kernel->pack) {
+    step->state = tc_allocate(prepare.state_bytes);
+    if (!step->state) {
+      return tc_error_set(error, TC_NO_MEMORY, "no memory for %lld bytes of packed weights",
+                          (long long)prepare.state_bytes);
+    }
+    kernel->pack(&prepare, step->state);
+    program->state_bytes += prepare.state_bytes;
+  }
+  step->units = prepare.units;
+  step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
+  program->scratch_bytes = tc_max(program->scratch_bytes, prepare.scratch_bytes);
+  return TC_OK;
+}
+
+/* Lists the pointers that must be set anew for every run. */
+static int32_t collect_patches(tc_program *program, tc_error *error) {
+  program->patches = malloc((size_t)(program->pointer_count + 1) * sizeof(tc_patch));
+  if (!program->patches) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  }
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_step *step = &program->steps[s];
+    for (int i = 0; i < step->operand_count; i++) {
+      if (step->operands[i].space == TC_INPUT || step->operands[i].space == TC_OUTPUT) {
+        program->patches[program->patch_count++] = (tc_patch){step->first_pointer + i, step->operands[i]};
+      }
+    }
+  }
+  return TC_OK;
+}
+
+int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error) {
+  error->code = TC_OK;
+  if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
+    return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
+                        (long long)arena_bytes);
+  }
+  program->finished = true;
+  program->arena_bytes = arena_bytes;
+  for (int64_t i = 0; i < program->step_count; i++) {
+    if (finish_step(program, &program->steps[i], error)) {
+      char message[sizeof(error->message)];
+      memcpy(message, error->message, sizeof(message));
+      return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)i,
+                          tc_kernel_infos[program->steps[i].kernel].name, message);
+    }
+  }
+  return collect_patches(program, error);
+}

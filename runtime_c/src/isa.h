@@ -1,0 +1,33 @@
+/* The instruction sets that this build knows. */
+#ifndef TINYCOMP_ISA_H
+#define TINYCOMP_ISA_H
+
+#include "kernel.h"
+
+/* One row per instruction set, worst first: TC_ISA(name, runs_here). runs_here is a function in cpu.c. */
+#if defined(__x86_64__)
+#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(avx2, tc_cpu_has_avx2) TC_ISA(avx512, tc_cpu_has_avx512)
+#elif defined(__aarch64__)
+#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(neon, tc_cpu_always)
+#else
+#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always)
+#endif
+
+typedef struct tc_isa {
+  const char *name;
+  bool (*runs_here)(void);
+  const tc_kernel *kernels; /* indexed by enum tc_kernel_id */
+} tc_isa;
+
+#define TC_ISA(name, runs_here) extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];
+TC_ISA_LIST
+#undef TC_ISA
+
+bool tc_cpu_always(void);
+bool tc_cpu_has_avx2(void);
+bool tc_cpu_has_avx512(void);
+
+/* The named instruction set; for NULL the one in TINYCOMP_ISA, or else the best. NULL if it cannot run here. */
+const tc_isa *tc_isa_find(const char *name);
+
+#endif

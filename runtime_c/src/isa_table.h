@@ -1,0 +1,14 @@
+/* The end of every isa_*.c: all kernel bodies, and the table of their entry points. */
+#define TC_JOIN_(name, isa) name##__##isa
+#define TC_JOIN(name, isa) TC_JOIN_(name, isa)
+/* The name of a kernel's entry point in this instruction set. */
+#define TC_NAME(name) TC_JOIN(name, TC_ISA_SUFFIX)
+
+#include "../kernels/bodies.h"
+
+#define TC_PACK_packs(name) TC_NAME(tc_##name##_pack)
+#define TC_PACK_stateless(name) NULL
+#define TC_KERNEL(name, signature, packing) {TC_NAME(tc_##name##_prepare), TC_PACK_##packing(name), TC_NAME(tc_##name)},
+const tc_kernel TC_NAME(tc_kernels)[TC_KERNEL_COUNT] = {
+#include "../kernels/kernels.def"
+};

@@ -1,0 +1,72 @@
+/* The list of kernels, and the functions that their prepare hooks call. */
+#include "kernel.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "program.h"
+
+const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT] = {
+#define TC_KERNEL(name, signature, packing) {#name, signature, (int64_t)sizeof(tc_##name##_params)},
+#include "../kernels/kernels.def"
+#undef TC_KERNEL
+};
+
+int32_t tc_kernel_count(void) { return TC_KERNEL_COUNT; }
+
+const char *tc_kernel_name(int32_t kernel) {
+  return kernel >= 0 && kernel < TC_KERNEL_COUNT ? tc_kernel_infos[kernel].name : NULL;
+}
+
+const char *tc_kernel_signature(int32_t kernel) {
+  return kernel >= 0 && kernel < TC_KERNEL_COUNT ? tc_kernel_infos[kernel].signature : NULL;
+}
+
+bool tc_refused(const tc_prepare *prepare) { return prepare->error->code != TC_OK; }
+
+void tc_refuse(tc_prepare *prepare, const char *format, ...) {
+  if (tc_refused(prepare)) {
+    return;
+  }
+  va_list args;
+  va_start(args, format);
+  prepare->error->code = TC_INVALID;
+  vsnprintf(prepare->error->message, sizeof(prepare->error->message), format, args);
+  va_end(args);
+}
+
+int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count) {
+  int64_t product = 1;
+  bool zero = false;
+  for (int i = 0; i < count; i++) {
+    if (factors[i] < 0) {
+      tc_refuse(prepare, "a size is negative: %lld", (long long)factors[i]);
+      return 0;
+    }
+    zero |= factors[i] == 0;
+    if (factors[i] > 0 && (__builtin_mul_overflow(product, factors[i], &product) || product > TC_MAX_BYTES)) {
+      tc_refuse(prepare, "a size is too large: the product of dimensions passes 2^48");
+      return 0;
+    }
+  }
+  return zero ? 0 : product;
+}
+
+int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns) {
+  if (rows <= 0 || columns <= 0) {
+    return 0;
+  }
+  return TC_PRODUCT(prepare, rows - 1, stride) + TC_PRODUCT(prepare, columns);
+}
+
+void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size) {
+  prepare->extents[operand] = TC_PRODUCT(prepare, elements, element_size);
+  prepare->alignments[operand] = element_size;
+}
+
+void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float b) {
+  TC_REQUIRE(prepare, activation >= TC_ACT_NONE && activation <= TC_ACT_GELU_TANH, "there is no activation %lld",
+             (long long)activation);
+  TC_REQUIRE(prepare, !isnan(a) && !isnan(b), "an activation parameter is NaN");
+}

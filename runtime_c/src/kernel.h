@@ -1,0 +1,122 @@
+/* What a kernel is: the interface between the executor and the kernel bodies. */
+#ifndef TINYCOMP_KERNEL_H
+#define TINYCOMP_KERNEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tinycomp.h"
+
+enum { TC_MAX_OPERANDS = 16, TC_ALIGNMENT = 64 };
+
+/* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
+#define TC_MAX_BYTES ((int64_t)1 << 48)
+
+/* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
+ * second through the functions below. The first failure sticks; whatever a prepare function does after it is ignored.
+ */
+typedef struct tc_prepare {
+  const void *params;
+  const tc_operand *operands;
+  const void *constants[TC_MAX_OPERANDS]; /* data of operands in the constant space, otherwise NULL */
+
+  int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
+  int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
+  int64_t units;                       /* independent units of work */
+  double cost;                         /* of the whole call, in floating-point operations or bytes, roughly */
+  int64_t scratch_bytes;               /* per thread */
+  int64_t state_bytes;                 /* program-owned memory for packed weights and derived figures */
+  tc_error *error;
+} tc_prepare;
+
+/* One kernel call while it runs. */
+typedef struct tc_call {
+  const void *params;
+  void *const *operands; /* NULL where absent */
+  const void *state;
+  void *scratch; /* this thread's own */
+  _Atomic(const char *) *failure;
+} tc_call;
+
+/* Validates the call and fills the second part of its tc_prepare; may not read constants, which are not yet checked. */
+typedef void (*tc_prepare_fn)(tc_prepare *prepare);
+/* Fills the zeroed state; runs once, after everything that the call touches was checked. */
+typedef void (*tc_pack_fn)(const tc_prepare *prepare, void *state);
+/* Computes units [begin, end). The result may not depend on how the units are split. */
+typedef void (*tc_run_fn)(const tc_call *call, int64_t begin, int64_t end);
+
+/* A kernel as one instruction set implements it. */
+typedef struct tc_kernel {
+  tc_prepare_fn prepare;
+  tc_pack_fn pack; /* NULL for stateless kernels */
+  tc_run_fn run;
+} tc_kernel;
+
+/* What is true of a kernel on every machine. */
+typedef struct tc_kernel_info {
+  const char *name;
+  const char *signature;
+  int64_t params_size;
+} tc_kernel_info;
+
+enum tc_kernel_id {
+#define TC_KERNEL(name, signature, packing) TC_KERNEL_##name,
+#include "../kernels/kernels.def"
+#undef TC_KERNEL
+  TC_KERNEL_COUNT
+};
+
+extern const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT];
+
+/* ---- for prepare functions ---- */
+
+/* Refuses the call with a printf-style message. */
+void tc_refuse(tc_prepare *prepare, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tc_refused(const tc_prepare *prepare);
+
+/* Returns from the prepare function with a message unless the condition holds. */
+#define TC_REQUIRE(prepare, condition, ...) \
+  do {                                      \
+    if (!(condition)) {                     \
+      tc_refuse((prepare), __VA_ARGS__);    \
+      return;                               \
+    }                                       \
+  } while (0)
+
+/* Product of non-negative factors; refuses a negative factor or a product above TC_MAX_BYTES, and returns 0. */
+int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
+#define TC_PRODUCT(prepare, ...) \
+  tc_product((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* Elements spanned by `rows` rows of `columns` elements that are `stride` apart; 0 if there are none. */
+int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);
+
+/* States that the call touches `elements` elements of `element_size` bytes of an operand; absent operands are ignored.
+ */
+void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+
+static inline bool tc_present(const tc_prepare *prepare, int operand) {
+  return prepare->operands[operand].space != TC_NONE;
+}
+
+/* Refuses an activation that does not exist or whose bounds make no sense. */
+void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float b);
+
+/* ---- for run functions ---- */
+
+/* Makes the run fail with a message that lives for ever; the first one is reported. */
+static inline void tc_fail(const tc_call *call, const char *message) {
+  const char *none = NULL;
+  atomic_compare_exchange_strong(call->failure, &none, message);
+}
+
+/* ---- arithmetic ---- */
+
+static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t tc_round_up(int64_t a, int64_t b) { return tc_ceil_div(a, b) * b; }
+
+#endif

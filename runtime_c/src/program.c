@@ -1,0 +1,186 @@
+/* Building a program: constants, instructions, and the checks that need no kernel's help. */
+#include "program.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  error->code = code;
+  vsnprintf(error->message, sizeof(error->message), format, args);
+  va_end(args);
+  return code;
+}
+
+void *tc_allocate(int64_t bytes) {
+  const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), TC_ALIGNMENT);
+  void *memory = aligned_alloc(TC_ALIGNMENT, size);
+  if (memory) {
+    memset(memory, 0, size);
+  }
+  return memory;
+}
+
+/* Makes room for one more item; false if there is no memory. */
+static bool reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
+  if (count < *capacity) {
+    return true;
+  }
+  const int64_t larger = *capacity ? *capacity * 2 : 16;
+  void *moved = realloc(*items, (size_t)larger * item_size);
+  if (!moved) {
+    return false;
+  }
+  *items = moved;
+  *capacity = larger;
+  return true;
+}
+
+int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **out, tc_error *error) {
+  *out = NULL;
+  const tc_isa *chosen = tc_isa_find(isa);
+  if (!chosen) {
+    const char *wanted = isa && *isa ? isa : getenv("TINYCOMP_ISA");
+    return tc_error_set(error, TC_UNSUPPORTED, "this machine cannot run the instruction set \"%s\"",
+                        wanted ? wanted : "");
+  }
+  if (inputs < 0 || outputs < 0) {
+    return tc_error_set(error, TC_INVALID, "a program cannot have a negative number of inputs or outputs");
+  }
+  tc_program *program = calloc(1, sizeof(*program));
+  if (!program) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for a program");
+  }
+  program->isa = chosen;
+  program->input_count = inputs;
+  program->output_count = outputs;
+  program->inputs = calloc((size_t)inputs + 1, sizeof(tc_requirement));
+  program->outputs = calloc((size_t)outputs + 1, sizeof(tc_requirement));
+  if (!program->inputs || !program->outputs) {
+    tc_program_destroy(program);
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for a program");
+  }
+  *out = program;
+  return TC_OK;
+}
+
+void tc_program_destroy(tc_program *program) {
+  if (!program) {
+    return;
+  }
+  for (int64_t i = 0; i < program->step_count; i++) {
+    free(program->steps[i].operands);
+    free(program->steps[i].params);
+    free(program->steps[i].state);
+  }
+  free(program->steps);
+  free(program->constants);
+  free(program->patches);
+  free(program->inputs);
+  free(program->outputs);
+  free(program);
+}
+
+int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error) {
+  if (program->finished || bytes < 0 || bytes > TC_MAX_BYTES || (!data && bytes)) {
+    return tc_error_set(error, TC_INVALID, "a constant of %lld bytes cannot be added", (long long)bytes);
+  }
+  if (!reserve((void **)&program->constants, program->constant_count, &program->constant_capacity,
+               sizeof(tc_constant))) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another constant");
+  }
+  program->constants[program->constant_count++] = (tc_constant){data, bytes};
+  return TC_OK;
+}
+
+/* Whether an operand may stand where the signature has `role`; says why not in `error`. */
+static int32_t check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error) {
+  const bool optional = role >= 'A' && role <= 'Z';
+  const char kind = optional ? (char)(role - 'A' + 'a') : role;
+  switch (operand->space) {
+    case TC_NONE:
+      return optional ? TC_OK : tc_error_set(error, TC_INVALID, "a required operand is absent");
+    case TC_INPUT:
+    case TC_CONSTANT:
+      if (kind == 'o') {
+        return tc_error_set(error, TC_INVALID, "an input or a constant cannot be written");
+      }
+      break;
+    case TC_OUTPUT:
+    case TC_ARENA:
+      break;
+    default:
+      return tc_error_set(error, TC_INVALID, "there is no operand space %d", operand->space);
+  }
+  if (kind == 'w' && operand->space != TC_CONSTANT) {
+    return tc_error_set(error, TC_INVALID, "the operand must be a constant");
+  }
+  const int64_t count = operand->space == TC_INPUT    ? program->input_count
+                        : operand->space == TC_OUTPUT ? program->output_count
+                        : operand->space == TC_ARENA  ? 1
+                                                      : program->constant_count;
+  if (operand->index < 0 || operand->index >= count) {
+    return tc_error_set(error, TC_INVALID, "index %d is not among the %lld buffers of its space", operand->index,
+                        (long long)count);
+  }
+  if (operand->offset < 0 || operand->offset > TC_MAX_BYTES) {
+    return tc_error_set(error, TC_INVALID, "offset %lld is out of range", (long long)operand->offset);
+  }
+  return TC_OK;
+}
+
+/* Puts the instruction and the operand concerned in front of a message. */
+static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t operand) {
+  char message[sizeof(error->message)];
+  memcpy(message, error->message, sizeof(message));
+  return tc_error_set(error, error->code, "instruction %lld (%s), operand %d: %.200s", (long long)step, kernel, operand,
+                      message);
+}
+
+int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
+                          const void *params, int64_t params_size, tc_error *error) {
+  if (program->finished || kernel < 0 || kernel >= TC_KERNEL_COUNT) {
+    return tc_error_set(error, TC_INVALID, "there is no kernel %d, or the program is finished", kernel);
+  }
+  const tc_kernel_info *info = &tc_kernel_infos[kernel];
+  if (operand_count != (int32_t)strlen(info->signature) || params_size != info->params_size) {
+    return tc_error_set(error, TC_INVALID,
+                        "instruction %lld (%s): %d operands and %lld bytes of parameters, not %d and %lld",
+                        (long long)program->step_count, info->name, operand_count, (long long)params_size,
+                        (int)strlen(info->signature), (long long)info->params_size);
+  }
+  for (int32_t i = 0; i < operand_count; i++) {
+    if (check_operand(program, info->signature[i], &operands[i], error)) {
+      return locate(error, program->step_count, info->name, i);
+    }
+  }
+  tc_step step = {.kernel = kernel, .operand_count = operand_count, .first_pointer = program->pointer_count};
+  step.operands = malloc((size_t)operand_count * sizeof(tc_operand));
+  step.params = malloc((size_t)params_size);
+  if (!step.operands || !step.params ||
+      !reserve((void **)&program->steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
+    free(step.operands);
+    free(step.params);
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another instruction");
+  }
+  memcpy(step.operands, operands, (size_t)operand_count * sizeof(tc_operand));
+  memcpy(step.params, params, (size_t)params_size);
+  program->steps[program->step_count++] = step;
+  program->pointer_count += operand_count;
+  return TC_OK;
+}
+
+const char *tc_program_isa(const tc_program *program) { return program->isa->name; }
+
+int64_t tc_program_input_bytes(const tc_program *program, int32_t index) {
+  return index >= 0 && index < program->input_count ? program->inputs[index].bytes : 0;
+}
+
+int64_t tc_program_output_bytes(const tc_program *program, int32_t index) {
+  return index >= 0 && index < program->output_count ? program->outputs[index].bytes : 0;
+}
+
+int64_t tc_program_state_bytes(const tc_program *program) { return program->state_bytes; }

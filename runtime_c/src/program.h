@@ -1,0 +1,63 @@
+/* The inside of a program: shared by its builder, its contexts and the executor. */
+#ifndef TINYCOMP_PROGRAM_H
+#define TINYCOMP_PROGRAM_H
+
+#include "isa.h"
+#include "kernel.h"
+
+typedef struct tc_constant {
+  const void *data;
+  int64_t bytes;
+} tc_constant;
+
+/* What the program needs of one caller-owned buffer. */
+typedef struct tc_requirement {
+  int64_t bytes;
+  int32_t alignment;
+} tc_requirement;
+
+typedef struct tc_step {
+  int32_t kernel;
+  int32_t operand_count;
+  tc_operand *operands;
+  void *params;
+  void *state;
+  int64_t units;
+  bool parallel;         /* worth waking other threads for */
+  int64_t first_pointer; /* of this step's operands, in a context's pointer table */
+} tc_step;
+
+/* An entry of a context's pointer table that changes with every run. */
+typedef struct tc_patch {
+  int64_t pointer;
+  tc_operand operand;
+} tc_patch;
+
+struct tc_program {
+  const tc_isa *isa;
+  bool finished;
+  tc_requirement *inputs;
+  tc_requirement *outputs;
+  int32_t input_count;
+  int32_t output_count;
+  tc_constant *constants;
+  int64_t constant_count;
+  int64_t constant_capacity;
+  tc_step *steps;
+  int64_t step_count;
+  int64_t step_capacity;
+  tc_patch *patches;
+  int64_t patch_count;
+  int64_t pointer_count;
+  int64_t arena_bytes;
+  int64_t scratch_bytes; /* per thread, the most of any step */
+  int64_t state_bytes;
+};
+
+/* Fills an error and returns its code. */
+int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Zeroed memory aligned to TC_ALIGNMENT, to be released with free; NULL if there is none. */
+void *tc_allocate(int64_t bytes);
+
+#endif

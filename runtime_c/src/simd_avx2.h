@@ -1,0 +1,48 @@
+/* The SIMD vocabulary for AVX2 with FMA: eight lanes. What each word means is written in README.md. */
+enum { TC_LANES = 8 };
+#define TC_REGISTERS 16
+typedef __m256 tc_vf;
+typedef __m256 tc_vm;
+
+#define TC_INLINE static inline __attribute__((always_inline, unused))
+
+/* All ones in the first n lanes. */
+TC_INLINE __m256i tc_first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TC_INLINE tc_vf tc_vf_set1(float x) { return _mm256_set1_ps(x); }
+TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm256_loadu_ps(p); }
+TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm256_storeu_ps(p, v); }
+TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_first_lanes(n)); }
+TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm256_maskstore_ps(p, tc_first_lanes(n), v); }
+TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return _mm256_add_ps(a, b); }
+TC_INLINE tc_vf tc_vf_sub(tc_vf a, tc_vf b) { return _mm256_sub_ps(a, b); }
+TC_INLINE tc_vf tc_vf_mul(tc_vf a, tc_vf b) { return _mm256_mul_ps(a, b); }
+TC_INLINE tc_vf tc_vf_div(tc_vf a, tc_vf b) { return _mm256_div_ps(a, b); }
+TC_INLINE tc_vf tc_vf_fma(tc_vf a, tc_vf b, tc_vf c) { return _mm256_fmadd_ps(a, b, c); }
+TC_INLINE tc_vf tc_vf_max(tc_vf a, tc_vf b) { return _mm256_max_ps(a, b); }
+TC_INLINE tc_vf tc_vf_min(tc_vf a, tc_vf b) { return _mm256_min_ps(a, b); }
+TC_INLINE tc_vf tc_vf_abs(tc_vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return _mm256_sqrt_ps(a); }
+TC_INLINE tc_vf tc_vf_round(tc_vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* Two factors, each a normal number, so that results below the normal range are reached too. */
+TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) {
+  const __m256i bias = _mm256_set1_epi32(127), whole = _mm256_cvtps_epi32(n);
+  const __m256i half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);
+  const __m256i f0 = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+  const __m256i f1 = _mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23);
+  return _mm256_mul_ps(_mm256_mul_ps(a, _mm256_castsi256_ps(f0)), _mm256_castsi256_ps(f1));
+}
+TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm256_blendv_ps(b, a, m); }
+TC_INLINE float tc_vf_reduce_add(tc_vf a) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+TC_INLINE float tc_vf_reduce_max(tc_vf a) {
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}

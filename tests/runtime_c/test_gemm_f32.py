@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.helpers import NO_ACTIVATION, Weight, run_single
+
+SHAPES = [
+    (1, 1, 1),
+    (1, 1000, 512),
+    (5, 3, 7),
+    (6, 64, 9),
+    (13, 65, 31),
+    (49, 48, 33),
+    (50, 97, 2049),
+    (193, 80, 129),
+    (300, 17, 5),
+    (0, 4, 3),
+    (4, 0, 3),
+    (4, 5, 0),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("trans_b", [0, 1])
+def test_gemm_equals_numpy(shape, trans_b, isa, pool, rng):
+    m, n, k = shape
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    bias, residual = rng.standard_normal(n, np.float32), rng.standard_normal((m, n), np.float32)
+    params = {"m": m, "n": n, "k": k, "lda": k, "ldc": n, "ldr": n, "trans_b": trans_b, **NO_ACTIVATION}
+    operands = [a, Weight(b.T if trans_b else b), Weight(bias), residual]
+    y = run_single("gemm_f32", operands, params, ("float32", (m, n)), isa, pool)
+    expected = a.astype(np.float64) @ b + bias + residual
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6 * (k + 10))
+
+
+def test_gemm_row_strides_leave_the_gaps_alone(isa, pool, rng):
+    a, b = rng.standard_normal((20, 50), np.float32), rng.standard_normal((30, 21), np.float32)
+    params = {"m": 20, "n": 21, "k": 30, "lda": 50, "ldc": 33, "ldr": 0, "trans_b": 0, **NO_ACTIVATION}
+    y = run_single("gemm_f32", [a, Weight(b), None, None], params, ("float32", (20, 33)), isa, pool)
+    np.testing.assert_allclose(y[:, :21], a[:, :30] @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(y[:, 21:], 77)

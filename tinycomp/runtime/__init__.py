@@ -1,0 +1,1 @@
+"""Run time: programs, the C runtime that executes them, and compiled modules."""

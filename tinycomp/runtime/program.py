@@ -1,0 +1,185 @@
+"""Programs for the C runtime: flat lists of kernel calls over an arena, as plain data.
+
+A program is what the code generator for the C target produces and what a saved module contains. It names kernels and
+parameters and knows nothing about machines; weights are packed for the instruction set at hand when it is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ArtifactError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SPACES = ("none", "input", "output", "constant", "arena")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where one operand of a kernel call lives.
+
+    Args:
+        space: One of ``none`` (absent), ``input``, ``output``, ``constant`` and ``arena``.
+        index: Which input, output or constant; 0 for the arena.
+        offset: In bytes from the start of that buffer.
+    """
+
+    space: str
+    index: int = 0
+    offset: int = 0
+
+    def __str__(self) -> str:
+        """Return for example ``input[0]``, ``arena+4096`` or ``-`` for an absent operand."""
+        if self.space == "none":
+            return "-"
+        place = self.space if self.space == "arena" else f"{self.space}[{self.index}]"
+        return f"{place}+{self.offset}" if self.offset else place
+
+
+ABSENT = Operand("none")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One kernel call.
+
+    Args:
+        kernel: The kernel's name, as in ``runtime_c/kernels/kernels.def``.
+        operands: One per letter of the kernel's signature; absent ones are :data:`ABSENT`.
+        params: Every field of the kernel's parameter struct.
+        source: Names of the model's nodes that this call computes.
+        macs: Multiply-adds that the call does, for reports.
+    """
+
+    kernel: str
+    operands: tuple[Operand, ...]
+    params: Mapping[str, int | float]
+    source: tuple[str, ...] = ()
+    macs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """Name, dtype and shape of a program's input or output; the buffer is row-major and contiguous."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A flat list of kernel calls with the memory they need.
+
+    Args:
+        name: For messages and reports.
+        inputs: The buffers that a caller hands in, in order.
+        outputs: The buffers that a caller hands in to be written, in order.
+        constants: C-contiguous arrays; they must not change while the program is in use.
+        arena_bytes: Size of the memory for everything in between.
+        instructions: Executed in order.
+    """
+
+    name: str
+    inputs: tuple[BufferSpec, ...]
+    outputs: tuple[BufferSpec, ...]
+    constants: tuple[Array, ...] = field(repr=False)
+    arena_bytes: int
+    instructions: tuple[Instruction, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the constants as values that ``json`` can write."""
+        return {
+            "name": self.name,
+            "inputs": [_spec_to_dict(spec) for spec in self.inputs],
+            "outputs": [_spec_to_dict(spec) for spec in self.outputs],
+            "arena_bytes": self.arena_bytes,
+            "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:
+        """Rebuild a program from :meth:`to_dict` and its constants.
+
+        Raises:
+            ArtifactError: If something is missing or of the wrong kind.
+        """
+        try:
+            return cls(
+                name=str(data["name"]),
+                inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
+                outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
+                constants=tuple(constants),
+                arena_bytes=int(data["arena_bytes"]),
+                instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ArtifactError(
+                "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
+            ) from error
+
+    def to_text(self) -> str:
+        """Return the program for people, one kernel call per line."""
+        lines = [f"program {self.name} (arena {self.arena_bytes} bytes, {len(self.constants)} constants)"]
+        lines += [f"  input[{i}]  {spec}" for i, spec in enumerate(self.inputs)]
+        lines += [f"  output[{i}] {spec}" for i, spec in enumerate(self.outputs)]
+        width = len(str(len(self.instructions)))
+        for i, call in enumerate(self.instructions):
+            operands = ", ".join(map(str, call.operands))
+            params = " ".join(f"{name}={_number(value)}" for name, value in call.params.items())
+            source = f"  # {', '.join(call.source)}" if call.source else ""
+            lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{source}")
+        return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
+
+
+def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+
+
+def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
+    return BufferSpec(str(data["name"]), str(data["dtype"]), tuple(int(dim) for dim in data["shape"]))
+
+
+def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
+    return {
+        "kernel": call.kernel,
+        "operands": [[operand.space, operand.index, operand.offset] for operand in call.operands],
+        # JSON has no infinity: a clamp's open end is written as text.
+        "params": {name: _finite_or_text(value) for name, value in call.params.items()},
+        "source": list(call.source),
+        "macs": call.macs,
+    }
+
+
+def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
+    operands = []
+    for space, index, offset in data["operands"]:
+        if space not in SPACES:
+            raise ValueError(f"unknown operand space {space!r}")
+        operands.append(Operand(space, int(index), int(offset)))
+    params = {str(name): _number_from(value) for name, value in data["params"].items()}
+    source = tuple(str(name) for name in data["source"])
+    return Instruction(str(data["kernel"]), tuple(operands), params, source, int(data["macs"]))
+
+
+def _finite_or_text(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _number_from(value: Any) -> int | float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return float(str(value))
