@@ -187,4 +187,4 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
     edges = np.cumsum(weights, -1) / weights.sum(-1, keepdims=True)
     points = _generator(seed).random((x.shape[0], sample_size))
     classes = (points[:, :, None] >= edges[:, None, :]).sum(-1)
-    return np.minimum(classes, x.shape[-1] - 1).astype(dtype_of_enum(dtype))
+    return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))

@@ -14,6 +14,8 @@ from tinycomp.ops.numeric import Array, is_float, quiet, widened
 from tinycomp.ops.registry import OpFamily
 
 FAMILY = OpFamily("elementwise")
+_FLOAT32_MAX = 3.4028234663852886e38
+_FLOAT32_MIN = -_FLOAT32_MAX
 
 
 def legacy_broadcast(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +80,7 @@ def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
 def pow_(x: Array, y: Array) -> Array:
     """Power in the type of the base; an integer base to a negative power truncates toward zero."""
     if is_float(x.dtype):
-        return _float_power(x, y)
+        return np.asarray(_float_power(x, y))
     if is_float(y.dtype):
         return saturate(np.power(x.astype(np.float64), y.astype(np.float64)), x.dtype)
     exponent = y.astype(np.int64)
@@ -150,7 +152,7 @@ def abs_(x: Array) -> Array:
 @widened
 def sign(x: Array) -> Array:
     """-1, 0 or 1; NaN counts as 0, as in onnxruntime."""
-    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
 
 
 @FAMILY.op("Reciprocal", traits={"elementwise", "cheap"})
@@ -230,11 +232,15 @@ def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array
 @FAMILY.op("Clip", since=1, traits={"elementwise", "cheap"})
 @widened
 def clip_attributes(
-    x: Array, *, min: float = -3.4028234663852886e38, max: float = 3.4028234663852886e38, consumed_inputs: Any = None
-) -> Array:  # fmt: skip
+    x: Array,
+    *,
+    min: float = _FLOAT32_MIN,  # noqa: A002
+    max: float = _FLOAT32_MAX,  # noqa: A002
+    consumed_inputs: Any = None,
+) -> Array:
     """Clip before opset 11, with the limits as attributes."""
     low, high = (np.clip(v, np.finfo(x.dtype).min, np.finfo(x.dtype).max) for v in (min, max))
-    return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
+    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
 @FAMILY.op("BitShift", since=11, traits={"elementwise", "cheap"})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from tinycomp.errors import ExecutionError
@@ -90,7 +87,7 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     return np.asarray(x[leading + columns])
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, np.ufunc] = {
     "add": np.add,
     "mul": np.multiply,
     "max": np.maximum,

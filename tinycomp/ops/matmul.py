@@ -47,8 +47,15 @@ def matmul(a: Array, b: Array) -> Array:
 @FAMILY.op("Gemm", since=7, macs=_gemm_macs)
 @widened
 def gemm(
-    a: Array, b: Array, c: Array | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0  # noqa: N803
-) -> Array:  # fmt: skip
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+) -> Array:
     """``alpha A' B' + beta C`` with ``C`` broadcast to the product.
 
     Raises:
@@ -72,9 +79,16 @@ def gemm(
 
 @FAMILY.op("Gemm", since=1, macs=_gemm_macs)
 def gemm_broadcast(
-    a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
-    broadcast: int = 0
-) -> Array:  # fmt: skip
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+    broadcast: int = 0,
+) -> Array:
     """Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
 

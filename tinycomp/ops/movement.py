@@ -109,7 +109,7 @@ def _slice(
     picks: list[Any] = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, chosen, steps, strict=True):
         picks[axis] = _range_of(x.shape[axis], start, end, step)
-    return x[tuple(picks)]
+    return np.asarray(x[tuple(picks)])
 
 
 def _range_of(size: int, start: int, end: int, step: int) -> slice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ def _fold_back(position: Array, size: int) -> Array:
     return np.where(position < size, position, period - position)
 
 
-_SOURCES = {
+_SOURCES: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda position, size: np.clip(position, 0, size - 1),
     "reflect": _fold_back,
     "wrap": lambda position, size: position % size,

@@ -133,16 +133,24 @@ def identity(x: Any) -> Any:
 
 
 def _drop(x: Array, ratio: float, seed: int | None) -> tuple[Array, Array]:
-    """Zero each element with probability ``ratio`` and scale the rest by 1 / (1 - ratio)."""
-    kept = np.random.default_rng(seed).random(x.shape) >= ratio
+    """Zero each element with probability ``ratio`` and scale the rest by 1 / (1 - ratio).
+
+    The generator is the one that ONNX's tests take, so that a seed gives the elements that they expect.
+    """
+    kept = np.random.RandomState(seed).uniform(0, 1, x.shape) >= ratio
     scale = 1.0 / (1.0 - ratio) if ratio < 1.0 else 0.0
     return np.where(kept, x.astype(np.float64) * scale, 0.0).astype(x.dtype), kept
 
 
 @FAMILY.op("Dropout", since=12, traits={"structural", "movement", "output_count", "elementwise"})
 def dropout(
-    x: Array, ratio: Array | None = None, training_mode: Array | None = None, *, seed: int | None = None, outputs: int = 1
-) -> Any:  # fmt: skip
+    x: Array,
+    ratio: Array | None = None,
+    training_mode: Array | None = None,
+    *,
+    seed: int | None = None,
+    outputs: int = 1,
+) -> Any:
     """The input, unless ``training_mode`` is set; the second output says which elements were kept."""
     rate = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
     training = training_mode is not None and bool(training_mode.reshape(-1)[0])
