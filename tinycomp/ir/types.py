@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -124,7 +124,8 @@ _SPECIAL = {
 _PLAIN = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
           "float16", "float32", "float64", "complex64", "complex128")  # fmt: skip
 _DTYPES: Mapping[str, np.dtype] = {name: np.dtype(name) for name in _PLAIN} | _SPECIAL | {"string": np.dtype(object)}
-_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, UNKNOWN_DTYPE: 0}
+_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+         UNKNOWN_DTYPE: 0}  # fmt: skip
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -134,6 +135,11 @@ def numpy_dtype(name: str) -> np.dtype:
         KeyError: If the name is unknown.
     """
     return _DTYPES[name]
+
+
+def known_dtypes() -> Collection[str]:
+    """Return every dtype name."""
+    return _DTYPES.keys()
 
 
 def dtype_name(dtype: np.dtype) -> str:

@@ -1,0 +1,258 @@
+"""Reading the textual form; the grammar stands in :mod:`tinycomp.ir.printer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import TypeInferenceError, VerifyError, did_you_mean
+from tinycomp.ir.attributes import AttributeParser
+from tinycomp.ir.graph import Graph, InferTypes, Node, Value
+from tinycomp.ir.lexer import END, Token
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, type_of
+
+
+def parse_graph(
+    text: str, *, constants: Mapping[str, np.ndarray] | None = None, infer: InferTypes | None = None
+) -> Graph:
+    """Return the graph that ``text`` describes; its nodes stand in the order of the text.
+
+    Args:
+        text: One graph in the textual form.
+        constants: Large constants by content hash, as filled by :func:`tinycomp.ir.printer.print_graph`.
+        infer: Output types of a node, used where the text gives none; by default the rule of :class:`Graph`.
+
+    Raises:
+        ParseError: If the text is not valid; the message shows the line with a caret.
+    """
+    parser = _GraphParser(text, constants)
+    graph = parser.graph(infer, None)
+    if parser.now.kind != END:
+        parser.fail("the text goes on behind the graph", expected="the end")
+    return graph
+
+
+@dataclass
+class _Result:
+    """An output as written: where, its name (empty when skipped), and its type (None when left to inference)."""
+
+    at: Token
+    name: str
+    type: Type | None
+
+
+@dataclass
+class _Statement:
+    """A node as written, before it is added."""
+
+    op: Token
+    results: list[_Result]
+    domain: str = ""
+    name: str = ""
+    version: int | None = None
+    inputs: list[Value | None] = field(default_factory=list)
+    captures: int = 0
+    attrs: dict[str, Any] = field(default_factory=dict)
+    target: str | None = None
+    sources: tuple[str, ...] = ()
+    bodies: dict[str, Graph] = field(default_factory=dict)
+
+
+class _GraphParser(AttributeParser):
+    """Recursive only over the nesting of bodies, types and lists, which is bounded."""
+
+    def graph(self, infer: InferTypes | None, around: Graph | None) -> Graph:
+        self.take("graph")
+        self.take("@")
+        graph = Graph(self.name("a graph name"), infer=infer, opsets=around.opsets if around is not None else None)
+        if self.skip("opset"):
+            graph.opsets = self._opsets()
+        if self.skip("metadata"):
+            graph.metadata = self._metadata()
+        self._params(graph)
+        self.take("->")
+        results = self._result_references()
+        self.take("{")
+        with self.nesting("bodies"):
+            while not self.skip("}"):
+                self._statement(graph)
+        self._set_outputs(graph, results)
+        return graph
+
+    def _opsets(self) -> dict[str, int]:
+        at = self.now
+        opsets = self.dict()
+        if not all(type(v) is int for v in opsets.values()):
+            self.fail("an opset version is not a whole number", at=at)
+        return opsets
+
+    def _metadata(self) -> dict[str, str]:
+        at = self.now
+        metadata = self.dict()
+        if not all(isinstance(v, str) for v in metadata.values()):
+            self.fail("a metadata value is not a text", at=at)
+        return metadata
+
+    def _params(self, graph: Graph) -> None:
+        def param() -> None:
+            at = self.now
+            name = self.value("a graph input such as %x")
+            self.take(":")
+            self._check_free(graph, at, name)
+            value = graph.add_input(name, self.type())
+            if self.skip("="):
+                graph.defaults[name] = self._data(at, value.type)
+
+        self.sequence("(", ")", param)
+
+    def _result_references(self) -> list[tuple[Token, str, str]]:
+        def result() -> tuple[Token, str, str]:
+            label = self.string() if self.now.kind == "STRING" else None
+            if label is not None:
+                self.take("=")
+            at = self.now
+            name = self.value("a value such as %y")
+            return at, name, name if label is None else label
+
+        return self.sequence("(", ")", result)
+
+    def _set_outputs(self, graph: Graph, results: list[tuple[Token, str, str]]) -> None:
+        values = [self._lookup(graph, at, name) for at, name, _ in results]
+        graph.set_outputs(values, [label for _, _, label in results])
+
+    # Statements ----------------------------------------------------------------------------------------------------
+
+    def _statement(self, graph: Graph) -> None:
+        results = self._results()
+        self.take("=")
+        if self.now.text == "const" and self.ahead.text not in ("(", "@", "::"):
+            self._constant(graph, results)
+        else:
+            self._node(graph, results)
+
+    def _results(self) -> list[_Result]:
+        if self.now.text == "(":
+            self.take("(")
+            self.take(")")
+            return []
+        results = [self._one_result()]
+        while self.skip(","):
+            results.append(self._one_result())
+        return results
+
+    def _one_result(self) -> _Result:
+        at = self.now
+        if self.skip("_"):
+            return _Result(at, "", UNKNOWN)
+        name = self.value("a result such as %y, or _ for a skipped one")
+        return _Result(at, name, self.type() if self.skip(":") else None)
+
+    def _constant(self, graph: Graph, results: list[_Result]) -> None:
+        at = self.now
+        self.take("const")
+        if len(results) != 1 or not results[0].name:
+            self.fail("a constant has one name", at=results[0].at if results else at)
+        (result,) = results
+        array = self._data(at, result.type)
+        self._check_free(graph, result.at, result.name)
+        value = graph.add_const(array, result.name)
+        value.type = type_of(array) if result.type is None else result.type
+
+    def _data(self, at: Token, declared: Type | None) -> np.ndarray:
+        stored = declared if self.at_data() else self.type()
+        if not isinstance(stored, TensorType):
+            self.fail("a constant needs a tensor type", at=at, hint='Write "%c: float32[2] = const [1.0, 2.0]".')
+        return self.array(stored)
+
+    def _node(self, graph: Graph, results: list[_Result]) -> None:
+        statement = self._operator(results)
+        self._operands(graph, statement)
+        if self.now.text == "{":
+            statement.attrs = self.dict()
+        if self.now.text == "target" and self.ahead.kind == "STRING":
+            self.take("target")
+            statement.target = self.string()
+        if self.now.text == "from" and self.ahead.text == "[":
+            self.take("from")
+            statement.sources = tuple(self.sequence("[", "]", self.string))
+        while self.now.kind in ("WORD", "STRING") and self.ahead.text == "=":
+            name = self.name("a body name")
+            self.take("=")
+            statement.bodies[name] = self.graph(graph.infer, graph)
+        self._add(graph, statement)
+
+    def _operator(self, results: list[_Result]) -> _Statement:
+        statement = _Statement(self.now, results, name=self.name("an operator such as Conv"))
+        if self.skip("::"):
+            statement.domain = statement.name
+            statement.name = self.name("an operator name")
+        if self.skip("@"):
+            statement.version = self.integer("an operator version")
+        return statement
+
+    def _operands(self, graph: Graph, statement: _Statement) -> None:
+        def operand() -> Value | None:
+            at = self.now
+            if self.skip("_"):
+                return None
+            return self._lookup(graph, at, self.value("an operand such as %x, or _ for an absent one"))
+
+        self.take("(")
+        statement.inputs = self.items((")", "|"), operand)
+        if self.skip("|"):
+            captured = self.items((")",), operand)
+            statement.inputs += captured
+            statement.captures = len(captured)
+        self.take(")")
+
+    def _add(self, graph: Graph, statement: _Statement) -> None:
+        names = [r.name for r in statement.results]
+        for result in statement.results:
+            if result.name:
+                self._check_free(graph, result.at, result.name)
+        if len(set(names) - {""}) != sum(bool(n) for n in names):
+            self.fail("a node has two results of one name", at=statement.results[0].at)
+        types = [r.type for r in statement.results if r.type is not None]
+        complete = len(types) == len(names)
+        try:
+            node = graph.add(
+                statement.name,
+                statement.inputs,
+                statement.attrs,
+                domain=statement.domain,
+                version=statement.version,
+                outputs=names,
+                types=types if complete else None,
+                bodies=statement.bodies,
+                captures=statement.captures,
+                target=statement.target,
+                sources=statement.sources,
+            )
+        except (TypeInferenceError, VerifyError) as error:
+            self.fail(f"the type of a result cannot be inferred: {error.message}", at=statement.op, found=error.found)
+        if not complete:
+            _apply_types(node, statement.results)
+
+    # Names ---------------------------------------------------------------------------------------------------------
+
+    def _lookup(self, graph: Graph, at: Token, name: str) -> Value:
+        value = graph.values.get(name)
+        if value is None:
+            hint = did_you_mean(name, graph.values) or "A value stands above its users."
+            self.fail(f'there is no value "{name}" in graph {graph.name} up to here', at=at, hint=hint)
+        return value
+
+    def _check_free(self, graph: Graph, at: Token, name: str) -> None:
+        if not name:
+            self.fail("the name of a value is empty", at=at)
+        if name in graph.values:
+            self.fail(f'the value name "{name}" is taken', at=at, hint="Every value of a graph has a name of its own.")
+
+
+def _apply_types(node: Node, results: list[_Result]) -> None:
+    for value, result in zip(node.outputs, results, strict=True):
+        if result.type is not None and result.name:
+            value.type = result.type
