@@ -73,7 +73,7 @@ def check_group(op: str, x: Array, w: Array, group: int) -> None:
 def convolve(x: Array, w: Array, window: Window, group: int, pad_value: Any = 0) -> Array:
     """Return the convolution of ``x`` and ``w``, both of one float dtype, without bias."""
     if window.is_pointwise:
-        return _grouped_matmul(w, x.reshape(len(x), group, -1, prod(window.output)), group, window)
+        return _grouped_matmul(w, x.reshape(len(x), group, w.shape[1], prod(window.output)), group, window)
     padded = pad_for(x, window, pad_value)
     if w.shape[1] == 1:
         return _depthwise(padded, w, window)
@@ -248,7 +248,7 @@ def conv_transpose(
         auto_pad=auto_pad,
     )
     rows = w.reshape(group, len(w) // group, w[0].size).swapaxes(1, 2)
-    columns = np.matmul(rows, x.reshape(len(x), group, -1, prod(x.shape[2:])))
+    columns = np.matmul(rows, x.reshape(len(x), group, len(w) // group, prod(x.shape[2:])))
     channels = w.shape[1] * group
     taps = columns.reshape(len(x), channels, *w.shape[2:], *x.shape[2:])
     return _add_bias(fold(taps, scatter), b, op)
@@ -337,4 +337,4 @@ def col2im(
             expected=f"shape (N, C * {prod(block)}, {prod(window.output)})",
             found=f"shape {list(x.shape)}",
         )
-    return fold(x.reshape(len(x), -1, *block, *window.output), window)
+    return fold(x.reshape(len(x), x.shape[1] // prod(block), *block, *window.output), window)

@@ -1,0 +1,227 @@
+"""Convolutions against onnxruntime and onnx.reference."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import check, run_ours, sample
+from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ops import OPS
+
+# name: (x shape, w shape, attributes)
+CONVS = {
+    "plain": ((2, 3, 8, 9), (4, 3, 3, 3), {}),
+    "pointwise": ((2, 6, 5, 5), (4, 6, 1, 1), {}),
+    "pointwise_stride": ((2, 6, 5, 5), (4, 6, 1, 1), {"strides": [2, 2]}),
+    "pointwise_pad": ((1, 6, 5, 5), (4, 6, 1, 1), {"pads": [1, 0, 0, 2]}),
+    "pointwise_group": ((2, 6, 5, 5), (4, 3, 1, 1), {"group": 2}),
+    "asymmetric_pads": ((1, 3, 8, 9), (4, 3, 3, 2), {"pads": [0, 1, 2, 3]}),
+    "stride_above_kernel": ((1, 3, 11, 11), (2, 3, 2, 2), {"strides": [3, 4]}),
+    "dilated": ((1, 3, 11, 12), (2, 3, 3, 2), {"dilations": [2, 3], "pads": [1, 1, 1, 1]}),
+    "grouped": ((2, 6, 7, 7), (9, 2, 3, 3), {"group": 3, "pads": [1, 1, 1, 1]}),
+    "depthwise": ((2, 5, 7, 7), (5, 1, 3, 3), {"group": 5, "pads": [1, 1, 1, 1], "strides": [2, 1]}),
+    "depthwise_multiplier": ((2, 3, 7, 7), (6, 1, 3, 3), {"group": 3, "dilations": [2, 1]}),
+    "one_channel": ((2, 1, 7, 7), (4, 1, 3, 3), {}),
+    "same_upper": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
+    "same_lower": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 3]}),
+    "valid": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "VALID"}),
+    "kernel_shape": ((1, 2, 8, 7), (3, 2, 4, 3), {"kernel_shape": [4, 3]}),
+    "1d": ((2, 4, 15), (6, 2, 5), {"group": 2, "strides": [2], "pads": [3, 1]}),
+    "3d": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 3), {"pads": [1, 0, 1, 0, 1, 1], "strides": [1, 2, 1]}),
+    "zero_batch": ((0, 3, 8, 9), (4, 3, 3, 3), {}),
+    "zero_batch_pointwise": ((0, 3, 8, 9), (4, 3, 1, 1), {}),
+    "whole_image": ((2, 3, 4, 4), (5, 3, 4, 4), {}),
+}
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("name", CONVS)
+def test_conv(name, with_bias):
+    x_shape, w_shape, attrs = CONVS[name]
+    inputs = [sample("float32", x_shape), sample("float32", w_shape, 1)]
+    if with_bias:
+        inputs.append(sample("float32", w_shape[:1], 2))
+    check("Conv", inputs, attrs, 22, against=("onnxruntime",), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("version", [1, 11, 22])
+def test_conv_dtypes(dtype, version):
+    inputs = [sample(dtype, (2, 4, 6, 6)), sample(dtype, (4, 2, 3, 3), 1, -1, 1), sample(dtype, (4,), 2)]
+    exact = run_ours("Conv", [x.astype(np.float64) for x in inputs], {"group": 2}, version)[0]
+    (got,) = run_ours("Conv", inputs, {"group": 2}, version)
+    assert got.dtype == inputs[0].dtype
+    tolerance = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 0}[dtype]
+    np.testing.assert_allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance)
+
+
+def test_conv_large_batch_is_unfolded_in_blocks(monkeypatch):
+    x, w = sample("float32", (7, 3, 6, 6)), sample("float32", (4, 3, 3, 3), 1)
+    (whole,) = run_ours("Conv", [x, w])
+    monkeypatch.setattr("tinycomp.ops.conv._UNFOLD_BYTES", 1)
+    np.testing.assert_allclose(run_ours("Conv", [x, w])[0], whole, rtol=1e-5, atol=1e-5)
+
+
+TRANSPOSED = {
+    "plain": ((2, 3, 4, 5), (3, 4, 3, 3), {}),
+    "stride": ((2, 3, 4, 5), (3, 4, 3, 3), {"strides": [2, 3], "pads": [1, 0, 0, 1]}),
+    "stride_above_kernel": ((1, 3, 4, 5), (3, 2, 2, 2), {"strides": [3, 4]}),
+    "output_padding": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 3], "output_padding": [1, 2]}),
+    "grouped": ((2, 6, 4, 4), (6, 3, 3, 3), {"group": 2, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "depthwise": ((2, 4, 4, 4), (4, 1, 3, 3), {"group": 4, "strides": [2, 2]}),
+    "dilated": ((1, 3, 4, 5), (3, 2, 3, 2), {"dilations": [2, 3]}),
+    "output_shape": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 2], "output_shape": [8, 10]}),
+    "output_shape_odd": ((1, 3, 4, 5), (3, 2, 4, 4), {"strides": [2, 2], "output_shape": [7, 9]}),
+    "output_shape_upper": (
+        (1, 3, 4, 5), (3, 2, 4, 4), {"strides": [2, 2], "output_shape": [7, 9], "auto_pad": "SAME_UPPER"},
+    ),
+    "same_upper": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    "same_lower": ((1, 3, 4, 5), (3, 2, 4, 3), {"strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+    "valid": ((1, 3, 4, 5), (3, 2, 4, 3), {"strides": [2, 2], "auto_pad": "VALID"}),
+    "1d": ((2, 4, 6), (4, 3, 5), {"group": 2, "strides": [3], "pads": [2, 1]}),
+    "3d": ((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 2], "pads": [0, 1, 0, 1, 0, 0]}),
+    "zero_batch": ((0, 3, 4, 5), (3, 4, 3, 3), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_conv_transpose(name, with_bias):
+    x_shape, w_shape, attrs = TRANSPOSED[name]
+    inputs = [sample("float32", x_shape), sample("float32", w_shape, 1)]
+    if with_bias:
+        inputs.append(sample("float32", (w_shape[1] * attrs.get("group", 1),), 2))
+    check("ConvTranspose", inputs, attrs, 11, against=("onnxruntime",), atol=1e-4)
+
+
+def test_conv_transpose_is_the_adjoint_of_conv():
+    """<conv(x), y> == <x, conv_transpose(y)>, in a case with every attribute set."""
+    attrs = {"group": 2, "strides": [2, 1], "dilations": [1, 2], "pads": [1, 0, 0, 2]}
+    x, w = sample("float64", (2, 4, 7, 7)), sample("float64", (6, 2, 3, 2), 1)
+    (y,) = run_ours("Conv", [x, w], attrs)
+    other = sample("float64", y.shape, 2)
+    (back,) = run_ours("ConvTranspose", [other, w], {**attrs, "output_padding": [1, 0]})
+    assert back.shape == x.shape
+    np.testing.assert_allclose((y * other).sum(), (x * back).sum())
+
+
+INTEGER = ["plain", "asymmetric_pads", "grouped", "depthwise", "pointwise", "1d", "zero_batch", "same_upper"]
+
+
+def integer_sample(dtype, shape, seed):
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("name", INTEGER)
+@pytest.mark.parametrize(("x_type", "w_type"), [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+def test_conv_integer(name, x_type, w_type):
+    x_shape, w_shape, attrs = CONVS[name]
+    x, w = integer_sample(x_type, x_shape, 0), integer_sample(w_type, w_shape, 1)
+    check_integer_conv(x, w, attrs, None, None)
+    check_integer_conv(x, w, attrs, np.array(7, x_type), np.array(3, w_type))
+
+
+def check_integer_conv(x, w, attrs, x_point, w_point):
+    """Compare with a float64 convolution of the shifted values, which is exact."""
+    shifted = [a.astype(np.float64) - (0 if p is None else int(p)) for a, p in ((x, x_point), (w, w_point))]
+    (want,) = run_ours("Conv", shifted, attrs)
+    (got,) = run_ours("ConvInteger", [x, w, x_point, w_point], attrs, 10)
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got, want.astype(np.int64))
+
+
+def test_conv_integer_against_onnxruntime():
+    x, w = integer_sample("uint8", (1, 2, 6, 6), 0), integer_sample("uint8", (3, 2, 3, 3), 1)
+    check("ConvInteger", [x, w, np.array(5, np.uint8)], {"pads": [1, 1, 0, 0]}, 10, against=("onnxruntime",))
+
+
+def test_long_integer_sums_are_exact():
+    x = np.full((1, 3000, 1), 255, np.uint8)
+    w = np.full((1, 3000, 1), 255, np.uint8)
+    w[0, 0, 0] = 254
+    assert run_ours("ConvInteger", [x, w], {}, 10)[0].item() == 3000 * 255 * 255 - 255
+
+
+@pytest.mark.parametrize("name", INTEGER)
+@pytest.mark.parametrize("dtypes", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_qlinear_conv(name, dtypes, per_channel):
+    x_shape, w_shape, attrs = CONVS[name]
+    x_type, w_type = dtypes
+    x, w = integer_sample(x_type, x_shape, 0), integer_sample(w_type, w_shape, 1)
+    channels = w_shape[0]
+    w_scale = np.linspace(0.01, 0.03, channels, dtype=np.float32) if per_channel else np.array(0.02, np.float32)
+    w_point = np.zeros(channels, w_type) if per_channel else np.array(0 if w_type == "int8" else 3, w_type)
+    inputs = [
+        x, np.array(0.05, np.float32), np.array(4, x_type), w, w_scale, w_point,
+        np.array(0.31, np.float32), np.array(9, x_type), np.arange(channels, dtype=np.int32) * 50 - 80,
+    ]  # fmt: skip
+    check("QLinearConv", inputs, attrs, 10, against=("onnxruntime",))
+
+
+def test_col2im_inverts_unfolding():
+    x = sample("float32", (2, 6, 9))
+    check("Col2Im", [x, np.array([4, 4]), np.array([2, 1])], {"strides": [1, 2], "pads": [0, 0, 0, 1]}, 18)
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape", "attrs", "text"),
+    [
+        ((1, 4, 5, 5), (4, 4, 3, 3), {"group": 3}, "Conv: group does not divide the channels; .* of 4 input and 4"),
+        ((1, 4, 5, 5), (4, 4, 3, 3), {"group": 0}, "Conv: group does not divide the channels; .*found 0"),
+        (
+            (1, 4, 5, 5),
+            (4, 3, 3, 3),
+            {},
+            "Conv: weight and input disagree in channels; .* = 4 weight channels; found 3",
+        ),
+        ((1, 4, 5, 5), (4, 4, 3), {}, r"Conv: the weight has the wrong rank; expected rank 4; found shape \[4, 4, 3\]"),
+        ((1, 4), (4, 4), {}, r"Conv: the input has no spatial axis; expected rank >= 3; found shape \[1, 4\]"),
+        ((1, 4, 5, 5), (4, 4, 3, 3), {"kernel_shape": [5, 5]}, r"expected \[3, 3\]; found \[5, 5\]"),
+        ((1, 4, 5, 5), (4, 4, 3, 3), {"strides": [0, 1]}, r"attribute strides is out of range"),
+        ((1, 4, 2, 5), (4, 4, 3, 3), {}, "the output would be empty"),
+    ],
+)
+def test_conv_errors(x_shape, w_shape, attrs, text):
+    with pytest.raises(ModelError, match=text):
+        run_ours("Conv", [sample("float32", x_shape), sample("float32", w_shape)], attrs)
+
+
+def test_bias_and_group_errors():
+    x, w = sample("float32", (1, 4, 5, 5)), sample("float32", (4, 4, 3, 3))
+    with pytest.raises(ModelError, match=r"Conv: the bias has the wrong shape; expected \[4\]; found \[3\]"):
+        run_ours("Conv", [x, w, sample("float32", (3,))])
+    with pytest.raises(ModelError, match="ConvTranspose: group or weight do not fit the channels"):
+        run_ours("ConvTranspose", [x, w], {"group": 3})
+    with pytest.raises(ModelError, match="ConvTranspose: the output would be empty"):
+        run_ours("ConvTranspose", [x, w], {"pads": [4, 4, 4, 4]})
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
+def test_qlinear_conv_refuses_bad_scales(scale):
+    one, point = np.array(1, np.float32), np.array(0, np.uint8)
+    x, w = integer_sample("uint8", (1, 1, 3, 3), 0), integer_sample("uint8", (1, 1, 2, 2), 1)
+    with pytest.raises(ExecutionError, match="QLinearConv: w_scale is not a usable .*expected positive finite numbers"):
+        run_ours("QLinearConv", [x, one, point, w, np.array(scale, np.float32), point, one, point], {}, 10)
+
+
+def node(op, *shapes, output):
+    value = lambda shape: SimpleNamespace(type=SimpleNamespace(shape=shape))  # noqa: E731
+    return SimpleNamespace(op=op, inputs=[value(s) for s in shapes], outputs=[value(output)])
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "output", "macs"),
+    [
+        ("Conv", [(1, 8, 10, 10), (16, 8, 3, 3)], (1, 16, 8, 8), 16 * 64 * 8 * 9),
+        ("Conv", [("N", 8, 10, 10), (8, 1, 3, 3)], ("N", 8, 8, 8), 8 * 64 * 9),
+        ("QLinearConv", [(1, 4, 5), (), (), (6, 4, 3)], (1, 6, 3), 6 * 3 * 4 * 3),
+        ("ConvTranspose", [(1, 4, 5), (4, 6, 3)], (1, 6, 7), 4 * 5 * 6 * 3),
+    ],
+)
+def test_macs(op, shapes, output, macs):
+    assert OPS.find(op).macs(node(op, *shapes, output=output)) == macs
