@@ -109,6 +109,61 @@ typedef struct tc_gemm_f32_params {
   float activation_a, activation_b;
 } tc_gemm_f32_params;
 
+/* matmul_f32: C = activation(alpha * A * B + bias[n] + residual), batched over two dimensions; an operand that is the
+ * same for all of a batch dimension has batch stride 0, a transposed one has its row and column strides exchanged.
+ * Operands: C, A, B, bias (optional), residual (optional; row stride 0 for a row that all rows share). */
+typedef struct tc_matmul_f32_params {
+  int64_t batch0, batch1;
+  int64_t m, n, k;
+  int64_t a_batch0, a_batch1, a_row, a_column; /* strides of A[m,k] */
+  int64_t b_batch0, b_batch1, b_row, b_column; /* strides of B[k,n] */
+  int64_t c_batch0, c_batch1, c_row;           /* strides of C[m,n], whose columns lie side by side */
+  int64_t r_batch0, r_batch1, r_row;           /* strides of the residual[m,n], likewise */
+  float alpha;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_matmul_f32_params;
+
+/* How conv2d_f32 reads its input. */
+enum tc_conv_algorithm {
+  TC_CONV_AUTO = 0,
+  TC_CONV_DIRECT = 1, /* in place, through one pointer per kernel position */
+  TC_CONV_IM2COL = 2  /* copied to one row per output pixel: for few channels */
+};
+
+/* conv2d_f32: NHWC convolution with constant weights; y = activation(conv(x, w) + bias + residual).
+ * Operands: y, x, w (ONNX order: [out_channels, channels/groups, kernel_height, kernel_width]), bias (optional,
+ * constant), residual (optional, shaped like y). Input positions outside the image read as zero, so that the padding at
+ * the bottom and at the right follows from the output size. Pixel strides are in elements and let a tensor be a slice
+ * of channels. */
+typedef struct tc_conv2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
+  int64_t algorithm; /* an enum tc_conv_algorithm */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_conv2d_f32_params;
+
+/* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.
+ * Operands: y, x, w ([channels, 1, kernel_height, kernel_width]), bias (optional, constant), residual (optional). */
+typedef struct tc_dwconv2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_dwconv2d_f32_params;
+
 /* cdef-end */
 
 #endif

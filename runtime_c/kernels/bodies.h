@@ -10,3 +10,11 @@
 #include "gemm/block_f32.h"
 
 #include "gemm/gemm_f32.h"
+
+#include "gemm/matmul_f32.h"
+
+#include "conv/conv2d_rows.h"
+
+#include "conv/conv2d_f32.h"
+
+#include "dwconv/dwconv2d_f32.h"

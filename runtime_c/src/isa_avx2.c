@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conv.h"
 #include "isa.h"
 
 /* Before immintrin.h, so that its inline functions belong to the same target. */

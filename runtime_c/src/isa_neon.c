@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conv.h"
 #include "isa.h"
 #include "simd_neon.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conv.h"
 #include "isa.h"
 #include "simd_scalar.h"
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.helpers import Weight, run_single
+from tests.runtime_c.windows import conv2d, window_params
+
+# x (NHWC), w (OIHW), strides, dilations, pads (top, left, bottom, right), groups
+CASES = {
+    "1x1": ((1, 7, 9, 20), (33, 20, 1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+    "1x1 stride 2": ((2, 8, 7, 5), (64, 5, 1, 1), (2, 2), (1, 1), (0, 0, 0, 0), 1),
+    "1x1 padded": ((1, 3, 4, 9), (3, 9, 1, 1), (1, 1), (1, 1), (1, 2, 0, 1), 1),
+    "3x3": ((1, 12, 13, 24), (70, 24, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "3x3 batch 3": ((3, 5, 6, 16), (16, 16, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "3x3 stride 2, asymmetric": ((1, 14, 15, 17), (19, 17, 3, 3), (2, 2), (1, 1), (0, 0, 1, 1), 1),
+    "deep 3x3": ((1, 7, 7, 300), (40, 300, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "stem": ((2, 23, 25, 3), (64, 3, 7, 7), (2, 2), (1, 1), (3, 3, 3, 3), 1),
+    "one channel": ((1, 28, 28, 1), (8, 1, 5, 5), (1, 1), (1, 1), (2, 2, 2, 2), 1),
+    "dilated": ((1, 16, 17, 12), (10, 12, 3, 3), (1, 1), (2, 3), (2, 3, 2, 3), 1),
+    "dilated stem": ((1, 16, 17, 3), (10, 3, 3, 3), (1, 1), (2, 3), (2, 3, 2, 3), 1),
+    "groups": ((1, 9, 9, 32), (48, 8, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4),
+    "many small groups": ((1, 6, 6, 24), (48, 2, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 12),
+    "1x7": ((1, 5, 20, 16), (16, 16, 1, 7), (1, 1), (1, 1), (0, 3, 0, 3), 1),
+    "window larger than image": ((1, 2, 2, 4), (5, 4, 5, 5), (1, 1), (1, 1), (2, 2, 2, 2), 1),
+    "window in the padding alone": ((1, 2, 2, 10), (5, 10, 2, 2), (3, 3), (1, 1), (4, 4, 4, 4), 1),
+    "several blocks and panels": ((1, 20, 21, 40), (140, 40, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "no pixels": ((0, 5, 5, 3), (4, 3, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "no channels": ((1, 5, 5, 0), (4, 0, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+}
+
+
+def conv_params(x, w, strides, dilations, pads, groups):
+    return {
+        **window_params(x, w.shape[2:], strides, dilations, pads),
+        "out_channels": w.shape[0],
+        "groups": groups,
+        "y_pixel_stride": w.shape[0],
+        "residual_pixel_stride": w.shape[0],
+        "algorithm": 0,
+    }
+
+
+@pytest.mark.parametrize("algorithm", [0, 1, 2])
+@pytest.mark.parametrize("case", CASES)
+def test_conv_equals_numpy(case, algorithm, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    bias = rng.standard_normal(w_shape[0], np.float32)
+    expected = conv2d(x, w, *geometry)
+    residual = rng.standard_normal(expected.shape, np.float32)
+    params = {**conv_params(x, w, *geometry), "algorithm": algorithm, "activation": 1}
+    operands = [x, Weight(w), Weight(bias), residual]
+    y = run_single("conv2d_f32", operands, params, ("float32", expected.shape), isa, pool)
+    np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
+
+
+def test_conv_reads_and_writes_slices_of_channels(isa, pool, rng):
+    x, w = rng.standard_normal((1, 6, 7, 30), np.float32), rng.standard_normal((18, 10, 3, 3), np.float32)
+    geometry = ((1, 1), (1, 1), (1, 1, 1, 1), 1)
+    params = {**conv_params(x[..., :10], w, *geometry), "x_pixel_stride": 30, "y_pixel_stride": 25}
+    y = run_single("conv2d_f32", [x, Weight(w), None, None], params, ("float32", (1, 6, 7, 25)), isa, pool)
+    np.testing.assert_allclose(y[..., :18], conv2d(x[..., :10], w, *geometry), rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(y[..., 18:], 77)
