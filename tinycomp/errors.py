@@ -52,6 +52,10 @@ def _rebuild(cls: type[TinycompError], message: str, *parts: str) -> TinycompErr
     return cls(message, **dict(zip(names, parts, strict=True)))
 
 
+class TinycompWarning(UserWarning):
+    """Something in the model or the options is odd, and tinycomp says what it does about it."""
+
+
 class ModelError(TinycompError, ValueError):
     """The model is not valid ONNX, or cannot be read."""
 

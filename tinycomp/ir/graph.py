@@ -75,13 +75,14 @@ class Node:
         bodies: Nested graphs by attribute name.
         captures: How many trailing operands are captured values.
         target: The target that has claimed the node, or None.
+        region: Number of the region that the node will be outlined with, or None; meaningful until partitioning.
         sources: Names of the nodes of the user's model that this node came from.
         position: Where the node stands among independent nodes; kept through rewrites.
     """
 
     __slots__ = (
-        "attrs", "bodies", "captures", "domain", "inputs", "op", "outputs", "position", "serial", "sources",
-        "target", "version",
+        "attrs", "bodies", "captures", "domain", "inputs", "op", "outputs", "position", "region", "serial",
+        "sources", "target", "version",
     )  # fmt: skip
 
     def __init__(self, op: str, domain: str, version: int, inputs: tuple[Value | None, ...]) -> None:
@@ -94,6 +95,7 @@ class Node:
         self.bodies: dict[str, Graph] = {}
         self.captures = 0
         self.target: str | None = None
+        self.region: int | None = None
         self.sources: tuple[str, ...] = ()
         self.position = 0
         self.serial = 0
@@ -120,7 +122,7 @@ class Node:
     @property
     def is_call(self) -> bool:
         """Whether the node does exactly what its single body does (composite, region, model-local function)."""
-        return "body" in self.bodies and (self.is_composite or self.is_region or self.op not in _BODY_OPS)
+        return "body" in self.bodies and (self.domain != "" or self.op not in _BODY_OPS)
 
     @property
     def output(self) -> Value:
@@ -157,6 +159,9 @@ class Graph:
         name: Name of the graph, or symbol of the function.
         infer: Output types of a node; the default knows ONNX's operators.
         opsets: Opset version by domain, used for nodes added without a version.
+
+    Attributes:
+        defaults: Values of inputs that may be left out, by input name.
     """
 
     def __init__(
@@ -172,6 +177,7 @@ class Graph:
         self.metadata: dict[str, str] = {}
         self.remarks: list[Remark] = []
         self.inputs: list[Value] = []
+        self.defaults: dict[str, np.ndarray] = {}
         self.output_names: tuple[str, ...] = ()
         self._outputs: tuple[Value, ...] = ()
         self._output_counts: Counter[Value] = Counter()
@@ -240,14 +246,18 @@ class Graph:
         """Return a value name that is not taken, starting from ``base``."""
         if base and base not in self._values:
             return base
-        base = base or "v"
-        count = self._fresh.get(base, 0)
-        while True:
+        return self._numbered(base or "v")
+
+    def _numbered(self, base: str) -> str:
+        """Return ``base_1``, ``base_2``, … on successive calls, leaving out names that are taken."""
+        count = self._fresh.get(base, 0) + 1
+        while f"{base}_{count}" in self._values:
             count += 1
-            name = f"{base}_{count}"
-            if name not in self._values:
-                self._fresh[base] = count
-                return name
+        self._fresh[base] = count
+        return f"{base}_{count}"
+
+    def _fresh_names(self, base: str, count: int) -> list[str]:
+        return [self._numbered(base) if i else self.fresh(base) for i in range(count)]
 
     def walk(self) -> Iterator[tuple[Graph, Node]]:
         """Yield every node of this graph and of all bodies below it, with the graph that holds it."""
@@ -322,7 +332,7 @@ class Graph:
         node.sources = tuple(sources) or (at.sources if at is not None else ())
         node.serial = next(self._serial)
         node.position = at.position if at is not None else node.serial
-        names = [self.fresh(op.lower()) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        names = self._fresh_names(op.lower(), outputs) if isinstance(outputs, int) else list(outputs)
         node.outputs = tuple(Value(name, _PENDING, node) for name in names)
         found = self.infer(node) if types is None else types
         for value, type_ in zip(node.outputs, found, strict=False):

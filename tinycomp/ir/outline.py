@@ -106,6 +106,7 @@ def _copy_node(node: Node, into: Graph, mapping: dict[Value, Value], names: Mapp
     copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
     copy.captures = node.captures
     copy.target = node.target
+    copy.region = node.region
     copy.sources = node.sources
     copy.position = node.position
     copy.serial = next(into._serial)
@@ -158,6 +159,7 @@ def clone(graph: Graph) -> Graph:
     """See :meth:`tinycomp.ir.graph.Graph.clone`."""
     copy = Graph(graph.name, infer=graph.infer, opsets=graph.opsets)
     copy.metadata = dict(graph.metadata)
+    copy.defaults = dict(graph.defaults)
     copy.remarks = list(graph.remarks)
     mapping: dict[Value, Value] = {v: copy.add_input(v.name, v.type) for v in graph.inputs}
     for value in graph.constants:

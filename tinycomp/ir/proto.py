@@ -9,6 +9,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from tinycomp.errors import ModelError, UnsupportedError
+from tinycomp.ir.proto_tensor import ReadExternal, sparse_from_proto, tensor_from_proto
 from tinycomp.ir.types import (
     UNKNOWN,
     UNKNOWN_DTYPE,
@@ -32,6 +33,8 @@ _RENAMED = {
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float8e8m0": "float8_e8m0fnu",
     "float4e2m1": "float4_e2m1fn",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
 }
 DTYPE_BY_NUMBER: dict[int, str] = {number: _RENAMED.get(name, name) for number, name in _ELEMENT_NAMES.items()}
 NUMBER_BY_DTYPE: dict[str, int] = {name: number for number, name in DTYPE_BY_NUMBER.items()}
@@ -130,3 +133,77 @@ def attribute_to_proto(name: str, value: Any, schema: defs.OpSchema | None = Non
     if isinstance(value, list) and not value:
         return helper.make_attribute(name, value, attr_type=attr_type or onnx.AttributeProto.INTS)
     return helper.make_attribute(name, value)
+
+
+def attribute_from_proto(proto: onnx.AttributeProto, where: str = "", read: ReadExternal | None = None) -> Any:
+    """Return an attribute as a plain Python value; graphs are not values and are left to the importer.
+
+    Args:
+        proto: The attribute, without a reference to a function's attribute.
+        where: The node, for messages.
+        read: Fetches external data of tensors.
+
+    Returns:
+        int, float, str (bytes where it is not UTF-8), ndarray, :data:`Type`, or a list of one of these.
+
+    Raises:
+        ModelError: If the kind is unknown, or a tensor in it is malformed.
+    """
+    kind = attribute_kind(proto)
+    if kind in _PLAIN_FIELDS:
+        return getattr(proto, _PLAIN_FIELDS[kind])
+    if kind in _LIST_FIELDS:
+        return list(getattr(proto, _LIST_FIELDS[kind]))
+    label = f'{where}, attribute "{proto.name}"'
+    match kind:
+        case onnx.AttributeProto.STRING:
+            return _text(proto.s)
+        case onnx.AttributeProto.STRINGS:
+            return [_text(s) for s in proto.strings]
+        case onnx.AttributeProto.TENSOR:
+            return tensor_from_proto(proto.t, label, read)
+        case onnx.AttributeProto.TENSORS:
+            return [tensor_from_proto(t, label, read) for t in proto.tensors]
+        case onnx.AttributeProto.SPARSE_TENSOR:
+            return sparse_from_proto(proto.sparse_tensor, label)
+        case onnx.AttributeProto.SPARSE_TENSORS:
+            return [sparse_from_proto(t, label) for t in proto.sparse_tensors]
+        case onnx.AttributeProto.TYPE_PROTO:
+            return type_from_proto(proto.tp)
+        case onnx.AttributeProto.TYPE_PROTOS:
+            return [type_from_proto(t) for t in proto.type_protos]
+    raise ModelError(f"unknown attribute kind {kind}", where=label, expected="a kind that ONNX defines")
+
+
+def attribute_kind(proto: onnx.AttributeProto) -> int:
+    """Return the kind of an attribute; files older than IR version 2 leave it out, and the filled field tells."""
+    if proto.type:
+        return int(proto.type)
+    for field, kind in _KIND_BY_FIELD.items():
+        if (len(getattr(proto, field)) if field in _REPEATED else proto.HasField(field)):  # type: ignore[arg-type]
+            return kind
+    return 0
+
+
+_PLAIN_FIELDS = {onnx.AttributeProto.FLOAT: "f", onnx.AttributeProto.INT: "i"}
+_LIST_FIELDS = {onnx.AttributeProto.FLOATS: "floats", onnx.AttributeProto.INTS: "ints"}
+_KIND_BY_FIELD = {
+    "f": onnx.AttributeProto.FLOAT,
+    "i": onnx.AttributeProto.INT,
+    "s": onnx.AttributeProto.STRING,
+    "t": onnx.AttributeProto.TENSOR,
+    "g": onnx.AttributeProto.GRAPH,
+    "floats": onnx.AttributeProto.FLOATS,
+    "ints": onnx.AttributeProto.INTS,
+    "strings": onnx.AttributeProto.STRINGS,
+    "tensors": onnx.AttributeProto.TENSORS,
+    "graphs": onnx.AttributeProto.GRAPHS,
+}
+_REPEATED = frozenset({"floats", "ints", "strings", "tensors", "graphs"})
+
+
+def _text(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw

@@ -1,0 +1,168 @@
+"""Tensor data in files beside the model: mapped into memory, and only from inside the model's folder.
+
+A model is a stranger's file, so a location must not lead anywhere else: no absolute path, no ``..``, no symbolic link
+on the way, no hard link (which could alias any file of the same disk), no device or pipe. Offsets and lengths are
+checked against the file and against dtype × shape before a single byte is read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import warnings
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from tinycomp.errors import ModelError, TinycompWarning
+
+_KEYS = frozenset({"location", "offset", "length", "checksum"})
+_ALIGNMENT = 8
+
+
+class ExternalData:
+    """The external files of one model, each mapped once.
+
+    Args:
+        folder: The folder that locations are relative to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, NDArray[np.uint8]] = {}
+
+    def read(self, tensor: onnx.TensorProto, wanted: int, where: str) -> NDArray[np.uint8]:
+        """Return the bytes of an external tensor as a view of the mapped file.
+
+        Args:
+            tensor: A tensor whose ``data_location`` is EXTERNAL.
+            wanted: Number of bytes that dtype and dims ask for.
+            where: Name of the tensor for messages.
+
+        Raises:
+            ModelError: If the location is unsafe or missing, or the range does not fit file and tensor.
+        """
+        entries = _entries(tensor, where)
+        location = entries.get("location", "")
+        offset = _number(entries, "offset", 0, where)
+        length = _number(entries, "length", wanted, where)
+        if length != wanted:
+            raise ModelError(
+                "the length of the external data does not fit dtype and shape",
+                where=where,
+                expected=f"{wanted} bytes",
+                found=f"{length} bytes",
+            )
+        data = self._map(location, where)
+        if offset + length > data.size:
+            raise ModelError(
+                f'the range lies outside the external file "{location}"',
+                where=where,
+                expected=f"an end of at most {data.size} bytes",
+                found=f"offset {offset} + length {length}",
+                hint="The file may be truncated; fetch or export it again.",
+            )
+        part = data[offset : offset + length]
+        return part if offset % _ALIGNMENT == 0 else part.copy()
+
+    def _map(self, location: str, where: str) -> NDArray[np.uint8]:
+        if location not in self._files:
+            _check_location(location, where)
+            self._files[location] = _map_file(_without_links(self._folder, location, where), location, where)
+        return self._files[location]
+
+
+def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if entry.key in _KEYS:
+            entries[entry.key] = entry.value
+        else:
+            warnings.warn(f"{where}: unknown external_data key {entry.key!r} is ignored", TinycompWarning, stacklevel=2)
+    return entries
+
+
+def _number(entries: dict[str, str], key: str, default: int, where: str) -> int:
+    text = entries.get(key, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise ModelError(
+            f"the {key} of the external data is not valid",
+            where=where,
+            expected="a number of bytes, at least 0",
+            found=repr(text[:40]),
+        )
+    return int(text[:32])
+
+
+def _check_location(location: str, where: str) -> None:
+    posix, windows = PurePosixPath(location), PureWindowsPath(location)
+    if not isinstance(location, str) or not location or "\0" in location:
+        problem = "is empty or malformed"
+    elif posix.is_absolute() or windows.is_absolute() or windows.drive or windows.root:
+        problem = "is an absolute path"
+    elif ".." in posix.parts or ".." in windows.parts:
+        problem = 'leads out of the folder with ".."'
+    else:
+        return
+    raise ModelError(
+        f"the location of the external data {problem}",
+        where=where,
+        expected="a path relative to the model, inside its folder",
+        found=repr(location[:200]),
+    )
+
+
+def _without_links(folder: Path, location: str, where: str) -> Path:
+    """Follow ``location`` step by step and refuse symbolic links, the last one included."""
+    path = folder
+    for part in PurePosixPath(location).parts:
+        path = path / part
+        if path.is_symlink():
+            raise ModelError(
+                "the location of the external data passes through a symbolic link",
+                where=where,
+                expected="regular files in the folder of the model",
+                found=repr(location[:200]),
+                hint="Put a copy of the file beside the model.",
+            )
+    return path
+
+
+def _map_file(path: Path, location: str, where: str) -> NDArray[np.uint8]:
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"the external data cannot be opened: {getattr(error, 'strerror', None) or error}",
+            where=where,
+            found=repr(location[:200]),
+            hint="Keep the model and its data files in one folder.",
+        ) from error
+    try:
+        info = os.fstat(descriptor)
+        _check_file(info, location, where)
+        if not info.st_size:
+            return np.zeros(0, np.uint8)
+        return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
+    finally:
+        os.close(descriptor)
+
+
+def _check_file(info: os.stat_result, location: str, where: str) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        problem = "is not a regular file"
+    elif info.st_nlink > 1:
+        problem = "is a hard link"
+    else:
+        return
+    raise ModelError(
+        f"the external file {problem}",
+        where=where,
+        expected="a regular file that only the folder of the model holds",
+        found=repr(location[:200]),
+        hint="Put a copy of the file beside the model.",
+    )

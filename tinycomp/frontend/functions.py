@@ -1,0 +1,158 @@
+"""Model-local functions: their table, their attributes, and the proof that none calls itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.frontend.loading import normal_domain, opset_imports
+from tinycomp.frontend.naming import bodies_of, check_nesting, produced_names, unique
+from tinycomp.ir.proto import attribute_kind
+
+Key = tuple[str, str, str]
+"""Domain, name, overload."""
+
+
+@dataclass(frozen=True)
+class LocalFunction:
+    """A function of the model, checked once.
+
+    Attributes:
+        proto: Its definition.
+        opsets: Its own opset imports.
+        defaults: Default values of its optional attributes.
+    """
+
+    proto: onnx.FunctionProto
+    opsets: Mapping[str, int]
+    defaults: Mapping[str, onnx.AttributeProto]
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return f"function {self.proto.domain}::{self.proto.name}"
+
+    def environment(self, call: onnx.NodeProto, where: str) -> dict[str, onnx.AttributeProto]:
+        """Return the attributes that the function's body may refer to at one call.
+
+        Raises:
+            ModelError: If the call gives an attribute that the function does not have, or leaves a required one out.
+        """
+        given = {a.name: a for a in call.attribute}
+        known = {*self.proto.attribute, *self.defaults}
+        for name in given:
+            if name not in known:
+                raise ModelError(
+                    f'{self.label} has no attribute "{name}"',
+                    where=where,
+                    expected=f"one of {sorted(known)}",
+                    hint=did_you_mean(name, known),
+                )
+        for name in self.proto.attribute:
+            if name not in given and name not in self.defaults:
+                raise ModelError(f'attribute "{name}" of {self.label} is missing', where=where)
+        return {**self.defaults, **given}
+
+
+class FunctionTable:
+    """The model-local functions of a model.
+
+    Args:
+        protos: Their definitions.
+        ir_version: IR version of the model.
+
+    Raises:
+        ModelError: If two have the same key, a name in one is defined twice, or one calls itself.
+    """
+
+    def __init__(self, protos: Sequence[onnx.FunctionProto], ir_version: int) -> None:
+        self._functions: dict[Key, LocalFunction] = {}
+        for proto in protos:
+            key = (normal_domain(proto.domain), proto.name, proto.overload)
+            where = f"function {proto.domain}::{proto.name}"
+            if key in self._functions:
+                raise ModelError("the function is defined twice", where=where)
+            names = unique(list(proto.input), set(), "input", where)
+            unique(produced_names(proto.node), names, "result", where)
+            check_nesting(proto.node, where)
+            defaults = {a.name: a for a in proto.attribute_proto}
+            self._functions[key] = LocalFunction(proto, opset_imports(proto, where, ir_version), defaults)
+        self._check_recursion()
+
+    def find(self, node: onnx.NodeProto) -> LocalFunction | None:
+        """Return the function that a node calls, or None."""
+        return self._functions.get(_key(node)) if self._functions else None
+
+    def _check_recursion(self) -> None:
+        """Walk the call graph depth first, iteratively, and refuse a call back to a function still open."""
+        done: set[Key] = set()
+        for start in self._functions:
+            path: dict[Key, None] = {}
+            stack = [(start, False)]
+            while stack:
+                key, leaving = stack.pop()
+                if leaving:
+                    del path[key]
+                    done.add(key)
+                    continue
+                if key in path:
+                    names = [k[1] for k in path]
+                    cycle = [*names[names.index(key[1]) :], key[1]]
+                    raise ModelError(f"the function calls itself: {' -> '.join(cycle)}", where=f"function {key[1]}")
+                if key in done:
+                    continue
+                path[key] = None
+                stack.append((key, True))
+                stack.extend((k, False) for k in self._calls(key))
+
+    def _calls(self, key: Key) -> list[Key]:
+        found: dict[Key, None] = {}
+        pending = list(self._functions[key].proto.node)
+        while pending:
+            node = pending.pop()
+            if _key(node) in self._functions:
+                found[_key(node)] = None
+            for body in bodies_of(node):
+                pending.extend(body.node)
+        return list(found)
+
+
+def _key(node: onnx.NodeProto) -> Key:
+    return (normal_domain(node.domain), node.op_type, node.overload)
+
+
+def resolve(
+    attributes: Sequence[onnx.AttributeProto], environment: Mapping[str, onnx.AttributeProto] | None, where: str
+) -> list[onnx.AttributeProto]:
+    """Replace references to a function's attributes by their values at this call; absent ones are left out.
+
+    Raises:
+        ModelError: If there is a reference outside a function, or one of another kind than the value.
+    """
+    resolved = []
+    for attribute in attributes:
+        if not attribute.ref_attr_name:
+            resolved.append(attribute)
+            continue
+        if environment is None:
+            raise ModelError(
+                f'attribute "{attribute.name}" refers to an attribute of a function, but this is not a function',
+                where=where,
+                found=attribute.ref_attr_name,
+            )
+        value = environment.get(attribute.ref_attr_name)
+        if value is None:
+            continue
+        if attribute.type and attribute_kind(value) != attribute.type:
+            raise ModelError(
+                f'attribute "{attribute.name}" refers to "{attribute.ref_attr_name}", which is of another kind',
+                where=where,
+            )
+        copy = onnx.AttributeProto()
+        copy.CopyFrom(value)
+        copy.name = attribute.name
+        resolved.append(copy)
+    return resolved

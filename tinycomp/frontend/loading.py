@@ -1,0 +1,204 @@
+"""From a path, bytes or a ModelProto to a ModelProto whose frame has been checked.
+
+What is checked here concerns the file as a whole: that it is an ONNX protobuf at all, its size, its IR version and its
+opset imports. Everything inside the graph is checked while it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import defs
+
+from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+
+MAX_PROTOBUF = (1 << 31) - 1
+_OLDEST_WITH_OPSETS = 3
+_STRANGERS = (
+    (b"version https://git-lfs", 0, "a Git LFS pointer", 'Fetch the real file with "git lfs pull".'),
+    (b"PK\x03\x04", 0, "a zip archive, such as a PyTorch checkpoint", "Export the model to ONNX first."),
+    (b"\x89HDF", 0, "an HDF5 file, such as a Keras model", "Export the model to ONNX first."),
+    (b"TFL3", 4, "a TensorFlow Lite model", "Convert the model to ONNX first."),
+    (b"ORTM", 4, "an ONNX Runtime flatbuffer", "Give the original .onnx file."),
+    (b"\x80\x02", 0, "a Python pickle", "Export the model to ONNX first."),
+    (b"{", 0, "JSON", "Save the model in ONNX's binary form."),
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model and where it came from.
+
+    Attributes:
+        proto: The parsed model.
+        folder: Folder that external data are relative to; None for a model without a file.
+        where: Name of the model for messages.
+    """
+
+    proto: onnx.ModelProto
+    folder: Path | None
+    where: str
+
+
+def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
+    """Read and parse a model, and check its frame.
+
+    Args:
+        model: Path of a file, the bytes of a file, or a parsed model.
+
+    Raises:
+        ModelError: If there is no such file, or its contents are not a valid ONNX model.
+        UnsupportedError: If the model is newer than the installed onnx package.
+    """
+    if isinstance(model, onnx.ModelProto):
+        loaded = LoadedModel(model, None, f'model "{model.graph.name}"')
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        loaded = LoadedModel(_parse(bytes(model), "model bytes"), None, "model bytes")
+    elif isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        loaded = LoadedModel(_parse(_read(path), str(path)), path.parent, str(path))
+    else:
+        raise ModelError(
+            "not a model", expected="a path, bytes or onnx.ModelProto", found=f"an object of type {type(model).__name__}"
+        )
+    _check_frame(loaded)
+    return loaded
+
+
+def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_version: int) -> dict[str, int]:
+    """Return opset version by domain, with ``ai.onnx`` written as ``""``.
+
+    Raises:
+        ModelError: If a domain is missing, imported twice with different versions, or has an impossible version.
+        UnsupportedError: If a version is newer than the installed onnx package knows.
+    """
+    imports: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = normal_domain(entry.domain)
+        version = int(entry.version)
+        if imports.setdefault(domain, version) != version:
+            raise ModelError(
+                f"opset_import names the domain {shown(domain)} twice",
+                where=where,
+                expected="one version per domain",
+                found=f"versions {imports[domain]} and {version}",
+            )
+        _check_opset(domain, version, where)
+    if not imports:
+        if ir_version >= _OLDEST_WITH_OPSETS:
+            raise ModelError("opset_import is missing", where=where, expected=f'an entry for {shown("")}', found="none")
+        imports[""] = 1
+    return imports
+
+
+def normal_domain(domain: str) -> str:
+    """Return the domain as tinycomp writes it: ONNX's own is empty."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def shown(domain: str) -> str:
+    """Return a domain for messages."""
+    return f'"{domain or "ai.onnx"}"'
+
+
+def newest_opsets() -> dict[str, int]:
+    """Return the newest opset version of every domain that the installed onnx package defines."""
+    newest = {"": defs.onnx_opset_version(), "ai.onnx.ml": defs.onnx_ml_opset_version()}
+    return newest | {d: 1 for d in ("ai.onnx.preview", "ai.onnx.preview.training")}
+
+
+def _check_opset(domain: str, version: int, where: str) -> None:
+    newest = newest_opsets().get(domain)
+    if version < 1:
+        raise ModelError(
+            f"impossible opset version for domain {shown(domain)}",
+            where=where,
+            expected=f"1 to {newest}" if newest else "at least 1",
+            found=str(version),
+        )
+    if newest is not None and version > newest:
+        raise UnsupportedError(
+            f"opset {version} of domain {shown(domain)} is not known",
+            where=where,
+            expected=f"1 to {newest}",
+            found=str(version),
+            hint="Install a newer onnx package, or convert the model with onnx.version_converter.",
+        )
+
+
+def _read(path: Path) -> bytes:
+    if not path.exists():
+        nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
+        raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby))
+    if not path.is_file():
+        raise ModelError("not a regular file", where=str(path), expected="an .onnx file")
+    size = path.stat().st_size
+    if size > MAX_PROTOBUF:
+        raise _too_large(size, str(path))
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _too_large(size: int, where: str) -> ModelError:
+    return ModelError(
+        "the file is too large for a protobuf",
+        where=where,
+        expected=f"up to {MAX_PROTOBUF} bytes",
+        found=f"{size} bytes",
+        hint="Save the weights as external data: onnx.save(model, path, save_as_external_data=True).",
+    )
+
+
+def _parse(data: bytes, where: str) -> onnx.ModelProto:
+    if not data:
+        raise ModelError("the file is empty", where=where, expected="an ONNX model", found="0 bytes")
+    if len(data) > MAX_PROTOBUF:
+        raise _too_large(len(data), where)
+    _reject_strangers(data, where)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RuntimeError) as error:
+        raise ModelError(
+            "not a complete ONNX protobuf",
+            where=where,
+            expected="an ONNX model",
+            found=f"{len(data)} bytes that cannot be decoded",
+            hint="The file may be truncated or nested too deeply; fetch or export it again.",
+        ) from error
+    return proto
+
+
+def _reject_strangers(data: bytes, where: str) -> None:
+    start = data[:512].lstrip()
+    if start[:1] == b"<":
+        found, hint = "HTML or XML text", "The download may have fetched a web page instead of the file."
+    else:
+        match = next((s for s in _STRANGERS if data[s[1] : s[1] + len(s[0])] == s[0]), None)
+        if match is None:
+            return
+        found, hint = match[2:]
+    raise ModelError("not an ONNX model", where=where, expected="a binary ONNX protobuf", found=found, hint=hint)
+
+
+def _check_frame(loaded: LoadedModel) -> None:
+    proto = loaded.proto
+    if not 1 <= proto.ir_version <= onnx.IR_VERSION:
+        kind = UnsupportedError if proto.ir_version > onnx.IR_VERSION else ModelError
+        raise kind(
+            "unknown IR version",
+            where=loaded.where,
+            expected=f"1 to {onnx.IR_VERSION}",
+            found=str(proto.ir_version) if proto.HasField("ir_version") else "none",
+            hint="This may not be an ONNX model." if proto.ir_version < 1 else "Install a newer onnx package.",
+        )
+    if not proto.HasField("graph"):
+        raise ModelError("the model has no graph", where=loaded.where)
+    if not proto.graph.output:
+        raise ModelError("the graph has no outputs", where=loaded.where, expected="at least one output")

@@ -1,0 +1,181 @@
+"""Names in a GraphProto: what defines them, what reads them, and an order in which every read comes after its write."""
+
+from __future__ import annotations
+
+import heapq
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+
+import onnx
+
+from tinycomp.errors import ModelError, TinycompWarning, UnsupportedError, did_you_mean
+
+MAX_NESTING = 64
+
+
+def node_label(node: onnx.NodeProto) -> str:
+    """Return the name that messages and reports use for a node: its own, or that of its first result."""
+    return node.name or next((o for o in node.output if o), node.op_type)
+
+
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that a node holds as attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+
+
+def check_nesting(nodes: Sequence[onnx.NodeProto], where: str) -> None:
+    """Refuse graphs within graphs beyond :data:`MAX_NESTING` levels, without recursion.
+
+    Raises:
+        UnsupportedError: If the limit is passed.
+    """
+    stack = [(node, 1) for node in nodes if node.attribute]
+    while stack:
+        node, depth = stack.pop()
+        for body in bodies_of(node):
+            if depth > MAX_NESTING:
+                raise too_deep(where)
+            stack.extend((inner, depth + 1) for inner in body.node if inner.attribute)
+
+
+def too_deep(where: str) -> UnsupportedError:
+    """Return the error for graphs or function calls that are nested too deeply."""
+    return UnsupportedError(
+        "graphs and function calls are nested too deeply",
+        where=where,
+        expected=f"up to {MAX_NESTING} levels",
+        found=f"more than {MAX_NESTING}",
+    )
+
+
+def defined_names(graph: onnx.GraphProto, where: str) -> set[str]:
+    """Return every name that a graph defines.
+
+    Raises:
+        ModelError: If a name is defined twice, or is not UTF-8. (An initializer may repeat the name of an input.)
+    """
+    inputs = unique([v.name for v in graph.input], set(), "input", where)
+    stored = [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
+    constants = unique(stored, set(), "initializer", where)
+    return unique(produced_names(graph.node), inputs | constants, "result", where)
+
+
+def produced_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """Return the names of all results that are not skipped."""
+    return [name for node in nodes for name in node.output if name]
+
+
+def unique(names: Sequence[str], known: set[str], what: str, where: str) -> set[str]:
+    """Return ``known`` and ``names`` together.
+
+    Raises:
+        ModelError: If a name comes twice, or is not UTF-8.
+    """
+    found = set(known)
+    for name in names:
+        check_text(name, where)
+        if name in found:
+            raise ModelError(f'the value name "{name}" is defined twice', where=where, found=f"a second {what}")
+        found.add(name)
+    return found
+
+
+def check_text(name: str, where: str) -> None:
+    """Refuse a name that is not UTF-8 (which protobuf hands over as bytes)."""
+    if not isinstance(name, str):
+        raise ModelError("a name is not UTF-8", where=where, expected="UTF-8 text", found=repr(name)[:80])
+
+
+def free_names(graph: onnx.GraphProto) -> dict[str, None]:
+    """Return the names that a graph reads but does not define, in order of first use."""
+    defined = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    defined.update(s.values.name for s in graph.sparse_initializer)
+    defined.update(produced_names(graph.node))
+    read = dict.fromkeys(name for node in graph.node for name in reads(node))
+    read.update(dict.fromkeys(v.name for v in graph.output))
+    return {name: None for name in read if name and name not in defined}
+
+
+def reads(node: onnx.NodeProto) -> list[str]:
+    """Return the names that a node reads, its bodies included."""
+    names = [name for name in node.input if name]
+    if node.attribute:
+        for body in bodies_of(node):
+            names += free_names(body)
+    return names
+
+
+def sorted_nodes(nodes: Sequence[onnx.NodeProto], known: Collection[str], where: str) -> Sequence[onnx.NodeProto]:
+    """Return the nodes in an order in which every value is made before it is read; warn if that is a new order.
+
+    Args:
+        nodes: The nodes of one graph or function.
+        known: Names that exist before the first node.
+        where: The graph, for messages.
+
+    Raises:
+        ModelError: If a value is never made, or the nodes form a cycle.
+    """
+    every = [reads(node) for node in nodes]
+    seen = set(known)
+    in_order = True
+    for node, names in zip(nodes, every, strict=True):
+        in_order = in_order and seen.issuperset(names)
+        seen.update(node.output)
+    _check_all_made(nodes, every, seen, where)
+    if in_order:
+        return nodes
+    warnings.warn(f"{where}: the nodes are not in topological order; they have been sorted", TinycompWarning, 2)
+    return _sorted(nodes, every, where)
+
+
+def _check_all_made(
+    nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], made: Collection[str], where: str
+) -> None:
+    for node, names in zip(nodes, every, strict=True):
+        for name in names:
+            if name not in made:
+                check_text(name, where)
+                raise ModelError(
+                    f'reads the value "{name}", which is never produced',
+                    where=f"node {node_label(node)} ({node.op_type})",
+                    hint=did_you_mean(name, [n for n in made if isinstance(n, str) and n]),
+                )
+
+
+def _sorted(nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], where: str) -> list[onnx.NodeProto]:
+    producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needs = [{producer[name] for name in names if name in producer} for names in every]
+    users: list[list[int]] = [[] for _ in nodes]
+    for index, sources in enumerate(needs):
+        for source in sources:
+            users[source].append(index)
+    waiting = [len(sources) for sources in needs]
+    ready = [index for index, count in enumerate(waiting) if not count]
+    order: list[onnx.NodeProto] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(nodes[index])
+        for user in users[index]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, user)
+    if len(order) < len(nodes):
+        raise ModelError(f"the graph has a cycle: {_cycle(nodes, needs, waiting)}", where=where)
+    return order
+
+
+def _cycle(nodes: Sequence[onnx.NodeProto], needs: Sequence[set[int]], waiting: Sequence[int]) -> str:
+    """Walk backwards among the nodes that could not be ordered until one repeats."""
+    index = next(i for i, count in enumerate(waiting) if count)
+    path: list[int] = []
+    place: dict[int, int] = {}
+    while index not in place:
+        place[index] = len(path)
+        path.append(index)
+        index = min(i for i in needs[index] if waiting[i])
+    loop = [*path[place[index] :], index]
+    names = [node_label(nodes[i]) for i in reversed(loop)]
+    return " -> ".join(names if len(names) <= 12 else [*names[:6], "…", *names[-5:]])

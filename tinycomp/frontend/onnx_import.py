@@ -1,0 +1,145 @@
+"""ONNX models as graphs.
+
+Nothing in a model is trusted: whatever does not fit ONNX's rules is refused with the name of the node, before any of it
+reaches a pass or a kernel. Types are inferred as the nodes are inserted, initializers and Constant nodes become constant
+values, and the bodies of control flow and of function calls become closed graphs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.frontend.contents import check_default, declared_types, import_contents
+from tinycomp.frontend.external_data import ExternalData
+from tinycomp.frontend.functions import FunctionTable
+from tinycomp.frontend.loading import LoadedModel, load_model, opset_imports
+from tinycomp.frontend.naming import check_nesting, check_text, defined_names
+from tinycomp.frontend.scope import Context, Scope
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.proto import type_from_proto
+from tinycomp.ir.types import UNKNOWN, Dim, TensorType, substitute, type_of
+from tinycomp.ops.typing import infer_node_types
+
+Shapes = Mapping[str, Sequence[int | str | None]]
+_DEFAULTS_SINCE = 4
+"""Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
+
+
+def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, shapes: Shapes | None = None) -> Graph:
+    """Return an ONNX model as a typed graph.
+
+    Args:
+        model: Path of a file, the bytes of a file, or a parsed model. Weights in external files need a path.
+        shapes: Shapes that replace the declared ones of graph inputs; a dimension is a size, a symbol or None.
+
+    Returns:
+        The graph. An input that has an initializer (IR version 4 and later) keeps it in ``graph.defaults``.
+
+    Raises:
+        ModelError: If the model is not valid ONNX, or ``shapes`` does not fit it.
+        UnsupportedError: If the model is valid but newer or more deeply nested than tinycomp can take.
+        TypeInferenceError: If operands do not fit their operator.
+    """
+    loaded = load_model(model)
+    proto = loaded.proto
+    overrides = _checked_overrides(proto, shapes or {}, loaded.where)
+    context = Context(
+        ir_version=proto.ir_version,
+        opsets=opset_imports(proto, loaded.where, proto.ir_version),
+        functions=FunctionTable(proto.functions, proto.ir_version),
+        read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
+        sizes=_fixed_symbols(proto, overrides),
+    )
+    return _import_main(loaded, context, overrides)
+
+
+def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
+    proto = loaded.proto.graph
+    check_text(proto.name, loaded.where)
+    check_nesting(proto.node, loaded.where)
+    graph = Graph(proto.name or "main", infer=infer_node_types, opsets=context.opsets)
+    graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
+    scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
+    _import_inputs(scope, proto, context, overrides, loaded.where)
+    import_contents(scope, proto, context, loaded.where)
+    for value in graph.inputs:
+        if value.name in graph.defaults:
+            check_default(value.name, value.type, type_of(graph.defaults[value.name]))
+    return graph
+
+
+def _import_inputs(
+    scope: Scope, proto: onnx.GraphProto, context: Context, overrides: Mapping[str, TensorType], where: str
+) -> None:
+    stored = {t.name for t in proto.initializer} | {s.values.name for s in proto.sparse_initializer}
+    for entry in proto.input:
+        if context.ir_version < _DEFAULTS_SINCE and entry.name in stored:
+            continue
+        if not entry.name:
+            raise ModelError("a graph input has no name", where=where)
+        type_ = overrides.get(entry.name) or substitute(type_from_proto(entry.type), context.sizes)
+        if type_ == UNKNOWN:
+            raise ModelError("the input has no type", where=f'input "{entry.name}"', expected="a type in graph.input")
+        scope.define(entry.name, scope.graph.add_input(entry.name, type_))
+
+
+def _checked_overrides(proto: onnx.ModelProto, shapes: Shapes, where: str) -> dict[str, TensorType]:
+    declared = {v.name: type_from_proto(v.type) for v in proto.graph.input}
+    found = {}
+    for name, shape in shapes.items():
+        type_ = declared.get(name)
+        if type_ is None:
+            raise ModelError(
+                f'shapes names the input "{name}", which the model does not have',
+                where=where,
+                expected=f"one of {list(declared)}",
+                hint=did_you_mean(name, declared),
+            )
+        if not isinstance(type_, TensorType):
+            raise ModelError("shapes can only be given for tensors", where=f'input "{name}"', found=str(type_))
+        found[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
+    return found
+
+
+def _checked_shape(name: str, type_: TensorType, shape: Sequence[int | str | None]) -> tuple[Dim, ...]:
+    dims = tuple(shape)
+    if type_.shape is not None and len(type_.shape) != len(dims):
+        raise ModelError(
+            "the given shape has the wrong rank",
+            where=f'input "{name}"',
+            expected=f"{len(type_.shape)} dimensions as in {type_}",
+            found=str(list(dims)),
+        )
+    for dim in dims:
+        if not (dim is None or isinstance(dim, str) or (isinstance(dim, int) and dim >= 0)):
+            raise ModelError(
+                "a dimension of the given shape is not valid",
+                where=f'input "{name}"',
+                expected="a size of at least 0, a symbol or None",
+                found=repr(dim),
+            )
+    return dims
+
+
+def _fixed_symbols(proto: onnx.ModelProto, overrides: Mapping[str, TensorType]) -> dict[str, int]:
+    """Return the sizes that overrides give to symbols, so that other inputs with the same symbol follow."""
+    sizes: dict[str, int] = {}
+    for entry in proto.graph.input:
+        declared, given = type_from_proto(entry.type), overrides.get(entry.name)
+        if given is None or not isinstance(declared, TensorType):
+            continue
+        for symbol, size in zip(declared.shape or (), given.shape or (), strict=False):
+            if not isinstance(symbol, str) or not isinstance(size, int):
+                continue
+            if sizes.setdefault(symbol, size) != size:
+                raise ModelError(
+                    f'the given shapes disagree about the dimension "{symbol}"',
+                    where=f'input "{entry.name}"',
+                    expected=str(sizes[symbol]),
+                    found=str(size),
+                )
+    return sizes

@@ -1,0 +1,246 @@
+"""What onnx's schema asks of a node, checked before the node is built.
+
+Inference alone lets much through: a missing attribute, a misspelt one, an absent required operand or a float where an
+integer belongs. Each of these would surface later as nonsense, so they are refused here, with the node's name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import defs
+
+from tinycomp.errors import ModelError, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.frontend.loading import newest_opsets, shown
+from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
+from tinycomp.ir.infer import schema
+from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, Type
+from tinycomp.ops import OPS
+
+OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
+_KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
+_TYPE_NAMES = {
+    number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"
+}
+
+
+@dataclass(frozen=True)
+class Formal:
+    """One input parameter of an operator: its name, whether it may be absent or repeat, and its types."""
+
+    name: str
+    optional: bool
+    variadic: bool
+    homogeneous: bool
+    type_name: str
+    types: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """An operator's schema in the form that checking needs.
+
+    Attributes:
+        version: Since-version of the operator.
+        attributes: Kind of every attribute by name.
+        required: Names of the attributes that have no default.
+    """
+
+    op: str
+    version: int
+    formals: tuple[Formal, ...]
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    attributes: Mapping[str, int]
+    required: frozenset[str]
+
+    def check_attributes(self, attributes: Sequence[onnx.AttributeProto], where: str) -> None:
+        """Check names and kinds of a node's attributes.
+
+        Raises:
+            ModelError: If one is unknown, doubled, of the wrong kind, or missing.
+        """
+        given: set[str] = set()
+        for attribute in attributes:
+            name, kind = attribute.name, attribute_kind(attribute)
+            if name in given:
+                raise ModelError(f'attribute "{name}" is given twice', where=where)
+            given.add(name)
+            wanted = self.attributes.get(name)
+            if wanted is None:
+                raise ModelError(
+                    f'operator {self.op} has no attribute "{name}"',
+                    where=where,
+                    expected=f"one of {sorted(self.attributes)}",
+                    hint=did_you_mean(name, self.attributes),
+                )
+            if kind != wanted:
+                raise ModelError(
+                    f'attribute "{name}" is of the wrong kind',
+                    where=where,
+                    expected=_KIND_NAMES[wanted],
+                    found=_KIND_NAMES.get(kind, str(kind)),
+                )
+        for name in sorted(self.required - given):
+            raise ModelError(f'attribute "{name}" is missing', where=where, expected=_KIND_NAMES[self.attributes[name]])
+
+    def check_operands(self, operands: Sequence[Value | None], outputs: int, where: str) -> None:
+        """Check number, presence and element types of a node's operands, and the number of its results.
+
+        Raises:
+            ModelError: If a required operand is missing, or there are too many operands or results.
+            TypeInferenceError: If an operand has a type that the operator does not take.
+        """
+        _check_count("inputs", len(operands), self.inputs, where)
+        _check_count("outputs", outputs, self.outputs, where)
+        bound: dict[str, tuple[str, str]] = {}
+        for formal, operand in zip(self._spread(len(operands)), operands, strict=False):
+            if operand is None:
+                if not formal.optional and not formal.variadic:
+                    raise ModelError(f'required input "{formal.name}" is missing', where=where)
+                continue
+            self._check_type(formal, operand, bound, where)
+
+    def _spread(self, count: int) -> Iterator[Formal]:
+        yield from self.formals[:count]
+        for _ in range(count - len(self.formals)):
+            yield self.formals[-1]
+
+    def _check_type(self, formal: Formal, operand: Value, bound: dict[str, tuple[str, str]], where: str) -> None:
+        name = type_name(operand.type)
+        if not name:
+            return
+        if formal.types and name not in formal.types:
+            raise TypeInferenceError(
+                f'input "{formal.name}" has a type that {self.op} version {self.version} does not take',
+                where=where,
+                expected=_some(formal.types),
+                found=name,
+            )
+        if formal.variadic and not formal.homogeneous:
+            return
+        first = bound.setdefault(formal.type_name, (name, formal.name))
+        if first[0] != name:
+            raise TypeInferenceError(
+                f'inputs "{first[1]}" and "{formal.name}" must have one type',
+                where=where,
+                expected=first[0],
+                found=name,
+            )
+
+
+def _some(types: frozenset[str]) -> str:
+    names = sorted(types)
+    return "one of " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+
+
+def _check_count(what: str, count: int, limits: tuple[int, int], where: str) -> None:
+    if not limits[0] <= count <= limits[1]:
+        limit = str(limits[0]) if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
+        many = f"at least {limits[0]}" if limits[1] > 1 << 20 else limit
+        raise ModelError(f"wrong number of {what}", where=where, expected=many, found=str(count))
+
+
+def type_name(type_: Type) -> str:
+    """Return a type as onnx's schemas spell it, such as ``tensor(float)``; empty where it is not fully known."""
+    if isinstance(type_, SequenceType):
+        inner = type_name(type_.element)
+        return f"seq({inner})" if inner else ""
+    if isinstance(type_, OptionalType):
+        inner = type_name(type_.element)
+        return f"optional({inner})" if inner else ""
+    if isinstance(type_, MapType) or type_ == UNKNOWN or type_.dtype == UNKNOWN_DTYPE:
+        return ""
+    return f"tensor({_TYPE_NAMES[NUMBER_BY_DTYPE[type_.dtype]]})"
+
+
+def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) -> Signature | None:
+    """Return the signature in force, or None for an operator that only tinycomp knows.
+
+    Args:
+        op: Operator name.
+        domain: Its domain, ``""`` for ONNX's own.
+        opsets: The imported opset versions.
+        where: The node, for messages.
+
+    Raises:
+        ModelError: If the domain is not imported, or has no such operator.
+        UnsupportedError: If nothing is known about the domain or about a custom operator.
+    """
+    known = newest_opsets()
+    if domain in OWN_DOMAINS or OPS.find(op, domain) is not None and domain not in known:
+        return None
+    if domain not in known:
+        raise _unknown_domain(op, domain, known, where)
+    if domain not in opsets:
+        raise ModelError(f"the opset of domain {shown(domain)} is not imported", where=where,
+                         expected="an entry in opset_import")  # fmt: skip
+    found = _signature(op, domain, opsets[domain])
+    if found is None:
+        raise _unknown_operator(op, domain, opsets[domain], where)
+    return found
+
+
+@functools.cache
+def _signature(op: str, domain: str, opset: int) -> Signature | None:
+    found = schema(op, domain, opset)
+    if found is None or found.deprecated:
+        return None
+    return Signature(
+        op,
+        int(found.since_version),
+        tuple(_formal(p) for p in found.inputs),
+        (found.min_input, found.max_input),
+        (found.min_output, found.max_output),
+        {name: int(a.type.value) for name, a in found.attributes.items()},  # type: ignore[attr-defined]
+        frozenset(name for name, a in found.attributes.items() if a.required),
+    )
+
+
+def _formal(parameter: defs.OpSchema.FormalParameter) -> Formal:
+    option = parameter.option
+    kinds = defs.OpSchema.FormalParameterOption
+    return Formal(
+        parameter.name,
+        option == kinds.Optional,
+        option == kinds.Variadic,
+        parameter.is_homogeneous,
+        parameter.type_str,
+        frozenset(parameter.types),
+    )
+
+
+def _unknown_domain(op: str, domain: str, known: Mapping[str, int], where: str) -> UnsupportedError:
+    return UnsupportedError(
+        f'operator {op} belongs to the unknown domain "{domain}"',
+        where=where,
+        expected="a domain of ONNX, or a model-local function",
+        hint=did_you_mean(domain, [d or "ai.onnx" for d in known])
+        or "Export the model with a function body for this operator.",
+    )
+
+
+def _unknown_operator(op: str, domain: str, opset: int, where: str) -> ModelError:
+    every = [s for s in _schemas(domain) if s[0] == op]
+    if every and min(v for _, v, _ in every) > opset:
+        message = f"operator {op} came with opset {min(v for _, v, _ in every)} of domain {shown(domain)}"
+        return ModelError(message, where=where, expected=f"an operator of opset {opset}")
+    if every:
+        message = f"operator {op} was withdrawn in opset {max(v for _, v, gone in every if gone)}"
+        return ModelError(message, where=where, expected=f"an operator of opset {opset}")
+    return ModelError(
+        f"unknown operator {op} in domain {shown(domain)}",
+        where=where,
+        expected=f"an operator of opset {opset}",
+        hint=did_you_mean(op, {name for name, _, _ in _schemas(domain)}),
+    )
+
+
+@functools.cache
+def _schemas(domain: str) -> tuple[tuple[str, int, bool], ...]:
+    every = defs.get_all_schemas_with_history()
+    return tuple((s.name, int(s.since_version), bool(s.deprecated)) for s in every if s.domain == domain)

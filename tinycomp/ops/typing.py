@@ -1,0 +1,250 @@
+"""Types of any node: an operator's own rule, the rules for nodes with bodies, else onnx's inference.
+
+The bodies of If, Loop, Scan and SequenceMap are closed graphs whose formals take their types from the operands of the
+node. A carried value whose shape the body changes is widened until body and formals agree; that always ends, because
+a shape can only lose dimensions, and after a few rounds it loses all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_ROUNDS = 4
+_SCALAR = {"int64": TensorType("int64", ()), "bool": TensorType("bool", ())}
+
+
+def infer_node_types(node: Node) -> list[Type]:
+    """Return the types of a node's results; formals of its bodies are typed from the operands on the way.
+
+    Raises:
+        TypeInferenceError: If the operands do not fit the operator, or a body does not fit its node.
+    """
+    return _infer(node, widen=False)
+
+
+def formal_types(node: Node) -> list[Type]:
+    """Return the types of the inputs of each body of a control-flow node, captured values included.
+
+    Raises:
+        TypeInferenceError: If the node has too few operands.
+    """
+    operands = [UNKNOWN if v is None else v.type for v in node.inputs]
+    own, captured = operands[: len(operands) - node.captures], operands[len(operands) - node.captures :]
+    match node.op:
+        case "If":
+            return captured
+        case "Loop":
+            return [_SCALAR["int64"], _SCALAR["bool"], *own[2:], *captured]
+        case "Scan":
+            return [*_scan_formals(node, own), *captured]
+    return [*(t.element if isinstance(t, SequenceType) else t for t in own), *captured]
+
+
+def _infer(node: Node, widen: bool) -> list[Type]:
+    from tinycomp.ops import OPS
+
+    record = OPS.find(node.op, node.domain, node.version)
+    if record is not None and record.type_rule is not None:
+        return record.type_rule(node)
+    if node.is_call:
+        return _call(node, widen)
+    if node.domain or node.op not in CONTROL_FLOW:
+        return infer_types(node)
+    return _CONTROL_RULES[node.op](node, widen)
+
+
+def _call(node: Node, widen: bool) -> list[Type]:
+    _retype(node.body, [UNKNOWN if v is None else v.type for v in node.inputs], widen)
+    return [v.type for v in node.body.outputs]
+
+
+def _if(node: Node, widen: bool) -> list[Type]:
+    results = []
+    for key, body in node.bodies.items():
+        _expect_counts(node, key, len(node.inputs) - 1, len(node.outputs))
+        _retype(body, formal_types(node), widen)
+        results.append([v.type for v in body.outputs])
+    joined = [functools.reduce(join, types) for types in zip(*results, strict=True)]
+    for index, types in enumerate(zip(*results, strict=True)):
+        _expect_same_kind(node, index, types)
+    return joined
+
+
+def _loop(node: Node, widen: bool) -> list[Type]:
+    carried = len(node.inputs) - 2 - node.captures
+    scanned = len(node.bodies["body"].outputs) - 1 - carried
+    _expect_counts(node, "body", 2 + carried + node.captures, max(1 + carried, 1 + len(node.outputs)))
+    types = _fixpoint(node, first_formal=2, first_output=1, count=carried, widen=widen)
+    return types[:carried] + [_stacked(t, 0, None) for t in types[carried : carried + scanned]]
+
+
+def _scan(node: Node, widen: bool) -> list[Type]:
+    scans = int(node.attrs["num_scan_inputs"])
+    batched = node.version < 9
+    states = len(node.inputs) - batched - scans - node.captures
+    body = node.bodies["body"]
+    _expect_counts(node, "body", states + scans + node.captures, max(states, len(node.outputs)))
+    types = _fixpoint(node, first_formal=0, first_output=0, count=states, widen=widen)
+    axes = list(node.attrs.get("scan_output_axes", [0] * (len(body.outputs) - states)))
+    trips, batch = _trips(node, states + batched, batched), _batch(node, batched)
+    stacked = [_stacked(t, axis, trips) for t, axis in zip(types[states:], axes, strict=False)]
+    results = types[:states] + stacked
+    return [_stacked(t, 0, batch) for t in results] if batched else results
+
+
+def _sequence_map(node: Node, widen: bool) -> list[Type]:
+    _expect_counts(node, "body", len(node.inputs), len(node.outputs))
+    _retype(node.bodies["body"], formal_types(node), widen)
+    return [SequenceType(v.type) for v in node.bodies["body"].outputs]
+
+
+_CONTROL_RULES = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+
+
+def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, widen: bool) -> list[Type]:
+    """Widen the carried formals of the only body until its results fit them; return the results behind the condition.
+
+    Each round widens at least one shape, and from ``_ROUNDS`` on a shape that still moves is given up altogether.
+    """
+    body = node.bodies["body"]
+    types = formal_types(node)
+    carried = slice(first_formal, first_formal + count)
+    for attempt in range(2 * _ROUNDS):
+        _retype(body, types, widen or attempt > 0)
+        found = [v.type for v in body.outputs[first_output : first_output + count]]
+        before = [v.type for v in body.inputs[carried]]
+        for index, pair in enumerate(zip(before, found, strict=True)):
+            _expect_same_kind(node, index, pair)
+        joined = [join(a, b) for a, b in zip(before, found, strict=True)]
+        if joined == before:
+            break
+        if attempt >= _ROUNDS:
+            joined = [a if a == b else _without_shape(b) for a, b in zip(before, joined, strict=True)]
+        types[carried] = joined
+    return [v.type for v in body.inputs[carried]] + [v.type for v in body.outputs[first_output + count :]]
+
+
+def _retype(body: Graph, types: Sequence[Type], widen: bool) -> None:
+    """Give the formals of a body new types and infer its nodes again if any differs.
+
+    With ``widen`` a formal never becomes narrower than it is, so that nested bodies settle in few rounds.
+    """
+    changed = False
+    for formal, wanted in zip(body.inputs, types, strict=True):
+        if isinstance(wanted, TensorType) and wanted.dtype == UNKNOWN_DTYPE:
+            continue
+        new = join(formal.type, wanted) if widen and formal.type != UNKNOWN else wanted
+        changed |= new != formal.type
+        formal.type = new
+    if changed:
+        for inner in body.nodes:
+            _infer_inner(body, inner, widen)
+
+
+def _infer_inner(body: Graph, node: Node, widen: bool) -> None:
+    found = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
+    for value, type_ in zip(node.outputs, found, strict=False):
+        value.type = _known_dtype(value, type_)
+
+
+def _known_dtype(value: Value, found: Type) -> Type:
+    """Keep a declared kind and dtype where inference knows nothing at all (custom operators)."""
+    return _without_shape(value.type) if found == UNKNOWN else found
+
+
+def _without_shape(type_: Type) -> Type:
+    return TensorType(type_.dtype, None) if isinstance(type_, TensorType) else type_
+
+
+def join(a: Type, b: Type) -> Type:
+    """Return the most precise type that covers both; kinds or dtypes that differ give :data:`UNKNOWN`.
+
+    >>> str(join(TensorType("float32", (1, 8)), TensorType("float32", (2, 8))))
+    'float32[?, 8]'
+    """
+    if a == b:
+        return a
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(join(a.element, b.element))
+    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
+        return OptionalType(join(a.element, b.element))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def _stacked(type_: Type, axis: int, size: Dim) -> Type:
+    """Return the type of per-trip results stacked along a new axis."""
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    at = axis + len(type_.shape) + 1 if axis < 0 else axis
+    return TensorType(type_.dtype, (*type_.shape[:at], size, *type_.shape[at:]))
+
+
+def _sliced(type_: Type, axis: int) -> Type:
+    """Return the type of one slice along ``axis``, which disappears."""
+    if not isinstance(type_, TensorType) or type_.shape is None or not type_.shape:
+        return type_
+    at = axis % len(type_.shape)
+    return TensorType(type_.dtype, type_.shape[:at] + type_.shape[at + 1 :])
+
+
+def _scan_formals(node: Node, own: Sequence[Type]) -> list[Type]:
+    scans = int(node.attrs["num_scan_inputs"])
+    if node.version < 9:
+        own = [_sliced(t, 0) for t in own[1:]]
+    states = len(own) - scans
+    if states < 0 or scans < 1:
+        raise _misfit(node, "the node has too few operands", f"at least {scans} scan inputs", f"{len(own)} operands")
+    axes = list(node.attrs.get("scan_input_axes", [0] * scans))
+    return [*own[:states], *(_sliced(t, axis) for t, axis in zip(own[states:], axes, strict=False))]
+
+
+def _trips(node: Node, first_scan: int, batched: bool) -> Dim:
+    value = node.inputs[first_scan]
+    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
+        return None
+    if batched:
+        return value.type.shape[1] if len(value.type.shape) > 1 else None
+    axes = node.attrs.get("scan_input_axes") or [0]
+    return value.type.shape[axes[0] % len(value.type.shape)]
+
+
+def _batch(node: Node, batched: bool) -> Dim:
+    value = node.inputs[1] if batched and len(node.inputs) > 1 else None
+    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
+        return None
+    return value.type.shape[0]
+
+
+def _expect_counts(node: Node, key: str, inputs: int, outputs: int) -> None:
+    body = node.bodies[key]
+    if len(body.inputs) != inputs:
+        raise _misfit(node, f"{key} has the wrong number of inputs", str(inputs), str(len(body.inputs)))
+    if len(body.outputs) < outputs or (node.op in ("If", "SequenceMap") and len(body.outputs) > outputs):
+        raise _misfit(node, f"{key} has the wrong number of outputs", str(outputs), str(len(body.outputs)))
+
+
+def _expect_same_kind(node: Node, index: int, types: Sequence[Type]) -> None:
+    """Reject values that differ in more than their shape."""
+    known = [t for t in types if t != UNKNOWN]
+    kinds = {type(t) for t in known}
+    dtypes = {t.dtype for t in known if isinstance(t, TensorType)} - {UNKNOWN_DTYPE}
+    if len(kinds) > 1 or len(dtypes) > 1:
+        what = "the branches disagree" if node.op == "If" else "the body changes the type of a carried value"
+        raise _misfit(node, f"{what} (number {index})", str(types[0]), str(types[-1]))
+
+
+def _misfit(node: Node, message: str, expected: str, found: str) -> TypeInferenceError:
+    return TypeInferenceError(
+        message, where=f"node {node.label} ({node.qualified_op})", expected=expected, found=found
+    )
