@@ -183,9 +183,7 @@ def _bind_outer_constants(outer: Scope, body: Scope, proto: onnx.GraphProto) -> 
             body.define_constant(name, array)
 
 
-def _import_call(
-    scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, where: str
-) -> None:
+def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, where: str) -> None:
     """Import a call: a node whose body is the function, specialised for the types and attributes of this call."""
     proto = function.proto
     attributes = resolve(node.attribute, context.environment, where)

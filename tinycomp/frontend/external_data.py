@@ -2,7 +2,7 @@
 
 A model is a stranger's file, so a location must not lead anywhere else: no absolute path, no ``..``, no symbolic link
 on the way, no hard link (which could alias any file of the same disk), no device or pipe. Offsets and lengths are
-checked against the file and against dtype × shape before a single byte is read.
+checked against the file and against dtype and shape before a single byte is read.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.infer import check_declared
 from tinycomp.ir.proto import attribute_from_proto
 from tinycomp.ir.types import UNKNOWN, Type
+from tinycomp.ops.typing import present
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
     "value": lambda v: v,
@@ -111,7 +112,7 @@ def insert(
 
 
 def _check_kind(value: Value, declared: Type) -> None:
-    if UNKNOWN not in (declared, value.type) and type(declared) is not type(value.type):
+    if UNKNOWN not in (declared, value.type) and type(present(declared)) is not type(present(value.type)):
         raise TypeInferenceError(
             "the declared type contradicts the inferred one",
             where=f'value "{value.name}"',

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
@@ -63,7 +63,9 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         loaded = LoadedModel(_parse(_read(path), str(path)), path.parent, str(path))
     else:
         raise ModelError(
-            "not a model", expected="a path, bytes or onnx.ModelProto", found=f"an object of type {type(model).__name__}"
+            "not a model",
+            expected="a path, bytes or onnx.ModelProto",
+            found=f"an object of type {type(model).__name__}",
         )
     _check_frame(loaded)
     return loaded
@@ -90,7 +92,7 @@ def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_ve
         _check_opset(domain, version, where)
     if not imports:
         if ir_version >= _OLDEST_WITH_OPSETS:
-            raise ModelError("opset_import is missing", where=where, expected=f'an entry for {shown("")}', found="none")
+            raise ModelError("opset_import is missing", where=where, expected=f"an entry for {shown('')}", found="none")
         imports[""] = 1
     return imports
 
@@ -108,7 +110,7 @@ def shown(domain: str) -> str:
 def newest_opsets() -> dict[str, int]:
     """Return the newest opset version of every domain that the installed onnx package defines."""
     newest = {"": defs.onnx_opset_version(), "ai.onnx.ml": defs.onnx_ml_opset_version()}
-    return newest | {d: 1 for d in ("ai.onnx.preview", "ai.onnx.preview.training")}
+    return newest | dict.fromkeys(("ai.onnx.preview", "ai.onnx.preview.training"), 1)
 
 
 def _check_opset(domain: str, version: int, where: str) -> None:

@@ -1,8 +1,8 @@
 """ONNX models as graphs.
 
-Nothing in a model is trusted: whatever does not fit ONNX's rules is refused with the name of the node, before any of it
-reaches a pass or a kernel. Types are inferred as the nodes are inserted, initializers and Constant nodes become constant
-values, and the bodies of control flow and of function calls become closed graphs.
+Nothing in a model is trusted: whatever does not fit ONNX's rules is refused with the name of the node, before any of
+it reaches a pass or a kernel. Types are inferred as the nodes are inserted, initializers and Constant nodes become
+constant values, and the bodies of control flow and of function calls become closed graphs.
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ from tinycomp.ops import OPS
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
 _KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
-_TYPE_NAMES = {
-    number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"
-}
+_TYPE_NAMES = {number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"}
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
         UnsupportedError: If nothing is known about the domain or about a custom operator.
     """
     known = newest_opsets()
-    if domain in OWN_DOMAINS or OPS.find(op, domain) is not None and domain not in known:
+    if domain in OWN_DOMAINS or (OPS.find(op, domain) is not None and domain not in known):
         return None
     if domain not in known:
         raise _unknown_domain(op, domain, known, where)

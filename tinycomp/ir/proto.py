@@ -180,13 +180,13 @@ def attribute_kind(proto: onnx.AttributeProto) -> int:
     if proto.type:
         return int(proto.type)
     for field, kind in _KIND_BY_FIELD.items():
-        if (len(getattr(proto, field)) if field in _REPEATED else proto.HasField(field)):  # type: ignore[arg-type]
+        if len(getattr(proto, field)) if field in _REPEATED else proto.HasField(field):
             return kind
     return 0
 
 
-_PLAIN_FIELDS = {onnx.AttributeProto.FLOAT: "f", onnx.AttributeProto.INT: "i"}
-_LIST_FIELDS = {onnx.AttributeProto.FLOATS: "floats", onnx.AttributeProto.INTS: "ints"}
+_PLAIN_FIELDS: dict[int, str] = {onnx.AttributeProto.FLOAT: "f", onnx.AttributeProto.INT: "i"}
+_LIST_FIELDS: dict[int, str] = {onnx.AttributeProto.FLOATS: "floats", onnx.AttributeProto.INTS: "ints"}
 _KIND_BY_FIELD = {
     "f": onnx.AttributeProto.FLOAT,
     "i": onnx.AttributeProto.INT,

@@ -173,13 +173,18 @@ def join(a: Type, b: Type) -> Type:
         return a
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join(a.element, b.element))
-    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
-        return OptionalType(join(a.element, b.element))
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        return OptionalType(join(present(a), present(b)))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
         return UNKNOWN
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(a.dtype, None)
     return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def present(type_: Type) -> Type:
+    """Return what an optional holds; any other type stands for itself."""
+    return type_.element if isinstance(type_, OptionalType) else type_
 
 
 def _stacked(type_: Type, axis: int, size: Dim) -> Type:
@@ -215,8 +220,8 @@ def _trips(node: Node, first_scan: int, batched: bool) -> Dim:
         return None
     if batched:
         return value.type.shape[1] if len(value.type.shape) > 1 else None
-    axes = node.attrs.get("scan_input_axes") or [0]
-    return value.type.shape[axes[0] % len(value.type.shape)]
+    axis: int = (node.attrs.get("scan_input_axes") or [0])[0]
+    return value.type.shape[axis % len(value.type.shape)]
 
 
 def _batch(node: Node, batched: bool) -> Dim:
@@ -236,7 +241,7 @@ def _expect_counts(node: Node, key: str, inputs: int, outputs: int) -> None:
 
 def _expect_same_kind(node: Node, index: int, types: Sequence[Type]) -> None:
     """Reject values that differ in more than their shape."""
-    known = [t for t in types if t != UNKNOWN]
+    known = [t for t in map(present, types) if t != UNKNOWN]
     kinds = {type(t) for t in known}
     dtypes = {t.dtype for t in known if isinstance(t, TensorType)} - {UNKNOWN_DTYPE}
     if len(kinds) > 1 or len(dtypes) > 1:
@@ -245,6 +250,4 @@ def _expect_same_kind(node: Node, index: int, types: Sequence[Type]) -> None:
 
 
 def _misfit(node: Node, message: str, expected: str, found: str) -> TypeInferenceError:
-    return TypeInferenceError(
-        message, where=f"node {node.label} ({node.qualified_op})", expected=expected, found=found
-    )
+    return TypeInferenceError(message, where=f"node {node.label} ({node.qualified_op})", expected=expected, found=found)
