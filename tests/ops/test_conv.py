@@ -205,7 +205,9 @@ def test_bias_and_group_errors():
 def test_qlinear_conv_refuses_bad_scales(scale):
     one, point = np.array(1, np.float32), np.array(0, np.uint8)
     x, w = integer_sample("uint8", (1, 1, 3, 3), 0), integer_sample("uint8", (1, 1, 2, 2), 1)
-    with pytest.raises(ExecutionError, match="QLinearConv: w_scale is not a usable .*expected positive finite numbers"):
+    with pytest.raises(
+        ExecutionError, match=r"QLinearConv: w_scale is not a usable .*expected positive finite numbers"
+    ):
         run_ours("QLinearConv", [x, one, point, w, np.array(scale, np.float32), point, one, point], {}, 10)
 
 

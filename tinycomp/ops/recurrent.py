@@ -364,6 +364,9 @@ def lstm(
 ) -> tuple[Array, ...]:
     """Long short-term memory; gates are ordered input, output, forget, cell.
 
+    ``clip`` bounds the inputs of the gates' activations, not the cell state that the last activation reads: the
+    documentation allows either reading, and this is the one of runtimes.
+
     Raises:
         ModelError: If shapes, direction or activations do not fit.
         ExecutionError: If a sequence length is out of range.
@@ -371,13 +374,15 @@ def lstm(
     p = _prepare("LSTM", 4, x, w, r, b, sequence_lens, [initial_h, initial_c], direction, hidden_size, layout)
     names = _activation_names("LSTM", activations, ["Sigmoid", "Tanh", "Tanh"], len(p.reverse))
     functions = make_activations("LSTM", names, activation_alpha, activation_beta, clip)
+    unclipped = make_activations("LSTM", names, activation_alpha, activation_beta, None)
     ways, hidden = len(p.reverse), p.hidden
     peep = np.zeros((ways, 3 * hidden), dtype=p.x.dtype) if peepholes is None else peepholes.astype(p.x.dtype)
     if peep.shape != (ways, 3 * hidden):
         raise ModelError("LSTM: P has the wrong shape", expected=str((ways, 3 * hidden)), found=str(peep.shape))
 
     def make_step(way: int) -> tuple[Array, Step]:
-        f, g, output = functions[3 * way : 3 * way + 3]
+        f, g, _ = functions[3 * way : 3 * way + 3]
+        output = unclipped[3 * way + 2]
         recurrent = p.r[way].T
         peep_in, peep_out, peep_forget = np.split(peep[way], 3)
 

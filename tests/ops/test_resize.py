@@ -1,0 +1,204 @@
+"""Resize and Upsample against onnxruntime and onnx.reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import check, run_ours, sample
+from tinycomp.errors import ExecutionError, ModelError
+
+SHAPE = (1, 2, 6, 5)
+ORT = ("onnxruntime",)
+BOTH = ("onnxruntime", "reference")
+TRANSFORMS = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+NEAREST = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+TARGETS = {
+    "up": {"scales": (1, 1, 2, 3)},
+    "up_by_sizes": {"sizes": (1, 2, 11, 7)},
+    "down": {"scales": (1, 1, 0.5, 0.6)},
+    "down_by_sizes": {"sizes": (1, 2, 3, 2)},
+    "mixed": {"sizes": (1, 2, 13, 3)},
+    "to_one": {"sizes": (1, 2, 1, 1)},
+}
+
+
+def operands(x, target, roi=None):
+    """Return X, roi, scales, sizes."""
+    scales, sizes = target.get("scales"), target.get("sizes")
+    return [
+        x,
+        None if roi is None else np.array(roi, np.float32),
+        None if scales is None else np.array(scales, np.float32),
+        None if sizes is None else np.array(sizes, np.int64),
+    ]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("nearest", NEAREST)
+def test_nearest(target, transform, nearest):
+    attrs = {"mode": "nearest", "coordinate_transformation_mode": transform, "nearest_mode": nearest}
+    check("Resize", operands(sample("float32", SHAPE), TARGETS[target]), attrs, 13, against=ORT)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("transform", [*TRANSFORMS, "half_pixel_symmetric"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_interpolation(target, transform, mode, antialias):
+    attrs = {"mode": mode, "coordinate_transformation_mode": transform, "antialias": antialias}
+    check("Resize", operands(sample("float32", SHAPE), TARGETS[target]), attrs, 19, against=ORT, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("target", ["up", "down", "mixed"])
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_exclude_outside(mode, target, antialias):
+    attrs = {"mode": mode, "exclude_outside": 1, "antialias": antialias}
+    check("Resize", operands(sample("float32", SHAPE), TARGETS[target]), attrs, 18, against=("reference",), atol=1e-4)
+
+
+def test_cubic_coefficient():
+    attrs = {"mode": "cubic", "cubic_coeff_a": -0.5}
+    check("Resize", operands(sample("float32", SHAPE), TARGETS["mixed"]), attrs, 13, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("roi", [(0, 0, 0.2, 0.1, 1, 1, 0.7, 0.9), (0, 0, -0.5, 0.3, 1, 1, 1.2, 0.8)])
+@pytest.mark.parametrize("sizes", [(1, 2, 4, 3), (1, 2, 9, 1)])
+def test_crop_and_resize(mode, roi, sizes):
+    attrs = {
+        "mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.5,
+    }  # fmt: skip
+    x = operands(sample("float32", SHAPE), {"sizes": sizes}, roi)
+    check("Resize", x, attrs, 13, against=ORT, atol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+@pytest.mark.parametrize("sizes", [(7, 9), (3, 9), (12, 4)])
+def test_keep_aspect_ratio(policy, sizes):
+    attrs = {"axes": [2, 3], "keep_aspect_ratio_policy": policy, "mode": "linear"}
+    check("Resize", operands(sample("float32", SHAPE), {"sizes": sizes}), attrs, 18, atol=1e-4)
+
+
+@pytest.mark.parametrize("axes", [[2, 3], [3, 2], [-1], [3]])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_axes(axes, mode):
+    scales = (2.0, 0.5)[: len(axes)]
+    attrs = {"axes": axes, "mode": mode}
+    check("Resize", operands(sample("float32", SHAPE), {"scales": scales}), attrs, 18, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 5), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_ranks(shape, mode):
+    scales = (1,) * max(len(shape) - 2, 0) + (1.5,) * min(len(shape), 2)
+    check("Resize", operands(sample("float32", shape), {"scales": scales}), {"mode": mode}, 13, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float64", "uint8", "int8", "int32", "int64", "bool", "string"]
+)
+def test_nearest_dtypes(dtype):
+    x = sample(dtype, (1, 1, 3, 4))
+    (y,) = run_ours("Resize", operands(x, {"scales": (1, 1, 2, 2)}))
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, x.repeat(2, axis=2).repeat(2, axis=3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_interpolation_dtypes(dtype, mode):
+    x = sample(dtype, SHAPE)
+    (got,) = run_ours("Resize", operands(x, TARGETS["mixed"]), {"mode": mode})
+    (want,) = run_ours("Resize", operands(x.astype(np.float32), TARGETS["mixed"]), {"mode": mode})
+    assert got.dtype == x.dtype
+    np.testing.assert_allclose(got.astype(np.float32), want, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_linear_of_integers(dtype):
+    x = sample(dtype, SHAPE, low=-100, high=100)
+    # Weights are quarters here, so no rounding decides to which side a value is truncated.
+    check("Resize", operands(x, {"scales": (1, 1, 2, 2)}), {"mode": "linear"}, 13, against=ORT)
+
+
+def test_truncation_ignores_rounding_noise():
+    x = np.array([[[[10, 20]]]], np.uint8)
+    attrs = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    (y,) = run_ours("Resize", operands(x, {"sizes": (1, 1, 1, 11)}), attrs)
+    assert y.ravel().tolist() == list(range(10, 21))
+
+
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_cubic_overshoot_of_integers_saturates(antialias):
+    x = np.array([[[[0, 0, 255, 255]]]], np.uint8)
+    attrs = {"mode": "cubic", "antialias": antialias}
+    (y,) = run_ours("Resize", operands(x, {"sizes": (1, 1, 1, 16)}), attrs)
+    assert y[0, 0, 0].tolist() == sorted(y[0, 0, 0].tolist())
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 1.5, 2.2), (1, 1, 0.5, 0.7)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_10(scales, mode):
+    check(
+        "Resize", [sample("float32", SHAPE), np.array(scales, np.float32)], {"mode": mode}, 10, against=ORT, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 1.5, 2.2)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_upsample(scales, mode):
+    x = sample("float32", SHAPE)
+    (old,), _ = check("Upsample", [x], {"mode": mode, "scales": [float(s) for s in scales]}, 7, against=ORT, atol=1e-4)
+    (new,), _ = check("Upsample", [x, np.array(scales, np.float32)], {"mode": mode}, 9, against=ORT, atol=1e-4)
+    np.testing.assert_array_equal(old, new)
+    (first,) = run_ours("Upsample", [x], {"mode": mode, "height_scale": scales[2], "width_scale": scales[3]}, 1)
+    np.testing.assert_array_equal(first, new)
+
+
+def test_empty_tensors_count_as_absent():
+    x, empty = sample("float32", SHAPE), np.zeros(0, np.float32)
+    (y,) = run_ours("Resize", [x, empty, empty, np.array((1, 2, 3, 3))], {}, 11)
+    assert y.shape == (1, 2, 3, 3)
+
+
+def test_zero_batch_and_identity():
+    assert run_ours("Resize", operands(np.zeros((0, 2, 3, 4)), {"scales": (1, 1, 2, 2)}))[0].shape == (0, 2, 6, 8)
+    x = sample("float32", SHAPE)
+    (y,) = run_ours("Resize", operands(x, {"scales": (1, 1, 1, 1)}), {"mode": "linear"})
+    np.testing.assert_array_equal(x, y)
+    assert not np.shares_memory(x, y)
+
+
+@pytest.mark.parametrize(
+    ("target", "attrs", "error", "text"),
+    [
+        ({}, {}, ModelError, "the output size is not determined; expected either scales or sizes; found neither"),
+        ({"scales": (1, 1, 2, 2), "sizes": (1, 2, 3, 3)}, {}, ModelError, "not determined; .*; found both"),
+        ({"scales": (1, 1, 2)}, {}, ModelError, "scales have the wrong length; expected 4; found 3"),
+        ({"scales": (1, 1, 0, 2)}, {}, ExecutionError, "a scale is not positive"),
+        ({"scales": (1, 1, -1, 2)}, {}, ExecutionError, "a scale is not positive"),
+        ({"scales": (1, 1, np.nan, 2)}, {}, ExecutionError, "a scale is not positive"),
+        ({"sizes": (1, 2, 3)}, {}, ExecutionError, "bad sizes; expected 4 sizes that are not negative"),
+        ({"sizes": (1, 2, 3, -3)}, {}, ExecutionError, "bad sizes"),
+        ({"sizes": (1, 2, 3, 3)}, {"mode": "lanczos"}, ModelError, "unknown mode; expected one of .*; found 'lanczos'"),
+        ({"sizes": (1, 2, 3, 3)}, {"nearest_mode": "up"}, ModelError, "unknown nearest_mode"),
+        (
+            {"sizes": (1, 2, 3, 3)},
+            {"coordinate_transformation_mode": "x"},
+            ModelError,
+            "unknown coordinate_transformation_mode",
+        ),
+        ({"sizes": (3, 3)}, {"axes": [2, 2]}, ExecutionError, "an axis is named twice"),
+    ],
+)
+def test_errors(target, attrs, error, text):
+    with pytest.raises(error, match=f"Resize: .*{text}|Resize: {text}"):
+        run_ours("Resize", operands(sample("float32", SHAPE), target), attrs)
+
+
+def test_strings_cannot_be_interpolated():
+    with pytest.raises(ModelError, match="only numbers can be interpolated"):
+        run_ours("Resize", operands(sample("string", SHAPE), TARGETS["up"]), {"mode": "linear"})
