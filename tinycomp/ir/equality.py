@@ -134,6 +134,7 @@ def _node_differences(a: Node, b: Node, checked: set[Value]) -> Iterator[str]:
     yield from _const_differences(a.inputs, b.inputs, checked)
     yield from _unequal("the results", _signature(a.used_outputs()), _signature(b.used_outputs()))
     yield from _unequal("the targets", a.target, b.target)
+    yield from _unequal("the regions", a.region, b.region)
     yield from _dict_differences("attribute", a.attrs, b.attrs)
     yield from _unequal("the bodies", sorted(a.bodies), sorted(b.bodies))
 

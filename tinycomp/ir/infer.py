@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import defs, shape_inference
+from onnx import checker, defs, shape_inference
 
 from tinycomp.errors import ModelError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
@@ -58,7 +58,7 @@ def infer_types(node: Node) -> list[Type]:
     )
     try:
         return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
-    except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as error:
+    except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
         raise _failure(node, error) from error
 
 

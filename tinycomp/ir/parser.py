@@ -57,6 +57,7 @@ class _Statement:
     captures: int = 0
     attrs: dict[str, Any] = field(default_factory=dict)
     target: str | None = None
+    region: int | None = None
     sources: tuple[str, ...] = ()
     bodies: dict[str, Graph] = field(default_factory=dict)
 
@@ -175,6 +176,9 @@ class _GraphParser(AttributeParser):
         if self.now.text == "target" and self.ahead.kind == "STRING":
             self.take("target")
             statement.target = self.string()
+        if self.now.text == "region" and self.ahead.kind == "NUMBER":
+            self.take("region")
+            statement.region = self.integer("a region number")
         if self.now.text == "from" and self.ahead.text == "[":
             self.take("from")
             statement.sources = tuple(self.sequence("[", "]", self.string))
@@ -233,6 +237,7 @@ class _GraphParser(AttributeParser):
             )
         except (TypeInferenceError, VerifyError) as error:
             self.fail(f"the type of a result cannot be inferred: {error.message}", at=statement.op, found=error.found)
+        node.region = statement.region
         if not complete:
             _apply_types(node, statement.results)
 

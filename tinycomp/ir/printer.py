@@ -12,7 +12,8 @@ The grammar, in EBNF (``WORD``, ``NUMBER`` and ``STRING`` as in :mod:`tinycomp.i
               | "hex" STRING | "#" HASH ;                  (* the elements are in a store, by content hash *)
     node      = outputs "=" [ name "::" ] name [ "@" NUMBER ]
                 "(" [ operands ] [ "|" operands ] ")"      (* captured values stand after the bar *)
-                [ dict ] [ "target" STRING ] [ "from" list ] { name "=" graph } ;
+                [ dict ] [ "target" STRING ] [ "region" NUMBER ]
+                [ "from" list ] { name "=" graph } ;
     outputs   = "(" ")" | output { "," output } ;
     output    = ( value [ ":" type ] ) | "_" ;             (* "_" is a skipped result *)
     operands  = operand { "," operand } ;
@@ -189,8 +190,9 @@ class _Printer:
     def _clauses(self, node: Node) -> str:
         attrs = f" {self._dict(node.attrs)}" if node.attrs else ""
         target = f" target {quote(node.target)}" if node.target is not None else ""
+        region = f" region {node.region}" if node.region is not None else ""
         sources = f" from {self.attr(list(node.sources))}" if node.sources else ""
-        return attrs + target + sources
+        return attrs + target + region + sources
 
     def _dict(self, items: Mapping[str, Any]) -> str:
         return f"{{{', '.join(f'{word(k) if k else quote(k)} = {self.attr(v)}' for k, v in items.items())}}}"

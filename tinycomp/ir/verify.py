@@ -137,9 +137,7 @@ class _GraphCheck:
                 )
 
     def _edges(self) -> None:
-        kept: dict[tuple[Node, Node], int] = {
-            (a, b): slots for a, b, slots in self.graph.connectivity.edges.data("slots")
-        }
+        kept = {(a, b): int(data["slots"]) for a, b, data in self.graph.connectivity.edges(data=True)}
         for edge in kept.keys() | self.slots.keys():
             if kept.get(edge) != self.slots.get(edge):
                 self._fail(
