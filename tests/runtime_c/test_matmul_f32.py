@@ -17,7 +17,12 @@ def matmul_params(a, b, c, residual, alpha=1.0):
     batch0, batch1, m, k = a.shape
     r = residual if residual is not None else c
     return {
-        **{"batch0": batch0, "batch1": batch1, "m": m, "n": b.shape[3], "k": k, "alpha": alpha},
+        "batch0": batch0,
+        "batch1": batch1,
+        "m": m,
+        "n": b.shape[3],
+        "k": k,
+        "alpha": alpha,
         **strides(a, "a_batch0", "a_batch1", "a_row", "a_column"),
         **strides(b, "b_batch0", "b_batch1", "b_row", "b_column"),
         **strides(c, "c_batch0", "c_batch1", "c_row", None),

@@ -22,7 +22,7 @@ static conv_plan conv_plan_make(const tc_conv2d_f32_params *p) {
                     .depth = p->channels / p->groups,
                     .columns = p->out_channels / p->groups};
   plan.copies = p->algorithm == TC_CONV_IM2COL ||
-                (p->algorithm == TC_CONV_AUTO && plan.taps > 1 && plan.depth < CONV_FEW_CHANNELS);
+                (p->algorithm == TC_CONV_AUTO && p->groups == 1 && plan.taps > 1 && plan.depth < CONV_FEW_CHANNELS);
   const int64_t pixels = p->batch * p->out_height * p->out_width;
   plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * plan.depth,
                            plan.taps * plan.depth * plan.columns);

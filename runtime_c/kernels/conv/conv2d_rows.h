@@ -94,23 +94,23 @@ static inline void conv_copy(float *to, const float *from, int64_t count) {
   }
 }
 
-/* Copies one pixel's window; whole lines of it at once where they are adjacent in memory and inside the image. */
-static void conv_copy_window(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t channels,
+/* Copies `count` values from each of `lines` lines that are `stride` apart to adjacent places. */
+static void conv_copy_lines(float *to, const float *from, int64_t count, int64_t lines, int64_t stride) {
+  for (int64_t i = 0; i < lines; i++) {
+    conv_copy(to + i * count, from + i * stride, count);
+  }
+}
+
+/* Copies a window that may leave the image, or whose line is not adjacent in memory. */
+static void conv_copy_border(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t channels,
                              float *to) {
-  const bool whole_lines = w->dilation_width == 1 && source->pixel_stride == channels && pixel->x >= 0 &&
-                           pixel->x + w->kernel_width <= w->width;
-  const int64_t line = w->kernel_width * channels;
-  for (int64_t i = 0; i < w->kernel_height; i++, to += line) {
-    const int64_t y = pixel->y + i * w->dilation_height;
-    if (y < 0 || y >= w->height) {
-      memset(to, 0, (size_t)line * sizeof(float));
-    } else if (whole_lines) {
-      conv_copy(to, conv_position(w, source, pixel->image, y, pixel->x), line);
-    } else {
-      for (int64_t j = 0; j < w->kernel_width; j++) {
-        conv_copy(to + j * channels, conv_position(w, source, pixel->image, y, pixel->x + j * w->dilation_width),
-                  channels);
-      }
+  for (int64_t i = 0; i < w->kernel_height; i++) {
+    for (int64_t j = 0; j < w->kernel_width; j++) {
+      conv_copy(
+          to,
+          conv_position(w, source, pixel->image, pixel->y + i * w->dilation_height, pixel->x + j * w->dilation_width),
+          channels);
+      to += channels;
     }
   }
 }
@@ -118,11 +118,19 @@ static void conv_copy_window(const tc_window *w, const conv_source *source, cons
 /* The windows of `count` output pixels from `first` on, each a row of `copies`, and the pointers to these rows. */
 static void conv_copy_rows(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
                            int64_t channels, const float **rows, float *copies) {
-  const int64_t depth = w->kernel_height * w->kernel_width * channels;
+  const int64_t line = w->kernel_width * channels, depth = w->kernel_height * line;
+  const int64_t line_stride = w->dilation_height * w->width * source->pixel_stride;
+  const bool adjacent = w->dilation_width == 1 && source->pixel_stride == channels;
   conv_pixel pixel = conv_pixel_at(w, first);
   for (int64_t m = 0; m < count; m++) {
-    rows[m] = copies + m * depth;
-    conv_copy_window(w, source, &pixel, channels, copies + m * depth);
+    rows[m] = copies;
+    if (adjacent && conv_is_interior(w, &pixel)) {
+      const float *from = conv_position(w, source, pixel.image, pixel.y, pixel.x);
+      conv_copy_lines(copies, from, line, w->kernel_height, line_stride);
+    } else {
+      conv_copy_border(w, source, &pixel, channels, copies);
+    }
+    copies += depth;
     conv_pixel_next(w, &pixel);
   }
 }

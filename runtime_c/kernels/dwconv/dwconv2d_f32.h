@@ -1,7 +1,7 @@
 /* dwconv2d_f32: depthwise convolution, a vector of channels at a time. A unit is one line of output pixels. State: the
  * padded bias, then the weights as [kernel position][padded channels].
  *
- * Pixels whose window lies inside the image in x go through a fast path of four pixels at once; lines of the window
+ * Pixels whose window lies inside the image in x go through a fast path of several pixels at once; lines of the window
  * that are above or below the image are left out for the whole output line. */
 
 enum { DW_Y, DW_X, DW_W, DW_BIAS, DW_RESIDUAL };
@@ -86,65 +86,118 @@ TC_INLINE void dw_store(const dw_line *line, int64_t out_x, tc_vf sum) {
   }
 }
 
-/* One pixel whose window may leave the image on either side. */
-static void dw_border_pixel(const dw_line *line, int64_t out_x) {
+/* One pixel for any window, which may leave the image on either side. */
+static void dw_any_pixel(const dw_line *line, int64_t out_x) {
   const tc_window *w = line->window;
+  const int64_t x = out_x * w->stride_width - w->pad_left, step = w->dilation_width;
+  const int64_t first = x < 0 ? tc_min(tc_ceil_div(-x, step), w->kernel_width) : 0;
+  const int64_t last = x >= w->width ? 0 : tc_min(tc_ceil_div(w->width - x, step), w->kernel_width);
   tc_vf sum = line->bias;
   for (int64_t i = line->first_tap; i < line->last_tap; i++) {
-    const float *row = line->x + (line->y + i * w->dilation_height) * w->width * line->x_pixel;
-    for (int64_t j = 0; j < w->kernel_width; j++) {
-      const int64_t x = out_x * w->stride_width - w->pad_left + j * w->dilation_width;
-      if (x >= 0 && x < w->width) {
-        const tc_vf weight = tc_vf_load(line->weights + (i * w->kernel_width + j) * line->weight_stride);
-        sum = tc_vf_fma(tc_load_column(row + x * line->x_pixel, true, line->channels), weight, sum);
-      }
+    const int64_t row = ((line->y + i * w->dilation_height) * w->width + x) * line->x_pixel;
+    const float *weight = line->weights + i * w->kernel_width * line->weight_stride;
+    for (int64_t j = first; j < last; j++) {
+      const tc_vf value = tc_load_column(line->x + (row + j * step * line->x_pixel), true, line->channels);
+      sum = tc_vf_fma(value, tc_vf_load(weight + j * line->weight_stride), sum);
     }
   }
   dw_store(line, out_x, sum);
 }
 
-/* `count` neighbouring pixels whose windows are inside the image; each has its own sum, in the order of positions. */
-TC_INLINE void dw_inner_pixels(const int count, const int width, const dw_line *line, int64_t out_x) {
+/* Where the input of an inner output pixel starts in one line of the window. */
+static inline const float *dw_inner_input(const dw_line *line, int64_t tap_line, int64_t out_x) {
   const tc_window *w = line->window;
-  tc_vf sum[4];
-#pragma GCC unroll 4
+  const int64_t x = out_x * w->stride_width - w->pad_left;
+  return line->x + ((line->y + tap_line * w->dilation_height) * w->width + x) * line->x_pixel;
+}
+
+/* `count` neighbouring inner pixels of a window without dilation in x. Every input vector is loaded once per line of
+ * the window and added to all the sums that it belongs to; a sum still sees its positions in their order. */
+TC_INLINE void dw_inner_pixels(const int count, const int width, const int stride, const bool whole,
+                               const dw_line *line, int64_t out_x) {
+  tc_vf sum[8];
+#pragma GCC unroll 8
   for (int p = 0; p < count; p++) {
     sum[p] = line->bias;
   }
-  const int64_t kernel_width = width ? width : w->kernel_width;
-  const int64_t next_pixel = w->stride_width * line->x_pixel, next_tap = w->dilation_width * line->x_pixel;
-  const int64_t start = (out_x * w->stride_width - w->pad_left) * line->x_pixel;
   for (int64_t i = line->first_tap; i < line->last_tap; i++) {
-    const float *x = line->x + (line->y + i * w->dilation_height) * w->width * line->x_pixel + start;
-    const float *weight = line->weights + i * kernel_width * line->weight_stride;
-#pragma GCC unroll 3
-    for (int64_t j = 0; j < kernel_width; j++) {
-      const tc_vf factor = tc_vf_load(weight + j * line->weight_stride);
-#pragma GCC unroll 4
+    const float *x = dw_inner_input(line, i, out_x);
+    const float *weights = line->weights + i * width * line->weight_stride;
+    tc_vf weight[7];
+#pragma GCC unroll 7
+    for (int j = 0; j < width; j++) {
+      weight[j] = tc_vf_load(weights + j * line->weight_stride);
+    }
+#pragma GCC unroll 24
+    for (int t = 0; t < (count - 1) * stride + width; t++) {
+      const tc_vf value = whole ? tc_vf_load(x) : tc_vf_load_first(x, line->channels);
+      x += line->x_pixel;
+#pragma GCC unroll 8
       for (int p = 0; p < count; p++) {
-        sum[p] = tc_vf_fma(tc_load_column(x + j * next_tap + p * next_pixel, true, line->channels), factor, sum[p]);
+        const int j = t - p * stride;
+        if (j >= 0 && j < width) {
+          sum[p] = tc_vf_fma(value, weight[j], sum[p]);
+        }
       }
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int p = 0; p < count; p++) {
     dw_store(line, out_x + p, sum[p]);
   }
 }
 
-/* All inner pixels of a line; a literal width (or 0 for any) lets the compiler unroll the positions. */
-TC_INLINE void dw_inner_body(const int width, const dw_line *line, int64_t begin, int64_t end) {
+/* The inner pixels [begin, end) of a line. */
+TC_INLINE void dw_inner_line(const int count, const int width, const int stride, const bool whole, const dw_line *line,
+                             int64_t begin, int64_t end) {
   int64_t x = begin;
-  for (; x + 4 <= end; x += 4) {
-    dw_inner_pixels(4, width, line, x);
+  for (; x + count <= end; x += count) {
+    dw_inner_pixels(count, width, stride, whole, line, x);
+  }
+  if (count > 4 && x + 4 <= end) {
+    dw_inner_pixels(4, width, stride, whole, line, x);
+    x += 4;
+  }
+  if (x + 2 <= end) {
+    dw_inner_pixels(2, width, stride, whole, line, x);
+    x += 2;
   }
   for (; x < end; x++) {
-    dw_inner_pixels(1, width, line, x);
+    dw_inner_pixels(1, width, stride, whole, line, x);
   }
 }
 
-static void dw_inner_3(const dw_line *line, int64_t begin, int64_t end) { dw_inner_body(3, line, begin, end); }
-static void dw_inner_any(const dw_line *line, int64_t begin, int64_t end) { dw_inner_body(0, line, begin, end); }
+/* The windows with a fast path: DW_FAST(width, stride, pixels at once). */
+#define DW_FAST_LIST DW_FAST(3, 1, 8) DW_FAST(3, 2, 4) DW_FAST(5, 1, 8) DW_FAST(5, 2, 4) DW_FAST(7, 1, 8)
+
+#define DW_FAST(width, stride, count)                                                           \
+  static void dw_inner_##width##_by_##stride(const dw_line *line, int64_t begin, int64_t end) { \
+    if (line->channels == TC_LANES) {                                                           \
+      dw_inner_line(count, width, stride, true, line, begin, end);                              \
+    } else {                                                                                    \
+      dw_inner_line(count, width, stride, false, line, begin, end);                             \
+    }                                                                                           \
+  }
+DW_FAST_LIST
+#undef DW_FAST
+
+static void dw_inner_any(const dw_line *line, int64_t begin, int64_t end) {
+  for (int64_t x = begin; x < end; x++) {
+    dw_any_pixel(line, x);
+  }
+}
+
+typedef void (*dw_inner_fn)(const dw_line *line, int64_t begin, int64_t end);
+
+static dw_inner_fn dw_inner_for(const tc_window *w) {
+#define DW_FAST(width, stride, count)                                                        \
+  if (w->kernel_width == (width) && w->stride_width == (stride) && w->dilation_width == 1) { \
+    return dw_inner_##width##_by_##stride;                                                   \
+  }
+  DW_FAST_LIST
+#undef DW_FAST
+  return dw_inner_any;
+}
 
 /* The output pixels [begin, end) whose windows do not leave the image on the left or right. */
 static void dw_inner_range(const tc_window *w, int64_t *begin, int64_t *end) {
@@ -160,11 +213,11 @@ static void dw_vector(const dw_line *line) {
   int64_t begin, end;
   dw_inner_range(w, &begin, &end);
   for (int64_t x = 0; x < begin; x++) {
-    dw_border_pixel(line, x);
+    dw_any_pixel(line, x);
   }
-  (w->kernel_width == 3 ? dw_inner_3 : dw_inner_any)(line, begin, end);
+  dw_inner_for(w)(line, begin, end);
   for (int64_t x = end; x < w->out_width; x++) {
-    dw_border_pixel(line, x);
+    dw_any_pixel(line, x);
   }
 }
 
