@@ -72,6 +72,29 @@ def since_version(op: str, opset: int, domain: str = "") -> int:
     return onnx.defs.get_schema(op, max_inclusive_version=opset, domain=domain).since_version
 
 
+def versions(op, first=7):
+    """Return every version of an operator in force from opset ``first`` on."""
+    history = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
+    return [v for v in sorted(history) if v >= since_version(op, max(first, min(history)))]
+
+
+ONNX_NAMES = {
+    "float": "float32", "double": "float64", "float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz", "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn", "float6e2m3": "float6_e2m3fn", "float6e3m2": "float6_e3m2fn",
+}  # fmt: skip
+
+
+def allowed(op, version, parameter="T"):
+    """Return the dtype names that a type parameter of an operator allows, without the complex ones."""
+    schema = onnx.defs.get_schema(op, version, "")
+    for constraint in schema.type_constraints:
+        if constraint.type_param_str == parameter:
+            texts = [t[7:-1] for t in constraint.allowed_type_strs if t.startswith("tensor(")]
+            return [ONNX_NAMES.get(t, t) for t in sorted(texts) if not t.startswith("complex")]
+    raise KeyError(f"{op} has no type parameter {parameter}")
+
+
 def run_ours(op, inputs, attrs=None, version=28, outputs=1, domain=""):
     """Run the numpy kernel and return its outputs as a list."""
     since = since_version(op, version, domain)

@@ -200,9 +200,9 @@ _erf64 = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x: Array) -> Array:
-    """Error function of a float32 or float64 array; float64 asks the C library element by element."""
-    if x.dtype == np.float64:
-        return np.asarray(_erf64(x)).astype(np.float64)
+    """Error function; all but float32 asks the C library, and integers (which ONNX allows) round to float32 first."""
+    if x.dtype != np.float32:
+        return np.asarray(_erf64(x)).astype(np.float64 if x.dtype == np.float64 else np.float32)
     t = np.clip(x, np.float32(-_ERF_LIMIT), np.float32(_ERF_LIMIT))
     square = t * t
     return np.clip(t * _polynomial(square, _ERF_TOP) / _polynomial(square, _ERF_BOTTOM), np.float32(-1), np.float32(1))

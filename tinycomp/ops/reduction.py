@@ -83,18 +83,18 @@ _INPUT_AXES_SINCE = {name: 13 if name == "ReduceSum" else 18 for name in _REDUCE
 
 def _register(name: str, reducer: Reducer) -> None:
     @widened
-    def reduce(x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
+    def reduce(x: Array, *, axes: Sequence[int] | None, keepdims: int) -> Array:
         chosen = tuple(range(x.ndim)) if axes is None else fix_axes(axes, x.ndim, name)
         return reducer(x, chosen, bool(keepdims))
 
     def by_attribute(x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Array:
-        return np.asarray(reduce(x, axes or None, keepdims))
+        return np.asarray(reduce(x, axes=axes or None, keepdims=keepdims))
 
     def by_input(x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
         wanted = ints(axes) if axes is not None else []
         if not wanted and noop_with_empty_axes:
-            return np.asarray(reduce(x, (), keepdims))
-        return np.asarray(reduce(x, wanted or None, keepdims))
+            return np.asarray(reduce(x, axes=(), keepdims=keepdims))
+        return np.asarray(reduce(x, axes=wanted or None, keepdims=keepdims))
 
     FAMILY.op(name, since=1)(by_attribute)
     FAMILY.op(name, since=_INPUT_AXES_SINCE[name])(by_input)

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import FLOATS, INTS, allowed, check, dtype_of, run_ours, sample, versions
+from tinycomp.errors import ExecutionError
+from tinycomp.ops import OPS
+
+SHAPES = [((2, 3), (2, 3)), ((2, 3, 4), (3, 1)), ((4,), (2, 1, 4)), ((), (3,)), ((), ()), ((0, 3), (1, 3))]
+UNARY = {
+    "Neg": (-3, 3), "Abs": (-3, 3), "Sign": (-3, 3), "Reciprocal": (0.5, 3), "Floor": (-3, 3), "Ceil": (-3, 3),
+    "Round": (-3, 3), "Sqrt": (0, 9), "Exp": (-5, 5), "Log": (0.1, 9), "Sin": (-9, 9), "Cos": (-9, 9), "Tan": (-1, 1),
+    "Asin": (-1, 1), "Acos": (-1, 1), "Atan": (-9, 9), "Sinh": (-3, 3), "Cosh": (-3, 3), "Tanh": (-3, 3),
+    "Asinh": (-3, 3), "Acosh": (1, 9), "Atanh": (-0.9, 0.9), "Erf": (-5, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_unary_in_every_version_and_dtype(op):
+    for version in versions(op, 6):
+        for dtype in allowed(op, version):
+            low, high = UNARY[op]
+            if dtype.startswith("uint") and low < 0:
+                low = 0
+            check(op, [sample(dtype, (3, 5), low=low, high=high)], version=version)
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_unary_keeps_scalars_and_empty_arrays(op):
+    for shape in [(), (0,), (2, 0, 3), (1, 1)]:
+        check(op, [sample("float32", shape, low=max(UNARY[op][0], 0.5), high=UNARY[op][1])], version=22)
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min"])
+def test_binary_in_every_version_and_dtype(op):
+    for version in versions(op, 8):
+        for dtype in allowed(op, version):
+            low = 1 if op == "Pow" else -3
+            a, b = sample(dtype, (2, 3, 4), 1, low), sample(dtype, (3, 1), 2, low)
+            if op == "Div":
+                b = np.where(b == 0, np.ones((), b.dtype), b)
+            check(op, [a, b], version=version, rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Mean"])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_broadcasting(op, shapes):
+    check(op, [sample("float32", s, i, 0.5) for i, s in enumerate(shapes)], version=13)
+
+
+def test_variadic():
+    for op in ("Sum", "Mean", "Max", "Min"):
+        check(op, [sample("float32", s, i) for i, s in enumerate([(2, 3), (3,), (1, 1), (2, 1)])], version=13)
+        check(op, [sample("float32", (2, 3))], version=13)
+
+
+@pytest.mark.parametrize("dtype", [d for d in INTS if d.startswith("i")])
+def test_integer_division_truncates_and_never_traps(dtype):
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a = np.array([7, -7, 7, -7, 5, low, low, high, 0], dtype)
+    b = np.array([2, 2, -2, -2, 0, -1, 0, -1, 0], dtype)
+    assert run_ours("Div", [a, b])[0].tolist() == [3, -3, -3, 3, 0, low, 0, -high, 0]
+    assert run_ours("Mod", [a, b])[0].tolist() == [1, 1, -1, -1, 0, 0, 0, 0, 0]
+    assert run_ours("Mod", [a, b], {"fmod": 1})[0].tolist() == [1, -1, 1, -1, 0, 0, 0, 0, 0]
+    safe = b[[0, 1, 2, 3]]
+    check("Div", [a[:4], safe], version=14)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integer_mod_follows_the_divisor(dtype):
+    a, b = sample(dtype, (50,), 1, -90, 90), sample(dtype, (50,), 2, 1, 9)
+    check("Mod", [a, b], version=13)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_mod(dtype):
+    a, b = sample(dtype, (50,), 1, -9, 9), sample(dtype, (50,), 2, 1, 3)
+    check("Mod", [a, b], {"fmod": 1}, version=13)
+    whole = run_ours("Mod", [np.array([-7.5, 7.5, 1.0], "float32"), np.array([2, -2, np.inf], "float32")], version=28)
+    assert whole[0].tolist() == [0.5, -0.5, 1.0]
+
+
+def test_integer_arithmetic_wraps():
+    a = np.array([127, -128], np.int8)
+    for op, want in {"Add": [-2, 0], "Mul": [1, 0]}.items():
+        assert run_ours(op, [a, a])[0].tolist() == want
+    assert run_ours("Neg", [a])[0].tolist() == [-127, -128]
+    assert run_ours("Abs", [a])[0].tolist() == [127, -128]
+
+
+@pytest.mark.parametrize("base", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("exponent", ["int32", "int64", "float32", "float64"])
+def test_pow_of_mixed_types(base, exponent):
+    check("Pow", [sample(base, (4, 3), 1, 1, 4), sample(exponent, (3,), 2, 0, 4)], version=15)
+
+
+def test_integer_pow_truncates_negative_powers():
+    x = np.array([1, -1, -1, 2, 0, 3], np.int32)
+    y = np.array([-3, -3, -2, -1, -1, 2], np.int32)
+    assert run_ours("Pow", [x, y])[0].tolist() == [1, -1, 1, 0, 0, 9]
+    wide = run_ours("Pow", [np.array([2], np.int32), np.array([1e3], np.float32)])[0]
+    assert wide.tolist() == [np.iinfo(np.int32).max]
+
+
+@pytest.mark.parametrize("version", [7, 8, 12, 13])
+def test_nan_and_infinity_pass_through_max_and_min(version):
+    a = np.array([np.nan, 1, np.inf, -np.inf, 0], np.float32)
+    b = np.array([1, np.nan, 0, 0, -0.0], np.float32)
+    for op in ("Max", "Min"):
+        check(op, [a, b], version=version)
+
+
+def test_special_values():
+    x = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-42, -1e-42, 3e38, -3e38], np.float32)
+    for op in ("Exp", "Tanh", "Sqrt", "Log", "Floor", "Round", "Abs", "Neg", "Reciprocal", "Erf", "Atan", "Ceil"):
+        check(op, [x], version=13, against=("onnxruntime",))
+
+
+def test_erf_is_exact_to_float_precision():
+    import math
+
+    x = np.linspace(-6, 6, 20001).astype(np.float32)
+    want = np.array([math.erf(v) for v in x.tolist()])
+    assert np.abs(run_ours("Erf", [x])[0] - want).max() < 5e-7
+    assert np.abs(run_ours("Erf", [x.astype(np.float64)])[0] - want).max() == 0
+
+
+def test_round_is_half_to_even():
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 2.4999], np.float32)
+    assert check("Round", [x], version=22)[0][0].tolist() == [0, 2, 2, 0, -2, 2]
+
+
+@pytest.mark.parametrize("version", [6, 11, 12, 13])
+def test_clip(version):
+    x = sample("float32", (4, 5))
+    if version == 6:
+        for attrs in ({}, {"min": -1.0}, {"min": -1.0, "max": 1.5}):
+            check("Clip", [x], attrs, version=version)
+        return
+    low, high = np.array(-1, np.float32), np.array(1.5, np.float32)
+    for limits in ([], [low], [None, high], [low, high], [high, low]):
+        check("Clip", [x, *limits], version=version)
+    if version > 11:
+        for dtype in allowed("Clip", version):
+            check("Clip", [sample(dtype, (9,)), np.array(1, dtype_of(dtype)), np.array(2, dtype_of(dtype))],
+                  version=version)  # fmt: skip
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_bit_shift(direction):
+    for dtype in ("uint8", "uint16", "uint32", "uint64"):
+        x, y = sample(dtype, (8,), 1, 0, 200), sample(dtype, (8,), 2, 0, 7)
+        check("BitShift", [x, y], {"direction": direction}, version=11)
+
+
+def test_bit_shift_by_the_width_or_more():
+    x, y = np.array([255, 255, 1], np.uint8), np.array([8, 200, 7], np.uint8)
+    assert run_ours("BitShift", [x, y], {"direction": "LEFT"}, 11)[0].tolist() == [0, 0, 128]
+    assert run_ours("BitShift", [x, y], {"direction": "RIGHT"}, 11)[0].tolist() == [0, 0, 0]
+    signed, amount = np.array([-1, -8, 8, -8], np.int8), np.array([8, 1, -1, -1], np.int8)
+    assert run_ours("BitShift", [signed, amount], {"direction": "RIGHT"}, 28)[0].tolist() == [-1, -4, 0, -1]
+    assert run_ours("BitShift", [signed, amount], {"direction": "LEFT"}, 28)[0].tolist() == [0, -16, 0, 0]
+
+
+def test_bit_shift_rejects_an_unknown_direction():
+    x = np.array([1], np.uint8)
+    with pytest.raises(ExecutionError, match="BitShift: unknown direction; expected LEFT or RIGHT; found 'UP'"):
+        run_ours("BitShift", [x, x], {"direction": "UP"}, 11)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_bitwise(dtype):
+    a, b = sample(dtype, (3, 4), 1, -99, 99), sample(dtype, (4,), 2, -99, 99)
+    for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+        check(op, [a, b], version=18)
+    check("BitwiseNot", [a], version=18)
+
+
+def test_legacy_broadcast_aligns_at_the_axis():
+    a, b = sample("float32", (2, 3, 4), 1), sample("float32", (3,), 2, 1)
+    for op in ("Add", "Sub", "Mul", "Div"):
+        got = run_ours(op, [a, b], {"broadcast": 1, "axis": 1}, version=6)[0]
+        want = run_ours(op, [a, b.reshape(3, 1)], version=7)[0]
+        np.testing.assert_array_equal(got, want)
+
+
+def test_traits():
+    assert {"elementwise", "commutative", "cheap"} <= OPS.find("Add").traits
+    assert "commutative" not in OPS.find("Sub").traits
+    assert "cheap" not in OPS.find("Exp").traits

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import allowed, check, run_ours, sample, versions
+from tinycomp.errors import ExecutionError
+from tinycomp.ops import OPS
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((5, 1, 2, 3), (6, 3, 4)), ((3,), (3, 4)),
+     ((2, 3), (3,)), ((3,), (3,)), ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((4, 3), (5, 3, 2))],
+)  # fmt: skip
+def test_matmul_shapes(shapes):
+    check("MatMul", [sample("float32", s, i) for i, s in enumerate(shapes)], version=13)
+
+
+def test_matmul_in_every_version_and_dtype():
+    for version in versions("MatMul", 7):
+        for dtype in allowed("MatMul", version):
+            check("MatMul", [sample(dtype, (2, 8), 1, 0, 2), sample(dtype, (8, 3), 2, 0, 2)], version=version)
+
+
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("c", [None, (), (1,), (4,), (3, 1), (1, 4), (3, 4)])
+def test_gemm(trans_a, trans_b, c):
+    a, b = sample("float32", (5, 3) if trans_a else (3, 5), 1), sample("float32", (4, 5) if trans_b else (5, 4), 2)
+    for attrs in ({}, {"alpha": 0.5, "beta": 2.0}, {"beta": 0.0}):
+        attrs = {**attrs, "transA": trans_a, "transB": trans_b}
+        operands = [a, b] if c is None else [a, b, sample("float32", c, 3)]
+        for version in (11, 13) if c is None else versions("Gemm", 7):
+            check("Gemm", operands, attrs, version)
+
+
+def test_gemm_in_every_dtype():
+    for dtype in allowed("Gemm", 13):
+        operands = [sample(dtype, s, i, 0, 3) for i, s in enumerate([(3, 5), (5, 4), (4,)])]
+        check("Gemm", operands, {"alpha": 2.0, "beta": 3.0}, 13)
+
+
+def test_gemm_before_opset_7_broadcasts_on_request():
+    a, b, c = sample("float32", (3, 5)), sample("float32", (5, 4)), sample("float32", (4,))
+    got = run_ours("Gemm", [a, b, c], {"broadcast": 1}, 6)[0]
+    np.testing.assert_array_equal(got, run_ours("Gemm", [a, b, c], {}, 7)[0])
+
+
+def test_gemm_rejects_a_larger_c():
+    a, b, c = sample("float32", (1, 5)), sample("float32", (5, 4)), sample("float32", (3, 4))
+    with pytest.raises(ExecutionError, match=r"Gemm: C does not broadcast.*broadcasts to \(1, 4\); found \(3, 4\)"):
+        run_ours("Gemm", [a, b, c])
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]),
+        ("ij->", [(2, 3)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]), ("ij,jk", [(2, 3), (3, 4)]),
+        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 6)]), ("bhid,bhjd->bhij", [(1, 2, 3, 4), (1, 2, 5, 4)]),
+        ("i,j->ij", [(3,), (4,)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]), ("b...->...", [(2, 3, 4)]),
+        (" i j , j k -> i k ", [(2, 3), (3, 4)]), ("ij,jk->ik", [(0, 3), (3, 4)]),
+    ],
+)  # fmt: skip
+def test_einsum(equation, shapes):
+    operands = [sample("float32", s, i) for i, s in enumerate(shapes)]
+    check("Einsum", operands, {"equation": equation}, 12)
+
+
+def test_einsum_in_every_dtype():
+    for dtype in allowed("Einsum", 28):
+        operands = [sample(dtype, (2, 3), 1, 0, 3), sample(dtype, (3, 4), 2, 0, 3)]
+        want = operands[0].astype(np.float64) @ operands[1].astype(np.float64)
+        got = run_ours("Einsum", operands, {"equation": "ij,jk->ik"})[0]
+        assert got.dtype == operands[0].dtype
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("equation", "text"),
+    [
+        ("ij,jk->ik->", 'malformed term "ik->"'), ("i.j,jk->ik", 'malformed term "i.j"'), ("ij->ij", "1 input terms"),
+        ("ij,jk->im", 'bad output label "m"'), ("ij,jk->ii", 'bad output label "i"'), ("i1,jk->ik", "malformed term"),
+        ("ijk,jk->ik", "does not fit the shapes"), ("ij,kj->ik", "does not fit the shapes"),
+    ],
+)  # fmt: skip
+def test_einsum_rejects_malformed_equations(equation, text):
+    with pytest.raises(ExecutionError, match="Einsum") as caught:
+        run_ours("Einsum", [np.ones((2, 3), "f"), np.ones((3, 4), "f")], {"equation": equation})
+    assert text in str(caught.value)
+
+
+def test_det():
+    for shape in [(3, 3), (2, 4, 4), (1, 1), (0, 2, 2)]:
+        x = sample("float32", shape, 1)
+        check("Det", [x], version=11, rtol=1e-4, atol=1e-4, against=("reference",))
+
+
+def _node(op, shapes, result, **attrs):
+    def value(shape):
+        return SimpleNamespace(type=SimpleNamespace(shape=shape, dtype="float32"))
+
+    return SimpleNamespace(op=op, inputs=[value(s) for s in shapes], outputs=[value(result)], attrs=attrs)
+
+
+@pytest.mark.parametrize(
+    ("node", "macs"),
+    [
+        (_node("MatMul", [(2, 3, 4), (4, 5)], (2, 3, 5)), 120),
+        (_node("MatMul", [("N", 4), (4, 5)], ("N", 5)), 20),
+        (_node("MatMul", [None, (4, 5)], None), 1),
+        (_node("Gemm", [(3, 5), (5, 4)], (3, 4)), 60),
+        (_node("Gemm", [(5, 3), (5, 4)], (3, 4), transA=1), 60),
+        (_node("Einsum", [(2, 3, 4), (2, 4, 5)], (2, 3, 5), equation="bij,bjk->bik"), 120),
+        (_node("Einsum", [(7, 3, 4), (4, 5)], (7, 3, 5), equation="...ij,jk->...ik"), 420),
+    ],
+)
+def test_multiply_accumulate_counts(node, macs):
+    assert OPS.find(node.op).macs(node) == macs

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import allowed, check, run_ours, sample, versions
+from tinycomp.errors import ExecutionError
+
+LOW, HIGH = -(2**63), 2**63 - 1
+
+
+def i64(*values):
+    return np.array(values, np.int64)
+
+
+def test_transpose():
+    x = sample("float32", (2, 3, 4))
+    for perm in (None, [2, 0, 1], [0, 1, 2], [0, 2, 1]):
+        check("Transpose", [x], {"perm": perm}, 13)
+    for dtype in allowed("Transpose", 25):
+        x = sample(dtype, (2, 3), 0, 0, 1)
+        np.testing.assert_array_equal(run_ours("Transpose", [x])[0], x.T)
+    for perm in ([0, 0, 1], [0, 1], [0, 1, 3]):
+        with pytest.raises(ExecutionError, match="Transpose: perm is not a permutation; expected each axis of 3 once"):
+            run_ours("Transpose", [np.zeros((2, 3, 4))], {"perm": perm})
+
+
+def test_concat():
+    for version in versions("Concat", 4):
+        for dtype in allowed("Concat", version):
+            for axis in (0, 1) if version == 4 else (0, 1, -1):
+                shapes = [(2, 3), (2, 3), (0, 3)] if axis == 0 else [(2, 3), (2, 1)]
+                check("Concat", [sample(dtype, s, i) for i, s in enumerate(shapes)], {"axis": axis}, version)
+    with pytest.raises(ExecutionError, match="Concat: the inputs differ outside axis 0"):
+        run_ours("Concat", [np.zeros((2, 3)), np.zeros((2, 4))], {"axis": 0})
+
+
+def test_split():
+    x = sample("float32", (7, 4))
+    check("Split", [x, i64(2, 5, 0)], {}, 13, outputs=3)
+    check("Split", [x, i64(1, 3)], {"axis": -1}, 18, outputs=2)
+    check("Split", [x], {"num_outputs": 3}, 18, outputs=3)
+    check("Split", [x], {"axis": 1}, 13, outputs=2)
+    check("Split", [x], {"axis": 1, "split": [3, 1]}, 11, outputs=2)
+    check("Split", [x], {"axis": 1}, 2, outputs=4)
+    for dtype in allowed("Split", 18):
+        check("Split", [sample(dtype, (4, 2))], {"num_outputs": 2}, 18, outputs=2)
+    with pytest.raises(ExecutionError, match=r"Split: the sizes .*; expected 2 sizes of 0 or more that sum to 7"):
+        run_ours("Split", [x, i64(2, 4)], outputs=2)
+    with pytest.raises(ExecutionError, match="the sizes do not split axis 0"):
+        run_ours("Split", [x, i64(-1, 8)], outputs=2)
+    with pytest.raises(ExecutionError, match="the sizes do not split axis 0"):
+        run_ours("Split", [x], version=13, outputs=2)
+
+
+BOUNDS = [0, 1, 2, 4, 5, 9, -1, -4, -5, -6, LOW, HIGH]
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, -1, -2, -7, HIGH, LOW + 1])
+def test_slice_of_one_axis(step):
+    x = np.arange(5, dtype=np.float32)
+    for start in BOUNDS:
+        for end in BOUNDS:
+            operands = [x, i64(start), i64(end), i64(0), i64(step)]
+            got = run_ours("Slice", operands, version=13)[0]
+            np.testing.assert_array_equal(got, _slow_slice(x, start, end, step), err_msg=f"{start}:{end}:{step}")
+
+
+def _slow_slice(x, start, end, step):
+    """Slice by the words of the operator: count from the end, clamp, then walk."""
+    size = len(x)
+    start, end = (v + size if v < 0 else v for v in (start, end))
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    position, end = min(max(start, low), high), min(max(end, low), high)
+    found = []
+    while position < end if step > 0 else position > end:
+        found.append(x[position])
+        position += step
+    return np.array(found, x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"), [(1, 3, 1), (LOW, HIGH, 2), (HIGH, LOW, -1), (-2, -9, -2), (3, 1, 1)]
+)
+def test_slice_against_the_witnesses(start, end, step):
+    x = sample("float32", (4, 5, 6))
+    check("Slice", [x, i64(start), i64(end), i64(1), i64(step)], {}, 13, against=("onnxruntime",))
+    check("Slice", [x, i64(start, 0), i64(end, 2), i64(-1, 0), i64(step, 1)], {}, 11, against=("onnxruntime",))
+
+
+def test_slice_forms():
+    x = sample("float32", (4, 5))
+    check("Slice", [x], {"starts": [1, 0], "ends": [3, 100]}, 1)
+    check("Slice", [x], {"starts": [-3], "ends": [-1], "axes": [1]}, 1)
+    check("Slice", [x, i64(1), i64(3)], {}, 10)
+    check("Slice", [x, i64(1), i64(3), None, i64(2)], {}, 13)
+    for dtype in allowed("Slice", 13):
+        check("Slice", [sample(dtype, (4, 5)), i64(1), i64(3)], {}, 13)
+
+
+def test_slice_rejects():
+    x = np.zeros((4, 5), np.float32)
+    with pytest.raises(ExecutionError, match=r"Slice: a step is 0; expected steps other than 0; found \[0\]"):
+        run_ours("Slice", [x, i64(0), i64(3), i64(0), i64(0)])
+    with pytest.raises(ExecutionError, match="differ in length"):
+        run_ours("Slice", [x, i64(0, 1), i64(3)])
+    with pytest.raises(ExecutionError, match="axis out of range"):
+        run_ours("Slice", [x, i64(0), i64(3), i64(2)])
+
+
+def test_tile_and_expand():
+    x = sample("float32", (2, 1, 3))
+    for repeats in ([1, 1, 1], [2, 3, 1], [0, 1, 2]):
+        check("Tile", [x, i64(*repeats)], {}, 13)
+    for shape in ([2, 4, 3], [1], [5, 1, 4, 1], [], [2, 1, 3]):
+        check("Expand", [x, i64(*shape)], {}, 13)
+    for dtype in allowed("Tile", 13):
+        check("Tile", [sample(dtype, (2, 3)), i64(2, 1)], {}, 13)
+        check("Expand", [sample(dtype, (2, 1)), i64(2, 3)], {}, 13)
+    assert run_ours("Tile", [x, np.array(3.0), np.array(1.0)], version=1)[0].shape == (2, 3, 3)
+    with pytest.raises(ExecutionError, match="Tile: bad repeats; expected 3 counts"):
+        run_ours("Tile", [x, i64(2, 2)])
+    with pytest.raises(ExecutionError, match=r"Expand: the shapes do not broadcast; .* fits \(2, 1, 3\); found \(5,\)"):
+        run_ours("Expand", [x, i64(5)])
+
+
+def test_expand_result_may_be_written_to():
+    assert run_ours("Expand", [np.zeros(1, "f"), i64(3)])[0].flags.writeable
+
+
+def test_depth_and_space():
+    x = sample("float32", (2, 8, 3, 2))
+    for version in versions("DepthToSpace", 11):
+        for mode in ("DCR", "CRD"):
+            check("DepthToSpace", [x], {"blocksize": 2, "mode": mode}, version)
+    y = sample("float32", (2, 3, 4, 6))
+    for mode in ("DCR", "CRD"):
+        deep = run_ours("SpaceToDepth", [y], {"blocksize": 2, "mode": mode}, 28)[0]
+        back = run_ours("DepthToSpace", [deep], {"blocksize": 2, "mode": mode}, 28)[0]
+        np.testing.assert_array_equal(back, y)
+    check("SpaceToDepth", [y], {"blocksize": 2}, 13)
+    with pytest.raises(ExecutionError, match="DepthToSpace: wrong rank"):
+        run_ours("DepthToSpace", [y[0]], {"blocksize": 2})
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_trilu(upper):
+    x = sample("float32", (2, 4, 5))
+    for k in (None, -9, -2, 0, 3, 9):
+        check("Trilu", [x] if k is None else [x, np.array(k)], {"upper": upper}, 14)
+    for k, kept in ((LOW, upper), (HIGH, not upper)):
+        np.testing.assert_array_equal(run_ours("Trilu", [x, np.array(k)], {"upper": upper})[0], x if kept else 0 * x)
+    for dtype in allowed("Trilu", 14):
+        if dtype != "string":
+            check("Trilu", [sample(dtype, (3, 3))], {"upper": upper}, 14)
+
+
+def test_reverse_sequence():
+    for dtype in allowed("ReverseSequence", 10):
+        x = sample(dtype, (4, 3, 2), 1, -9, 9)
+        check("ReverseSequence", [x, i64(4, 1, 2)], {}, 10)
+        check("ReverseSequence", [x, i64(1, 2, 3, 1)], {"batch_axis": 0, "time_axis": 1}, 10)
+    with pytest.raises(ExecutionError, match=r"bad sequence_lens; expected 3 lengths in \[0, 4\]"):
+        run_ours("ReverseSequence", [np.zeros((4, 3)), i64(5, 1, 1)])

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import FLOATS, allowed, check, run_ours, sample, versions
+from tinycomp.errors import ExecutionError
+
+REDUCTIONS = ["ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2",
+              "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"]  # fmt: skip
+AXES = [None, [0], [-1], [1, 2], [0, -1], [0, 1, 2]]
+
+
+def by_input(op, version):
+    return version >= (13 if op == "ReduceSum" else 18)
+
+
+def reduce_and_check(op, x, axes, version, against=("reference", "onnxruntime"), **attrs):
+    if not by_input(op, version):
+        return check(op, [x], {**attrs, "axes": axes}, version, against=against, rtol=1e-4)
+    operands = [x] if axes is None else [x, np.array(axes, np.int64)]
+    return check(op, operands, attrs, version, against=against, rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("axes", AXES, ids=str)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_axes_in_every_version(op, axes, keepdims):
+    x = sample("float32", (2, 3, 4), 1, 0.5, 2)
+    for version in versions(op, 7):
+        reduce_and_check(op, x, axes, version, keepdims=keepdims)
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_every_dtype(op):
+    for version in versions(op, 7):
+        for dtype in allowed(op, version):
+            if dtype in FLOATS:
+                reduce_and_check(op, sample(dtype, (3, 4), 1, 1, 3), [1], version)
+
+
+FORMULAS = {
+    "ReduceSum": lambda v: v.sum(), "ReduceMean": lambda v: v.mean(), "ReduceProd": lambda v: v.prod(),
+    "ReduceMax": lambda v: v.max(), "ReduceMin": lambda v: v.min(), "ReduceL1": lambda v: np.abs(v).sum(),
+    "ReduceL2": lambda v: np.sqrt((v * v).sum()), "ReduceSumSquare": lambda v: (v * v).sum(),
+    "ReduceLogSum": lambda v: np.log(v.sum()), "ReduceLogSumExp": lambda v: np.log(np.exp(v).sum()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_every_integer_dtype(op):
+    for version in versions(op, 7):
+        for dtype in allowed(op, version):
+            if dtype in FLOATS or dtype == "bool":
+                continue
+            x = sample(dtype, (3, 4), 1, 1, 4)
+            operands, attrs = ([x, np.array([1])], {}) if by_input(op, version) else ([x], {"axes": [1]})
+            got = run_ours(op, operands, {**attrs, "keepdims": 0}, version)[0]
+            want = [int(FORMULAS[op](row.astype(np.float64))) for row in x]  # truncated, as a conversion in C is
+            assert got.dtype == x.dtype
+            assert got.tolist() == want, (op, version, dtype)
+
+
+def test_max_and_min_of_booleans():
+    for op in ("ReduceMax", "ReduceMin"):
+        check(op, [sample("bool", (3, 4)), np.array([1])], {}, 20)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_integer_mean_truncates_toward_zero(dtype):
+    x = np.array([[1, 2], [-1, -2], [3, 4]], dtype)
+    (got,), _ = check("ReduceMean", [x, np.array([1])], {"keepdims": 0}, 18, against=("onnxruntime",))
+    assert got.tolist() == [1, -1, 3]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_empty_axes(op):
+    x = sample("float32", (2, 3), 1, 0.5, 2)
+    none = np.zeros(0, np.int64)
+    for noop in (0, 1):
+        check(op, [x, none], {"noop_with_empty_axes": noop}, 18, against=("reference",))
+
+
+@pytest.mark.parametrize("op", [r for r in REDUCTIONS if r != "ReduceMean"])
+def test_empty_set(op):
+    x = np.zeros((2, 0, 4), np.float32)
+    for keepdims in (0, 1):
+        check(op, [x, np.array([1])], {"keepdims": keepdims}, 20 if op in ("ReduceMax", "ReduceMin") else 18)
+
+
+def test_empty_set_of_integers_gives_the_limits():
+    x = np.zeros((2, 0), np.int8)
+    assert run_ours("ReduceMax", [x, np.array([1])], {"keepdims": 0})[0].tolist() == [-128, -128]
+    assert run_ours("ReduceMin", [x, np.array([1])], {"keepdims": 0})[0].tolist() == [127, 127]
+
+
+def test_scalars():
+    for op in REDUCTIONS:
+        check(op, [np.array(2.5, np.float32)], {}, 18)
+
+
+def test_log_sum_exp_does_not_overflow():
+    x = np.array([[1000, 1000.5], [-1000, -2000], [-np.inf, -np.inf], [np.inf, 1]], np.float32)
+    got = run_ours("ReduceLogSumExp", [x, np.array([1])], {"keepdims": 0})[0]
+    np.testing.assert_allclose(got, [1000.974, -1000, -np.inf, np.inf], rtol=1e-6)
+
+
+def test_axis_errors():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(ExecutionError, match=r"ReduceSum: axis out of range; expected an axis in \[-2, 1\]; found 2"):
+        run_ours("ReduceSum", [x, np.array([2])])
+    with pytest.raises(ExecutionError, match="an axis is named twice"):
+        run_ours("ReduceSum", [x, np.array([0, -2])])
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_arg(op):
+    x = np.array([[1, 3, 3, 0, 0], [2, 2, 2, 2, 2]], np.float32)
+    for version in versions(op, 7):
+        for axis in (0, 1, -1):
+            for keepdims in (0, 1):
+                check(op, [x], {"axis": axis, "keepdims": keepdims}, version)
+                if version >= 12:
+                    check(op, [x], {"axis": axis, "keepdims": keepdims, "select_last_index": 1}, version)
+        for dtype in allowed(op, version):
+            check(op, [sample(dtype, (3, 4))], {}, version)
+    with pytest.raises(ExecutionError, match=f"{op}: the reduced axis is empty"):
+        run_ours(op, [np.zeros((0, 2), np.float32)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k(axis, largest):
+    for dtype in allowed("TopK", 24):
+        x = sample(dtype, (6, 7), 3, -9, 9)
+        for k in (0, 1, 4, 6):
+            count = np.array([k], np.int64)
+            attrs = {"axis": axis, "largest": largest}
+            check("TopK", [x, count], attrs, 24 if dtype == "bfloat16" else 11, outputs=2, against=("onnxruntime",)
+                  if dtype in ("float32", "int64", "int32") else ("reference",))  # fmt: skip
+
+
+def test_top_k_extremes():
+    x = np.array([0, 255, 1], np.uint8)
+    assert run_ours("TopK", [x, np.array([2])], {"largest": 0}, outputs=2)[0].tolist() == [0, 1]
+    x = np.array([-(2**63), 2**63 - 1, 0], np.int64)
+    assert run_ours("TopK", [x, np.array([3])], outputs=2)[1].tolist() == [1, 2, 0]
+
+
+def test_top_k_in_older_versions():
+    x = sample("float32", (3, 5))
+    check("TopK", [x, np.array([2])], {"axis": 0}, 10, outputs=2)
+    check("TopK", [x], {"axis": 1, "k": 3}, 1, outputs=2)
+
+
+def test_top_k_rejects_k_beyond_the_axis():
+    x = np.zeros((2, 3), np.float32)
+    for k in (-1, 4):
+        with pytest.raises(ExecutionError, match=rf"TopK: K does not fit the axis; expected K in \[0, 3\]; found {k}"):
+            run_ours("TopK", [x, np.array([k])], outputs=2)
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_running_sums_and_products(exclusive, reverse):
+    for op, version in (("CumSum", 11), ("CumSum", 14), ("CumProd", 26)):
+        for dtype in allowed(op, version):
+            for axis in (0, -1):
+                x = sample(dtype, (3, 4), 1, 1, 3)
+                check(op, [x, np.array(axis, np.int32)], {"exclusive": exclusive, "reverse": reverse}, version)
+        check(op, [np.zeros((2, 0), np.float32), np.array(1)], {"exclusive": exclusive, "reverse": reverse}, version)
