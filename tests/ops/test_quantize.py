@@ -124,6 +124,11 @@ def test_output_types():
         run_ours("QuantizeLinear", [x, f32(1), np.array(0, np.uint8)], {"output_dtype": 3})
 
 
+def test_scalars():
+    (y,), _ = check("QuantizeLinear", [f32(3.2), f32(0.5), np.array(1, np.int8)], {}, 13)
+    check("DequantizeLinear", [y, f32(0.5), np.array(1, np.int8)], {}, 13)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_quantize_nan_is_the_least_value(dtype):
     x = np.full(40, np.nan, np.float32)

@@ -69,11 +69,15 @@ def _spread_blocks(op: str, name: str, parameter: Array, x: Array, axis: int, bl
 
 
 def saturate(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Round a float array half to even, clip it to an integer type and convert it; NaN becomes the least value."""
+    """Clip whole numbers in a float array to an integer type and convert them; NaN becomes the least value.
+
+    The array is used as scratch space.
+    """
     low, high = integer_range(dtype)
-    # The order of the operands makes NaN the lower bound, as in SIMD kernels.
-    clipped = np.fmin(np.fmax(np.rint(x), low), high)
-    return clipped.astype(np.int32).astype(dtype)
+    # Unlike clip, fmax prefers the bound to NaN, as SIMD kernels do.
+    np.fmax(x, low, out=x)
+    np.fmin(x, high, out=x)
+    return x.astype(dtype) if dtype.kind in "iu" else x.astype(np.int32).astype(dtype)
 
 
 def saturate_float(x: Array, dtype: np.dtype[Any], clip: bool = True) -> Array:
@@ -87,8 +91,10 @@ def saturate_float(x: Array, dtype: np.dtype[Any], clip: bool = True) -> Array:
 def requantize(total: Array, ratio: Array, zero_point: Array) -> Array:
     """Return int32 sums times a float32 ratio plus a zero point, saturated to the zero point's type."""
     with np.errstate(all="ignore"):
-        scaled = np.rint(total.astype(np.float32) * np.asarray(ratio, dtype=np.float32))
-        return saturate(scaled + zero_point.astype(np.float32).reshape(()), zero_point.dtype)
+        scaled = total.astype(np.float32) * np.asarray(ratio, dtype=np.float32)
+        np.rint(scaled, out=scaled)
+        scaled += zero_point.astype(np.float32).reshape(())
+        return saturate(scaled, zero_point.dtype)
 
 
 def _quantize(
@@ -105,16 +111,19 @@ def _quantize(
     check_scale(op, "y_scale", scale)
     spread = _spread(op, "y_scale", scale, x, axis, block_size)
     wide = compute_dtype(precision)
-    ratio = (x.astype(wide, copy=False) / spread.astype(wide)).astype(precision).astype(wide, copy=False)
+    ratio = np.asarray(x.astype(wide, copy=False) / spread.astype(wide))
+    if precision != wide:
+        ratio = ratio.astype(precision).astype(wide)
+    if not is_float(dtype):
+        np.rint(ratio, out=ratio)
     if zero_point is not None:
-        if zero_point.shape != scale.shape and zero_point.size != scale.size:
+        if zero_point.size != scale.size:
             raise ModelError(
                 f"{op}: y_zero_point and y_scale differ in shape",
                 expected=str(list(scale.shape)),
                 found=str(list(zero_point.shape)),
             )
-        offset = _spread(op, "y_zero_point", zero_point, x, axis, block_size).astype(wide)
-        ratio = (ratio if is_float(dtype) else np.rint(ratio)) + offset
+        ratio += _spread(op, "y_zero_point", zero_point, x, axis, block_size).astype(wide)
     return saturate_float(ratio, dtype, clip) if is_float(dtype) else saturate(ratio, dtype)
 
 
@@ -196,7 +205,7 @@ def dequantize_linear(
     wide = x.astype(np.float32) if is_float(x.dtype) else x.astype(np.int64 if x.dtype.itemsize > 2 else np.int32)
     if x_zero_point is not None:
         wide = wide - _spread(op, "x_zero_point", x_zero_point, x, axis, block_size).astype(wide.dtype)
-    result = wide.astype(np.float32) * scale.astype(np.float32)
+    result = np.asarray(wide.astype(np.float32) * scale.astype(np.float32))
     if output_dtype:
         return result.astype(_dtype_of(output_dtype), copy=False)
     is_exponent = x_scale.dtype == np.dtype(ml_dtypes.float8_e8m0fnu)
@@ -211,7 +220,7 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     high = np.maximum(np.float32(0), x.max(initial=0))
     scale = np.float32(1) if high == low else (high - low) / np.float32(255)
     point = np.clip(np.rint(-low / scale), 0, 255)
-    y = saturate(np.rint(x / scale) + point, np.dtype(np.uint8))
+    y = saturate(np.asarray(np.rint(x / scale) + point), np.dtype(np.uint8))
     return y, np.asarray(scale, dtype=np.float32), np.asarray(point).astype(np.uint8)
 
 
@@ -266,7 +275,7 @@ def qlinear_matmul(
     offset = _per_row(y_zero_point.astype(np.float32), a)
     if is_float(y_zero_point.dtype):
         return saturate_float(product * ratio + offset, y_zero_point.dtype)
-    return saturate(np.rint(product * ratio) + offset, y_zero_point.dtype)
+    return saturate(np.asarray(np.rint(product * ratio) + offset), y_zero_point.dtype)
 
 
 def _per_row(parameter: Array, a: Array) -> Array:
