@@ -43,6 +43,8 @@ def test_split():
     check("Split", [x], {"axis": 1}, 13, outputs=2)
     check("Split", [x], {"axis": 1, "split": [3, 1]}, 11, outputs=2)
     check("Split", [x], {"axis": 1}, 2, outputs=4)
+    for operands, attrs in (([x, i64(3, 4)], {}), ([x], {"split": [3, 4]})):
+        assert [y.shape for y in run_ours("Split", operands, attrs, 1, outputs=2)] == [(3, 4), (4, 4)]
     for dtype in allowed("Split", 18):
         check("Split", [sample(dtype, (4, 2))], {"num_outputs": 2}, 18, outputs=2)
     with pytest.raises(ExecutionError, match=r"Split: the sizes .*; expected 2 sizes of 0 or more that sum to 7"):
@@ -141,6 +143,13 @@ def test_depth_and_space():
     check("SpaceToDepth", [y], {"blocksize": 2}, 13)
     with pytest.raises(ExecutionError, match="DepthToSpace: wrong rank"):
         run_ours("DepthToSpace", [y[0]], {"blocksize": 2})
+    for op, block, need in (("DepthToSpace", 2, "C a multiple of 4"), ("SpaceToDepth", 5, "H and W multiples of 5")):
+        with pytest.raises(ExecutionError, match=f"{op}: the block size does not divide the image; expected {need}"):
+            run_ours(op, [y], {"blocksize": block})
+    for op in ("DepthToSpace", "SpaceToDepth"):
+        for block in (0, -2):
+            with pytest.raises(ExecutionError, match=f"{op}: the block size does not divide the image"):
+                run_ours(op, [x], {"blocksize": block})
 
 
 @pytest.mark.parametrize("upper", [0, 1])

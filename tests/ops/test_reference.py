@@ -118,3 +118,37 @@ def test_bind_ignores_the_memory_hint_of_old_operators():
 
 def test_the_node_class_is_the_one_of_the_ir():
     assert isinstance(node("Relu", 14, [F23]), Node)
+
+
+def test_bind_hands_bodies_captures_and_types_to_control_flow():
+    body = Graph("body")
+    for name, type_ in (("i", TensorType("int64", ())), ("c", TensorType("bool", ())), ("k", F23)):
+        body.add_input(name, type_)
+    condition, outer = body.inputs[1], body.inputs[2]
+    doubled = body.add("Add", [outer, outer]).output
+    body.set_outputs([condition, doubled])
+    graph = Graph()
+    trips, captured = Value("n", TensorType("int64", ())), Value("k", F23)
+    loop = graph.add(
+        "Loop", [trips, None, captured], bodies={"body": body}, captures=1, types=[TensorType("float32", (None, 2, 3))]
+    )
+    run, tier = bind(loop, {"body": lambda i, c, k: (c, k + k)})
+    x = np.ones((2, 3), np.float32)
+    assert tier == "numpy"
+    np.testing.assert_array_equal(run(np.array(4), None, x)[0], np.full((4, 2, 3), 2))
+    assert run(np.array(0), None, x)[0].shape == (0, 2, 3)
+
+
+def test_failures_of_kernels_name_the_node():
+    gather = node("Gather", 13, [F23, TensorType("int64", (1,))])
+    gather.sources = ("embedding",)
+    run, _ = bind(gather)
+    with pytest.raises(
+        ExecutionError, match=r"^embedding \(Gather\): index out of bounds; expected indices in \[-2, 1"
+    ):
+        run(np.ones((2, 3), "f"), np.array([5]))
+    add = node("Add", 14, [F23, F23])
+    add.sources = ("residual",)
+    run, _ = bind(add)
+    with pytest.raises(ExecutionError, match=r"^residual \(Add\): the operands do not fit the operator: .*broadcast"):
+        run(np.ones((2, 3), "f"), np.ones((2, 4), "f"))

@@ -6,12 +6,14 @@ kernel of its record where there is one (tier ``"numpy"``), else with ``onnx.ref
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.errors import ExecutionError, TinycompError
+from tinycomp.ir.types import tensor
 from tinycomp.ops import (
     activation,
+    attention,
     cast,
     comparison,
     control_flow,
@@ -29,6 +31,7 @@ from tinycomp.ops import (
     recurrent,
     reduction,
     resize,
+    sampling,
     selection,
     shape,
     softmax,
@@ -43,6 +46,7 @@ __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
 
 FAMILIES = (
     activation.FAMILY,
+    attention.FAMILY,
     cast.FAMILY,
     comparison.FAMILY,
     control_flow.FAMILY,
@@ -60,12 +64,15 @@ FAMILIES = (
     recurrent.FAMILY,
     reduction.FAMILY,
     resize.FAMILY,
+    sampling.FAMILY,
     selection.FAMILY,
     shape.FAMILY,
     softmax.FAMILY,
 )
 OPS = OpTable(FAMILIES)
 
+# Operators that stack what their body returns, and need its types where it never runs.
+_STACKING = frozenset({"Loop", "Scan"})
 # A memory-reuse hint of operators before opset 6 that never changed a result.
 _MEANINGLESS = frozenset({"consumed_inputs"})
 
@@ -83,11 +90,15 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     Raises:
         ModelError: If an attribute is not one of the operator's.
         UnsupportedError: If no tier knows the operator.
+
+    The function itself raises ExecutionError, naming the node, when values or shapes do not fit.
     """
-    attrs = {k: v for k, v in node.attrs.items() if k not in _MEANINGLESS} | dict(bodies or {})
+    attrs = {k: v for k, v in node.attrs.items() if k not in _MEANINGLESS}
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and record.kernel is not None:
-        return _as_tuple(record.bind(attrs, len(node.outputs), node.label), len(node.outputs)), "numpy"
+        if "control_flow" in record.traits:
+            attrs |= _control_flow_keywords(node, bodies or {})
+        return _as_tuple(record.bind(attrs, len(node.outputs), node.label), node), "numpy"
     from tinycomp.ops.reference import bind_reference
 
     input_types = [None if v is None else v.type for v in node.inputs]
@@ -96,10 +107,29 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     return bound, "reference"
 
 
-def _as_tuple(kernel: Kernel, outputs: int) -> Bound:
-    @functools.wraps(kernel)
+def _control_flow_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return what control-flow kernels take besides ONNX's attributes: see :mod:`tinycomp.ops.control_flow`."""
+    keywords: dict[str, Any] = {**bodies, "captures": node.captures}
+    if node.op in _STACKING:
+        types = [tensor(v.type) for v in node.body.outputs]
+        keywords["output_types"] = [(t.dtype, t.shape) for t in types]
+    return keywords
+
+
+def _as_tuple(kernel: Kernel, node: Node) -> Bound:
+    """Make a kernel return a tuple, and its failures name the node."""
+    op, outputs, where = node.op, len(node.outputs), f"{node.label} ({node.op})"
+
     def run(*inputs: Any) -> tuple[Any, ...]:
-        result = kernel(*inputs)
+        try:
+            result = kernel(*inputs)
+        except TinycompError as error:
+            if error.where not in ("", op):  # a body's node is already named
+                raise
+            parts = {"expected": error.expected, "found": error.found, "hint": error.hint}
+            raise type(error)(error.message, where=where, **parts) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ExecutionError(f"the operands do not fit the operator: {error}", where=where) from error
         return result[:outputs] if isinstance(result, tuple) else (result,)
 
     return run

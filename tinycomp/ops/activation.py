@@ -77,12 +77,18 @@ def celu(x: Array, *, alpha: float = 1.0) -> Array:
     return np.asarray(np.maximum(x, 0) + np.minimum(a * np.expm1(x / a), 0))
 
 
-@FAMILY.op("Selu", traits={"elementwise"})
+@FAMILY.op("Selu", since=6, traits={"elementwise"})
 @widened
 def selu(x: Array, *, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Array:
     """``gamma x``, or ``gamma alpha (exp(x) - 1)`` at and below zero."""
     below = x.dtype.type(alpha) * np.expm1(np.minimum(x, 0))
     return np.asarray(x.dtype.type(gamma) * np.where(x > 0, x, below))
+
+
+@FAMILY.op("Selu", since=1, traits={"elementwise"})
+def selu_1(x: Array, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
+    """Selu before opset 6, whose defaults had fewer digits."""
+    return np.asarray(selu(x, alpha=alpha, gamma=gamma))
 
 
 @FAMILY.op("HardSigmoid", traits={"elementwise", "cheap"})

@@ -84,13 +84,21 @@ def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: in
     return split_attribute(x, axis=axis, split=None if sizes is None else ints(sizes), outputs=outputs)
 
 
-@FAMILY.op("Split", since=1, traits={"movement", "output_count"})
+@FAMILY.op("Split", since=2, traits={"movement", "output_count"})
 def split_attribute(
     x: Array, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
     """Split before opset 13, with the sizes as an attribute."""
     size = x.shape[fix_axis(axis, x.ndim, "Split")]
     return _split(x, axis, split or [size // outputs] * outputs, outputs)
+
+
+@FAMILY.op("Split", since=1, traits={"movement", "output_count"})
+def split_1(
+    x: Array, sizes: Array | None = None, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
+) -> tuple[Array, ...]:
+    """Split at opset 1, which took the sizes either way."""
+    return split_attribute(x, axis=axis, split=split if sizes is None else ints(sizes), outputs=outputs)
 
 
 def _slice(
@@ -182,18 +190,22 @@ def expand(x: Array, shape: Array) -> Array:
         ) from error
 
 
-def _image(x: Array, where: str) -> tuple[int, int, int, int]:
+def _image(x: Array, where: str, channels: int, space: int) -> tuple[int, int, int, int]:
+    """Return the four dimensions of an image whose channels, or height and width, must be multiples of a number."""
     if x.ndim != 4:
         raise ExecutionError("wrong rank", where=where, expected="4 dimensions (N, C, H, W)", found=str(x.shape))
     n, c, h, w = x.shape
+    if channels < 1 or space < 1 or c % channels or h % space or w % space:
+        need = f"C a multiple of {channels}" if space == 1 else f"H and W multiples of {space}"
+        raise ExecutionError("the block size does not divide the image", where=where, expected=need, found=str(x.shape))
     return n, c, h, w
 
 
 @FAMILY.op("DepthToSpace", traits={"movement"})
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     """Move blocks of channels into space: (N, C b², H, W) to (N, C, H b, W b)."""
-    n, c, h, w = _image(x, "DepthToSpace")
     b = blocksize
+    n, c, h, w = _image(x, "DepthToSpace", b * abs(b), 1)
     if mode == "DCR":
         y = x.reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
@@ -204,8 +216,8 @@ def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 @FAMILY.op("SpaceToDepth", traits={"movement"})
 def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     """Move blocks of space into channels: (N, C, H b, W b) to (N, C b², H, W)."""
-    n, c, h, w = _image(x, "SpaceToDepth")
     b = blocksize
+    n, c, h, w = _image(x, "SpaceToDepth", 1, b)
     y = x.reshape(n, c, h // b, b, w // b, b)
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     return y.transpose(order).reshape(n, c * b * b, h // b, w // b)
