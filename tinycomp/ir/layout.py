@@ -1,0 +1,55 @@
+"""Memory orders of tensors: what the names in ``TensorType.layout`` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinycomp.ir.types import ROW_MAJOR, TensorType
+
+CHANNELS_LAST = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
+"""The channels-last layout of a tensor of logical order N, C, spatial dimensions, by rank."""
+
+_ORDERS: dict[str, tuple[int, ...]] = {name: (0, *range(2, rank), 1) for rank, name in CHANNELS_LAST.items()}
+
+
+def memory_order(layout: str, rank: int) -> tuple[int, ...]:
+    """Return the logical dimensions from slowest to fastest varying in memory.
+
+    >>> memory_order("NHWC", 4)
+    (0, 2, 3, 1)
+    """
+    return tuple(range(rank)) if layout == ROW_MAJOR else _ORDERS[layout]
+
+
+def layout_of(order: Sequence[int]) -> str | None:
+    """Return the layout with this memory order, or None if it has no name."""
+    rank = len(order)
+    if tuple(order) == tuple(range(rank)):
+        return ROW_MAJOR
+    name = CHANNELS_LAST.get(rank)
+    return name if name is not None and _ORDERS[name] == tuple(order) else None
+
+
+def strides(type_: TensorType) -> tuple[int, ...]:
+    """Return the distance in elements between neighbours along each logical dimension.
+
+    >>> strides(TensorType("float32", (1, 3, 4, 5), "NHWC"))
+    (60, 1, 15, 3)
+    """
+    shape = type_.static_shape
+    assert shape is not None, type_
+    result = [0] * len(shape)
+    step = 1
+    for dim in reversed(memory_order(type_.layout, len(shape))):
+        result[dim] = step
+        step *= shape[dim]
+    return tuple(result)
+
+
+def same_memory(a: TensorType, b: TensorType) -> bool:
+    """Whether two types of equal shape put every element in the same place (sizes of 1 do not matter)."""
+    shape = a.static_shape
+    if shape is None or shape != b.static_shape:
+        return a.layout == b.layout
+    pairs = zip(shape, strides(a), strides(b), strict=True)
+    return all(size == 1 or x == y for size, x, y in pairs) or 0 in shape

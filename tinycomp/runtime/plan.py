@@ -1,0 +1,114 @@
+"""A plan: the flat list of steps that a graph became."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError, TinycompError
+from tinycomp.runtime.spec import TensorSpec
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+"""Computes results from operands; both are arrays (or lists, dicts, None for the other kinds of ONNX values)."""
+
+ABSENT = 0
+"""The slot that always holds None: what an absent optional operand reads."""
+DISCARD = 1
+"""The slot that skipped results are written to."""
+FIRST_FREE = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to run.
+
+    Attributes:
+        label: Name for messages and profiles.
+        op: Operator, or region symbol.
+        tier: ``"c"`` or another target's name for a region, else ``"numpy"`` or ``"reference"``.
+        run: The computation.
+        reads: Slots of the operands.
+        writes: Slots of the results.
+        frees: Slots whose value nobody needs after this step.
+        sources: Source names of the nodes behind the step.
+        program: The native program behind ``run``, if there is one; profiles look into it.
+    """
+
+    label: str
+    op: str
+    tier: str
+    run: Run
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in order, and the slots they work on. Holds no state of a run, so many threads may run it at once.
+
+    Attributes:
+        inputs: What :meth:`run` takes, in order.
+        outputs: What it gives, in order.
+        steps: What it does.
+        slots: The values that every run starts with: constants in their slots, None elsewhere.
+        input_slots: Where each input goes.
+        output_slots: Where each output is found.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    steps: tuple[Step, ...]
+    slots: tuple[Any, ...]
+    input_slots: tuple[int, ...]
+    output_slots: tuple[int, ...]
+
+    def run(self, feeds: Sequence[Any], clock: list[float] | None = None) -> list[Any]:
+        """Run all steps.
+
+        Args:
+            feeds: One value per input, already checked.
+            clock: If given, the seconds of each step are added to it, one figure per step.
+
+        Raises:
+            ExecutionError: If a step fails; it names the step.
+        """
+        slots = list(self.slots)
+        for slot, feed in zip(self.input_slots, feeds, strict=True):
+            slots[slot] = feed
+        with np.errstate(all="ignore"):
+            for index, step in enumerate(self.steps):
+                started = time.perf_counter() if clock is not None else 0.0
+                for slot, result in zip(step.writes, _run_step(step, slots), strict=False):
+                    slots[slot] = result
+                for slot in step.frees:
+                    slots[slot] = None
+                if clock is not None:
+                    clock[index] += time.perf_counter() - started
+        return [slots[slot] for slot in self.output_slots]
+
+
+def _run_step(step: Step, slots: list[Any]) -> Sequence[Any]:
+    try:
+        return step.run([slots[i] for i in step.reads])
+    except (TinycompError, MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        operands = ", ".join(_describe(slots[i]) for i in step.reads)
+        raise ExecutionError(
+            f"{type(error).__name__}: {error}",
+            where=f"node {step.label} ({step.op}, {step.tier} tier)",
+            found=f"operands ({operands})",
+            hint="Check the operands' values and shapes against the operator's definition.",
+        ) from error
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name}{list(value.shape)}"
+    return "absent" if value is None else type(value).__name__

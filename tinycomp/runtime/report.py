@@ -1,0 +1,259 @@
+"""What runs where, and why: the answer to ``module.report()``."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_WIDTH = 110
+_REASONS_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a node was not offloaded.
+
+    Attributes:
+        stage: The pass that said no.
+        target: The target concerned, or an empty text.
+        rule: The pattern, operator rule or policy.
+        text: The reason, one clause.
+        progress: Share of the pattern that had matched (0 to 1).
+    """
+
+    stage: str
+    target: str
+    rule: str
+    text: str
+    progress: float = 0.0
+
+    def __str__(self) -> str:
+        subject = f"{self.rule or self.target}: " if self.rule or self.target else ""
+        return f"{subject}{self.text}"
+
+
+@dataclass(frozen=True)
+class RegionRow:
+    """One offloaded region.
+
+    Attributes:
+        symbol: Unique name of the region.
+        target: The target that runs it.
+        nodes: Nodes of the optimised graph inside; a composite counts with what it is made of.
+        composites: How often each composite occurs.
+        ops: How often each operator occurs, composites opened.
+        macs: Multiply-accumulate operations of one run; symbolic sizes count as 1.
+        bytes_in: Bytes that enter as parameters, constants excluded.
+        bytes_out: Bytes that leave.
+        sources: Source names of its nodes.
+        seconds: Median time of one run, after a profile.
+    """
+
+    symbol: str
+    target: str
+    nodes: int
+    composites: Mapping[str, int]
+    ops: Mapping[str, int]
+    macs: int
+    bytes_in: int
+    bytes_out: int
+    sources: tuple[str, ...]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """One node that stayed on the host.
+
+    Attributes:
+        name: Source name.
+        op: Operator.
+        tier: ``"numpy"`` or ``"reference"``.
+        macs: Multiply-accumulate operations of one run.
+        reasons: Why it stayed, near misses first.
+        sources: Source names of the nodes behind it.
+        seconds: Median time of one run, after a profile.
+    """
+
+    name: str
+    op: str
+    tier: str
+    macs: int
+    reasons: tuple[Reason, ...]
+    sources: tuple[str, ...]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The partition of a model, with totals.
+
+    Attributes:
+        model: Name of the model.
+        targets: Targets in priority order.
+        regions: Offloaded regions in order of execution.
+        hosts: Nodes left to the host in order of execution.
+        notes: What else the reader should know (symbolic sizes, memory, …).
+    """
+
+    model: str
+    targets: tuple[str, ...]
+    regions: tuple[RegionRow, ...]
+    hosts: tuple[HostRow, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Nodes, MACs and (after a profile) seconds: offloaded, on the host, and the offloaded share."""
+        nodes = (sum(r.nodes for r in self.regions), len(self.hosts))
+        macs = (sum(r.macs for r in self.regions), sum(h.macs for h in self.hosts))
+        result: dict[str, Any] = {"nodes": _total(*nodes), "macs": _total(*macs)}
+        rows: Sequence[RegionRow | HostRow] = [*self.regions, *self.hosts]
+        if rows and all(r.seconds is not None for r in rows):
+            times = (sum(r.seconds or 0 for r in self.regions), sum(h.seconds or 0 for h in self.hosts))
+            result["seconds"] = _total(*times)
+        return result
+
+    def why(self, node: str) -> list[HostRow]:
+        """Return the host nodes whose source name is ``node`` (an empty list: it was offloaded or does not exist)."""
+        return [h for h in self.hosts if node == h.name or node in h.sources]
+
+    def where(self, node: str) -> str | None:
+        """Return the region symbol or ``"host"`` for a source name, or None if no node has that name."""
+        for region in self.regions:
+            if node in region.sources:
+                return region.symbol
+        return "host" if self.why(node) else None
+
+    def with_seconds(self, seconds: Mapping[str, float]) -> Report:
+        """Return the report with times by region symbol or host node name."""
+        return dataclasses.replace(
+            self,
+            regions=tuple(dataclasses.replace(r, seconds=seconds.get(r.symbol)) for r in self.regions),
+            hosts=tuple(dataclasses.replace(h, seconds=seconds.get(h.name)) for h in self.hosts),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able form with the totals."""
+        return {**dataclasses.asdict(self), "totals": self.totals}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """The inverse of :meth:`to_dict`."""
+        return cls(
+            data["model"],
+            tuple(data["targets"]),
+            tuple(RegionRow(**{**r, "sources": tuple(r["sources"])}) for r in data["regions"]),
+            tuple(_host_row(h) for h in data["hosts"]),
+            tuple(data["notes"]),
+        )
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def save_html(self, path: str | PathLike[str]) -> None:
+        """Write the report as one self-contained HTML page."""
+        console = Console(record=True, width=_WIDTH, file=io.StringIO())
+        console.print(self)
+        Path(path).write_text(console.export_html(), encoding="utf-8")
+
+    def __rich__(self) -> RenderableType:
+        """Return what rich prints."""
+        parts: list[RenderableType] = [_headline(self)]
+        if self.regions:
+            parts.append(_region_table(self.regions))
+        if self.hosts:
+            parts.append(_host_table(self.hosts))
+        parts.extend(Text(note) for note in self.notes)
+        return Group(*parts)
+
+    def __str__(self) -> str:
+        console = Console(width=_WIDTH, file=io.StringIO(), color_system=None)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get().rstrip()
+
+
+def _host_row(data: Mapping[str, Any]) -> HostRow:
+    reasons = tuple(Reason(**r) for r in data["reasons"])
+    return HostRow(**{**data, "reasons": reasons, "sources": tuple(data["sources"])})
+
+
+def _total(offloaded: float, host: float) -> dict[str, float]:
+    whole = offloaded + host
+    return {"offloaded": offloaded, "host": host, "share": offloaded / whole if whole else 1.0}
+
+
+def _headline(report: Report) -> Text:
+    totals = report.totals
+    nodes, macs = totals["nodes"], totals["macs"]
+    text = (
+        f"{report.model or 'model'}: {len(report.regions)} region(s) on {', '.join(report.targets) or 'no target'}; "
+        f"{nodes['offloaded']} of {nodes['offloaded'] + nodes['host']} nodes, {macs['share']:.1%} of MACs"
+    )
+    if "seconds" in totals:
+        text += f", {totals['seconds']['share']:.1%} of the time"
+    return Text(text, style="bold")
+
+
+def _region_table(rows: Sequence[RegionRow]) -> Table:
+    table = Table(title="Regions", title_justify="left", expand=True)
+    for name in ("region", "target", "composites and operators"):
+        table.add_column(name, overflow="fold")
+    for name in ("nodes", "MACs", "in", "out", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.symbol, row.target, _counts(row), str(row.nodes), si(row.macs), si(row.bytes_in, "B"),
+            si(row.bytes_out, "B"), milliseconds(row.seconds),
+        )  # fmt: skip
+    return table
+
+
+def _counts(row: RegionRow) -> str:
+    inside = dict(row.composites) or dict(row.ops)
+    return ", ".join(f"{count} {name}" for name, count in sorted(inside.items(), key=lambda i: (-i[1], i[0])))
+
+
+def _host_table(rows: Sequence[HostRow]) -> Table:
+    table = Table(title="On the host", title_justify="left", expand=True)
+    for name in ("node", "operator", "tier", "why"):
+        table.add_column(name, overflow="fold", ratio=3 if name == "why" else None)
+    table.add_column("MACs", justify="right")
+    table.add_column("time", justify="right", no_wrap=True)
+    for row in rows:
+        shown = [str(r) for r in row.reasons[:_REASONS_SHOWN]]
+        more = len(row.reasons) - len(shown)
+        text = "\n".join(shown + ([f"… and {more} more"] if more > 0 else []))
+        table.add_row(
+            Text(row.name), row.op, row.tier, Text(text), si(row.macs), milliseconds(row.seconds)
+        )  # fmt: skip
+    return table
+
+
+def si(value: float, unit: str = "") -> str:
+    """Return a number with an SI prefix.
+
+    >>> si(4089184256), si(602112, "B"), si(12)
+    ('4.09 G', '602 kB', '12')
+    """
+    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:g} {unit}".rstrip()
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Return seconds as a text in milliseconds; empty for None."""
+    return "" if seconds is None else f"{seconds * 1e3:.3f} ms"

@@ -1,0 +1,185 @@
+"""What a module takes and gives: names, dtypes, shapes; and the check of what a caller hands in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinycomp.errors import FeedError, did_you_mean
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, dtype and shape of an input or output.
+
+    Attributes:
+        name: The name in the model.
+        dtype: numpy/ml_dtypes name, ``"string"``, or a longer text for sequences, optionals and maps.
+        shape: A size, a symbol or None per dimension; None if even the rank is unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+    @functools.cached_property
+    def numpy_dtype(self) -> np.dtype | None:
+        """The numpy dtype (object for strings), or None for a value that is not a tensor."""
+        if self.dtype == "string":
+            return np.dtype(object)
+        try:
+            return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))
+        except TypeError:
+            return None
+
+    @functools.cached_property
+    def is_static(self) -> bool:
+        """Whether every dimension is a number."""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    def __str__(self) -> str:
+        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able form."""
+        return {"name": self.name, "dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TensorSpec:
+        """The inverse of :meth:`to_dict`."""
+        shape = data["shape"]
+        return cls(data["name"], data["dtype"], None if shape is None else tuple(shape))
+
+
+def check_feed(spec: TensorSpec, value: Any) -> Any:
+    """Return ``value`` as a native-endian array that fits ``spec``; values of other kinds pass unchanged.
+
+    Raises:
+        FeedError: If dtype, rank or a size differs.
+    """
+    dtype = spec.numpy_dtype
+    if dtype is None:
+        return value
+    array = value if isinstance(value, np.ndarray) else _as_array(spec, value, dtype)
+    if array.dtype != dtype:
+        array = _native(spec, array, dtype)
+    if array.shape != spec.shape and not _fits(spec.shape, array.shape):
+        raise FeedError(
+            "wrong shape",
+            where=f'input "{spec.name}"',
+            expected=str(spec),
+            found=f"shape {tuple(array.shape)}",
+            hint=_shape_hint(spec, array.shape),
+        )
+    return array
+
+
+def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
+    """Arrays of other libraries keep their dtype; plain Python numbers and lists take the input's."""
+    plain = isinstance(value, (int, float, bool, str, list, tuple))
+    try:
+        return np.asarray(value, dtype=dtype if plain else None)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FeedError(
+            "cannot be read as an array",
+            where=f'input "{spec.name}"',
+            expected=str(spec),
+            found=type(value).__name__,
+            hint="Pass a numpy array.",
+        ) from error
+
+
+def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if array.dtype.newbyteorder("=") == dtype:
+        return array.astype(dtype)
+    if dtype.kind == "O" and array.dtype.kind in "UT":
+        return array.astype(object)
+    raise FeedError(
+        "wrong dtype",
+        where=f'input "{spec.name}"',
+        expected=str(spec),
+        found=array.dtype.name,
+        hint=f'Convert it first, for instance with array.astype("{spec.dtype}").',
+    )
+
+
+def _fits(wanted: tuple[int | str | None, ...] | None, found: tuple[int, ...]) -> bool:
+    if wanted is None:
+        return True
+    return len(wanted) == len(found) and all(
+        not isinstance(w, int) or w == f for w, f in zip(wanted, found, strict=True)
+    )
+
+
+def _shape_hint(spec: TensorSpec, found: tuple[int, ...]) -> str:
+    if spec.shape is not None and len(spec.shape) == len(found) + 1:
+        return "A batch dimension may be missing: try array[None]."
+    return "Check the shape, or compile with shapes={...} for another one."
+
+
+def bind_symbols(specs: Sequence[TensorSpec], arrays: Sequence[Any]) -> dict[str, int]:
+    """Return the size of every symbol in ``specs`` as the arrays give it.
+
+    Raises:
+        FeedError: If two inputs disagree about one symbol.
+    """
+    sizes: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for spec, array in zip(specs, arrays, strict=True):
+        if spec.is_static or spec.shape is None or not isinstance(array, np.ndarray):
+            continue
+        for dim, size in zip(spec.shape, array.shape, strict=True):
+            if not isinstance(dim, str):
+                continue
+            if sizes.setdefault(dim, size) != size:
+                raise FeedError(
+                    f'the sizes of "{dim}" differ',
+                    where=f'inputs "{origin[dim]}" and "{spec.name}"',
+                    expected=f"{dim} = {sizes[dim]} as in {origin[dim]}",
+                    found=f"{dim} = {size}",
+                    hint="Give both inputs the same size there.",
+                )
+            origin.setdefault(dim, spec.name)
+    return sizes
+
+
+def order_feeds(
+    specs: Sequence[TensorSpec], args: Sequence[Any], named: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[Any]:
+    """Return one value per input from positional and named arguments; ``defaults`` fill the gaps.
+
+    Raises:
+        FeedError: If an input is missing, given twice, or unknown.
+    """
+    names = [s.name for s in specs]
+    if len(args) > len(names):
+        raise FeedError("too many inputs", expected=f"{len(names)}: {', '.join(names)}", found=str(len(args)))
+    given = dict(zip(names, args, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise FeedError(
+                f'the model has no input "{name}"',
+                expected=f"one of {', '.join(names)}",
+                hint=did_you_mean(name, names),
+            )
+        if name in given:
+            raise FeedError("given by position and by name", where=f'input "{name}"', hint="Pass it once.")
+        given[name] = value
+    for spec in specs:
+        if spec.name not in given:
+            if spec.name not in defaults:
+                missing = [str(s) for s in specs if s.name not in given and s.name not in defaults]
+                raise FeedError(
+                    "input missing",
+                    where=f'input "{spec.name}"',
+                    expected=f"a value for {', '.join(missing)}",
+                    hint="Pass every input, by position or by name.",
+                )
+            given[spec.name] = defaults[spec.name]
+    return [given[name] for name in names]
