@@ -89,7 +89,7 @@ def _key(node: Node) -> Hashable:
 
 
 def _graph_differences(a: Graph, b: Graph, sources: bool) -> Iterator[str]:
-    yield from _unequal("the name", a.name, b.name)
+    yield from _unequal("the names", a.name, b.name)
     yield from _unequal("the opsets", a.opsets, b.opsets)
     yield from _unequal("the metadata", a.metadata, b.metadata)
     yield from _unequal("the inputs", _signature(a.inputs), _signature(b.inputs))

@@ -133,7 +133,11 @@ class TokenStream:
             self.fail("unexpected text", expected=what)
         token = self.advance()
         name = token.text[1:]
-        return self.unquote(name, token) if name.startswith('"') else name
+        if name.startswith('"'):
+            name = self.unquote(name, token)
+        if not name:
+            self.fail("the name of a value is empty", at=token, hint="Write _ for a skipped or absent one.")
+        return name
 
     def string(self) -> str:
         """Return a quoted text."""

@@ -128,7 +128,8 @@ def _shortest(value: float, dtype: np.dtype) -> str:
         return str(value)
     texts = (f"{value:.{digits}g}" for digits in range(1, _MAX_FLOAT_DIGITS))
     with np.errstate(over="ignore"):
-        return next((t for t in texts if float(np.asarray(float(t)).astype(dtype)) == value), repr(value))
+        text = next((t for t in texts if float(np.asarray(float(t)).astype(dtype)) == value), repr(value))
+    return text if "." in text or "e" in text else f"{text}.0"
 
 
 def array_from_items(items: Sequence[Any], type_: TensorType) -> np.ndarray:
@@ -172,8 +173,7 @@ def array_from_hex(text: str, type_: TensorType) -> np.ndarray:
     """
     if type_.dtype == "string":
         raise ValueError("strings are written as a list")
-    data = np.frombuffer(bytes.fromhex(text), dtype=numpy_dtype(type_.dtype))
-    shape = type_.static_shape
-    if shape is None or data.size != type_.size():
-        raise ValueError(f"{len(text) // 2} bytes do not fill {type_}")
-    return data.reshape(shape).copy()
+    data, dtype, shape = bytes.fromhex(text), numpy_dtype(type_.dtype), type_.static_shape
+    if shape is None or len(data) != type_.size() * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes do not fill {type_}")
+    return np.frombuffer(data, dtype=dtype).reshape(shape).copy()

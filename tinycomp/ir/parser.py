@@ -251,8 +251,6 @@ class _GraphParser(AttributeParser):
         return value
 
     def _check_free(self, graph: Graph, at: Token, name: str) -> None:
-        if not name:
-            self.fail("the name of a value is empty", at=at)
         if name in graph.values:
             self.fail(f'the value name "{name}" is taken', at=at, hint="Every value of a graph has a name of its own.")
 
