@@ -1,0 +1,123 @@
+"""Attention and rotary embedding against onnx.reference and a plain formula."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import check, run_ours, sample
+from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ops import OPS
+
+REFERENCE = ("reference",)
+# name: (query heads, key heads, further inputs by position, attributes)
+CASES = {
+    "plain": (4, 4, {}, {}),
+    "grouped": (4, 2, {}, {}),
+    "one_key_head": (4, 1, {}, {}),
+    "scale": (2, 2, {}, {"scale": 0.3}),
+    "softcap": (2, 2, {}, {"softcap": 0.5, "qk_matmul_output_mode": 1}),
+    "causal": (2, 2, {}, {"is_causal": 1}),
+    "causal_biased_scores": (2, 2, {}, {"is_causal": 1, "qk_matmul_output_mode": 2}),
+    "probabilities": (2, 2, {}, {"is_causal": 1, "qk_matmul_output_mode": 3}),
+    "bool_mask": (2, 2, {3: sample("bool", (5, 6))}, {}),
+    "float_mask": (2, 2, {3: sample("float32", (2, 1, 5, 6))}, {}),
+    "short_mask": (2, 2, {3: sample("float32", (5, 4))}, {}),
+    "short_bool_mask": (2, 2, {3: sample("bool", (5, 4))}, {"is_causal": 1}),
+    "cache": (4, 2, {4: sample("float32", (2, 2, 3, 8), 7), 5: sample("float32", (2, 2, 3, 4), 8)}, {"is_causal": 1}),
+    "lengths": (2, 2, {6: np.array([6, 2])}, {}),
+    "lengths_causal": (2, 2, {6: np.array([6, 3])}, {"is_causal": 1}),
+    "window": (2, 2, {}, {"left_window_size": 2, "right_window_size": 1}),
+    "window_causal": (2, 2, {}, {"left_window_size": 1, "is_causal": 1}),
+    "window_lengths": (2, 2, {6: np.array([6, 4])}, {"left_window_size": 2, "is_causal": 1}),
+    "fully_masked": (2, 2, {3: np.zeros((5, 6), bool)}, {"qk_matmul_output_mode": 3}),
+    "double_softmax": (2, 2, {}, {"softmax_precision": 11}),
+}
+
+
+def operands(query_heads, key_heads, further=(), dtype="float32"):
+    """Return Q (2, Hq, 5, 8), K (2, Hk, 6, 8), V (2, Hk, 6, 4) and further inputs."""
+    shapes = [(2, query_heads, 5, 8), (2, key_heads, 6, 8), (2, key_heads, 6, 4)]
+    inputs = [sample(dtype, shape, seed, -1, 1) for seed, shape in enumerate(shapes)]
+    further = dict(further)
+    return inputs + [further.get(i) for i in range(3, max(further, default=2) + 1)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention(name):
+    query_heads, key_heads, further, attrs = CASES[name]
+    check("Attention", operands(query_heads, key_heads, further), attrs, 25, 4, against=REFERENCE, atol=1e-5)
+
+
+@pytest.mark.parametrize("version", [23, 24])
+def test_older_versions(version):
+    check("Attention", operands(4, 2), {"is_causal": 1}, version, 1, against=REFERENCE)
+
+
+def test_rank_3_is_rank_4_with_heads_side_by_side():
+    four = operands(4, 2)
+    three = [x.swapaxes(1, 2).reshape(2, x.shape[2], -1) for x in four]
+    attrs = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}
+    (got, key, _, _), _ = check("Attention", three, attrs, 25, 4, against=REFERENCE, atol=1e-5)
+    (want,) = run_ours("Attention", four, {"is_causal": 1})
+    np.testing.assert_array_equal(got, want.swapaxes(1, 2).reshape(got.shape))
+    np.testing.assert_array_equal(key, four[1])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-6)])
+def test_dtypes(dtype, tolerance):
+    inputs = operands(4, 2, dtype=dtype)
+    (got,) = run_ours("Attention", inputs, {"is_causal": 1})
+    (want,) = run_ours("Attention", [x.astype(np.float32) for x in inputs], {"is_causal": 1})
+    assert got.dtype == inputs[0].dtype
+    np.testing.assert_allclose(got.astype(np.float32), want, rtol=tolerance, atol=tolerance)
+
+
+def test_mode_0_shows_the_scores_before_the_cap():
+    inputs = operands(2, 2)
+    scores = run_ours("Attention", inputs, {"softcap": 0.1}, 25, 4)[3]
+    np.testing.assert_allclose(scores, inputs[0] @ inputs[1].swapaxes(2, 3) / np.sqrt(8), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_errors():
+    q, k, v = operands(4, 2)
+    with pytest.raises(ModelError, match=r"Attention: Q, K and V do not fit; .*query heads a multiple of key heads"):
+        run_ours("Attention", [q[:, :3], k, v])
+    with pytest.raises(ModelError, match="Attention: contradictory cache inputs"):
+        run_ours("Attention", [q, k, v, None, k])
+    with pytest.raises(ModelError, match=r"Attention: Q cannot be split into heads; .*shape \[2, 4, 5\], heads 3"):
+        run_ours("Attention", [q[..., 0], k, v], {"q_num_heads": 3})
+    with pytest.raises(ModelError, match="unknown qk_matmul_output_mode; expected 0, 1, 2 or 3; found 4"):
+        run_ours("Attention", [q, k, v], {"qk_matmul_output_mode": 4})
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_macs(rank):
+    shapes = [(2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 4)] if rank == 4 else [(2, 5, 32), (2, 6, 16), (2, 6, 8)]
+    inputs = [SimpleNamespace(type=SimpleNamespace(shape=s)) for s in shapes]
+    node = SimpleNamespace(inputs=inputs, attrs={"q_num_heads": 4, "kv_num_heads": 2})
+    assert OPS.find("Attention").macs(node) == 2 * 4 * 5 * 6 * (8 + 4)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("dim", [0, 4])
+@pytest.mark.parametrize("with_positions", [False, True])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_rotary_embedding(interleaved, dim, with_positions, rank):
+    x = sample("float32", (2, 3, 5, 8))
+    x = x if rank == 4 else x.swapaxes(1, 2).reshape(2, 5, 24)
+    shape = (10, (dim or 8) // 2) if with_positions else (2, 5, (dim or 8) // 2)
+    caches = [sample("float32", shape, seed, -1, 1) for seed in (1, 2)]
+    positions = [np.arange(10).reshape(2, 5)[:, ::-1].copy()] if with_positions else []
+    attrs = {"interleaved": interleaved, "rotary_embedding_dim": dim, "num_heads": 3 if rank == 3 else None}
+    check("RotaryEmbedding", [x, *caches, *positions], attrs, 23, against=REFERENCE)
+
+
+def test_rotary_embedding_errors():
+    x, cache = sample("float32", (2, 3, 5, 8)), sample("float32", (10, 4))
+    with pytest.raises(ModelError, match=r"the caches do not fit the input; expected shape \[2, 5, 4\]"):
+        run_ours("RotaryEmbedding", [x, cache, cache])
+    with pytest.raises(ExecutionError, match=r"RotaryEmbedding: index out of bounds; expected indices in \[-10, 9\]"):
+        run_ours("RotaryEmbedding", [x, cache, cache, np.full((2, 5), 10)])

@@ -1,0 +1,84 @@
+"""GridSample and AffineGrid against onnxruntime and onnx.reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import check, run_ours, sample
+from tinycomp.errors import ModelError
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_grid_sample(mode, padding, aligned):
+    x, grid = sample("float32", (2, 3, 4, 5)), sample("float32", (2, 3, 7, 2), 1, -1.7, 1.7)
+    attrs = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+    # onnx.reference clamps the place of a cubic before it reads the taps; PyTorch and onnxruntime clamp the taps.
+    against = ("onnxruntime",) if (mode, padding) == ("cubic", "border") else ("reference", "onnxruntime")
+    check("GridSample", [x, grid], attrs, 20, against=against, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_volumes(mode, padding, aligned):
+    x, grid = sample("float32", (1, 2, 3, 4, 5)), sample("float32", (1, 2, 3, 4, 3), 1, -1.5, 1.5)
+    check("GridSample", [x, grid], {"mode": mode, "padding_mode": padding, "align_corners": aligned}, 20, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_grid_sample_16(mode):
+    x, grid = sample("float32", (1, 2, 4, 5)), sample("float32", (1, 3, 4, 2), 1, -1.2, 1.2)
+    check("GridSample", [x, grid], {"mode": mode}, 16, against=("onnxruntime",), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "uint8"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_dtypes(dtype, mode):
+    x, grid = sample(dtype, (1, 2, 4, 5), low=0, high=9), sample("float32", (1, 3, 4, 2), 1)
+    (got,) = run_ours("GridSample", [x, grid], {"mode": mode})
+    (want,) = run_ours("GridSample", [x.astype(np.float64), grid], {"mode": mode})
+    assert got.dtype == x.dtype
+    tolerance = 1 if "int" in dtype else 0.1
+    np.testing.assert_allclose(got.astype(np.float64), want, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_places_that_are_not_numbers_do_not_crash(padding):
+    grid = np.array([[[[np.nan, 0], [np.inf, 0], [-np.inf, 1e30]]]], np.float32)
+    (y,) = run_ours("GridSample", [np.ones((1, 1, 3, 3), np.float32), grid], {"padding_mode": padding})
+    assert y.shape == (1, 1, 1, 3)
+
+
+def test_empty_grid():
+    (y,) = run_ours("GridSample", [sample("float32", (1, 2, 4, 5)), np.zeros((1, 0, 3, 2), np.float32)])
+    assert y.shape == (1, 2, 0, 3)
+
+
+def test_errors():
+    x = sample("float32", (1, 2, 4, 5))
+    with pytest.raises(ModelError, match=r"GridSample: the grid does not fit the input; .*last size 2; found shapes"):
+        run_ours("GridSample", [x, np.zeros((1, 3, 3, 3), np.float32)])
+    with pytest.raises(ModelError, match=r"GridSample: unknown mode; .*found 'lanczos' and 'zeros'"):
+        run_ours("GridSample", [x, np.zeros((1, 3, 3, 2), np.float32)], {"mode": "lanczos"})
+    with pytest.raises(ModelError, match=r"AffineGrid: theta does not fit size; expected shape \[1, 2, 3\]"):
+        run_ours("AffineGrid", [np.zeros((1, 3, 4), np.float32), np.array([1, 1, 4, 4])])
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("sizes", [(4, 5), (3, 4, 5)])
+def test_affine_grid(aligned, sizes):
+    rank = len(sizes)
+    theta = sample("float32", (2, rank, rank + 1))
+    check("AffineGrid", [theta, np.array([2, 3, *sizes])], {"align_corners": aligned}, 20, atol=1e-5)
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_the_identity_map_samples_the_image_itself(aligned):
+    x = sample("float32", (1, 2, 4, 5))
+    theta = np.array([[[1, 0, 0], [0, 1, 0]]], np.float32)
+    (grid,) = run_ours("AffineGrid", [theta, np.array(x.shape)], {"align_corners": aligned})
+    (y,) = run_ours("GridSample", [x, grid], {"align_corners": aligned})
+    np.testing.assert_allclose(y, x, atol=1e-5)

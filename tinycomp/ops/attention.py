@@ -1,0 +1,255 @@
+"""Attention and rotary embedding.
+
+Inside, heads have an axis of their own: queries (B, Hq, L, D), keys (B, Hk, S, D), values (B, Hk, S, E). With grouped
+queries Hq is a multiple of Hk, and consecutive query heads share a key head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from tinycomp.errors import ModelError
+from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, widened
+from tinycomp.ops.registry import OpFamily
+
+if TYPE_CHECKING:
+    from tinycomp.ir.graph import Node
+
+FAMILY = OpFamily("attention")
+
+RAW, CAPPED, BIASED, PROBABILITIES = range(4)
+
+
+@dataclass(frozen=True)
+class MaskRule:
+    """Which keys a query may see by its position.
+
+    Attributes:
+        causal: Whether later keys are hidden.
+        left: How many earlier keys are visible; -1 for all.
+        right: How many later keys are visible; -1 for all.
+        offset: Position of the first query among the keys: one number, or an array (B, 1, 1, 1).
+    """
+
+    causal: bool
+    left: int
+    right: int
+    offset: int | Array
+
+    def visible(self, queries: int, keys: int) -> Array | None:
+        """Return a bool array that broadcasts to (B, Hq, queries, keys); None if everything is visible."""
+        if not self.causal and self.left < 0 and self.right < 0:
+            return None
+        ahead = np.arange(keys) - (np.arange(queries)[:, None] + self.offset)
+        seen = np.ones_like(ahead, dtype=bool)
+        if self.causal:
+            seen &= ahead <= 0
+        if self.left >= 0:
+            seen &= -ahead <= self.left
+        if self.right >= 0:
+            seen &= ahead <= self.right
+        return seen
+
+
+def split_heads(x: Array, heads: int | None, name: str) -> Array:
+    """Return (B, heads, L, D) from that or from (B, L, heads * D).
+
+    Raises:
+        ModelError: If the rank is neither 3 nor 4, or ``heads`` does not divide the last size.
+    """
+    if x.ndim == 4:
+        return x
+    if x.ndim != 3 or not heads or heads < 0 or x.shape[2] % heads:
+        raise ModelError(
+            f"Attention: {name} cannot be split into heads",
+            expected="rank 4, or rank 3 with a number of heads that divides the last size",
+            found=f"shape {list(x.shape)}, heads {heads}",
+        )
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+
+
+def _check_heads(q: Array, k: Array, v: Array) -> None:
+    fits = q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1:3] == v.shape[1:3] and q.shape[3] == k.shape[3]
+    if not fits or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ModelError(
+            "Attention: Q, K and V do not fit",
+            expected="one batch size, K and V alike but for the last size, query heads a multiple of key heads",
+            found=f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)} as (batch, heads, length, size)",
+        )
+
+
+def grouped_matmul(per_query_head: Array, per_key_head: Array) -> Array:
+    """Multiply (B, Hq, L, M) by (B, Hk, M, N), each key head serving Hq / Hk query heads, to (B, Hq, L, N)."""
+    batch, heads, length, _ = per_query_head.shape
+    groups = per_key_head.shape[1]
+    stacked = per_query_head.reshape(batch, groups, heads // groups, length, per_query_head.shape[3])
+    product: Array = np.matmul(stacked, per_key_head[:, :, None])
+    return product.reshape(batch, heads, length, per_key_head.shape[3])
+
+
+def _bias(mask: Array | None, hidden: list[Array], keys: int, dtype: np.dtype[np.float32]) -> Array:
+    """Return what is added to the scores: the mask, and -inf where something hides a key."""
+    low = np.array(-np.inf, dtype=dtype)
+    bias: Array = np.zeros((1, 1), dtype=dtype)
+    if mask is not None:
+        bias = np.where(mask, 0, low).astype(dtype) if mask.dtype == bool else mask.astype(dtype)
+        missing = keys - mask.shape[-1]
+        if missing > 0:
+            bias = np.pad(bias, [(0, 0)] * (bias.ndim - 1) + [(0, missing)], constant_values=-np.inf)
+    for where in hidden:
+        bias = np.where(where, low, bias)
+    return bias
+
+
+def masked_softmax(scores: Array, bias: Array) -> Array:
+    """Return the softmax of ``scores`` over the last axis; a row whose bias is all -inf becomes zeros."""
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(axis=-1, keepdims=True)
+    weights /= np.where(total == 0, 1, total)
+    blind = np.isneginf(bias.max(axis=-1, keepdims=True, initial=-np.inf))
+    return np.where(blind, 0, weights).astype(scores.dtype, copy=False)
+
+
+def _attention_macs(node: Node) -> int:
+    """Return the MACs of both products; heads of rank-3 operands cancel out."""
+    q, k, v = (node_shape(node.inputs[i]) for i in range(3))
+    past = node.inputs[4] if len(node.inputs) > 4 else None
+    keys = (k[-2] if len(k) > 1 else 1) + (node_shape(past)[2] if past is not None and len(node_shape(past)) > 2 else 0)
+    if len(q) == 4 and len(v) == 4:
+        return q[0] * q[1] * q[2] * keys * (q[3] + v[3])
+    if len(q) != 3 or len(v) != 3:
+        return 0
+    repeats = int(node.attrs.get("q_num_heads", 1)) // max(int(node.attrs.get("kv_num_heads", 1)), 1)
+    return q[0] * q[1] * keys * (q[2] + v[2] * max(repeats, 1))
+
+
+@FAMILY.op("Attention", traits={"output_count"}, macs=_attention_macs)
+@quiet
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    attn_mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    nonpad_kv_seqlen: Array | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    left_window_size: int = -1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = RAW,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    outputs: int = 1,
+) -> tuple[Array, ...]:
+    """Scaled dot-product attention with cache, masks, windows and soft cap.
+
+    Returns:
+        The result in the rank of ``q``; the keys and values seen, (B, Hk, S, …); the scores or probabilities that
+        ``qk_matmul_output_mode`` asks for, (B, Hq, L, S).
+
+    Raises:
+        ModelError: If the operands do not fit each other, or the cache is given twice or by half.
+    """
+    if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
+        raise ModelError(
+            "Attention: contradictory cache inputs",
+            expected="past_key and past_value together, or nonpad_kv_seqlen, or none",
+            found="another combination",
+        )
+    heads = split_heads(q, q_num_heads, "Q")
+    present_key, present_value = split_heads(k, kv_num_heads, "K"), split_heads(v, kv_num_heads, "V")
+    if past_key is not None and past_value is not None:
+        present_key = np.concatenate([past_key, present_key], axis=2)
+        present_value = np.concatenate([past_value, present_value], axis=2)
+    _check_heads(heads, present_key, present_value)
+    length, keys = heads.shape[2], present_key.shape[2]
+    wide = compute_dtype(q.dtype)
+    # Both factors take a square root of the scale, as ONNX asks, so that the product cannot overflow first.
+    root = np.sqrt(1 / np.sqrt(heads.shape[3]) if scale is None else scale).astype(wide)
+    raw = grouped_matmul(heads.astype(wide) * root, (present_key.astype(wide) * root).swapaxes(2, 3))
+    capped = softcap * np.tanh(raw / softcap) if softcap > 0 else raw
+    offset = _first_position(past_key, nonpad_kv_seqlen, length)
+    rule = MaskRule(bool(is_causal), left_window_size, right_window_size, offset)
+    bias = _bias(attn_mask, _hidden(rule, nonpad_kv_seqlen, length, keys), keys, wide)
+    biased = capped + bias
+    exact = np.result_type(wide, _softmax_dtype(softmax_precision))
+    weights = masked_softmax(biased.astype(exact, copy=False), bias).astype(wide, copy=False)
+    y = grouped_matmul(weights.astype(q.dtype).astype(wide), present_value.astype(wide)).astype(v.dtype)
+    if q.ndim == 3:
+        y = y.swapaxes(1, 2).reshape(*q.shape[:2], -1)
+    shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: weights}
+    if qk_matmul_output_mode not in shown:
+        raise ModelError(
+            "Attention: unknown qk_matmul_output_mode", expected="0, 1, 2 or 3", found=str(qk_matmul_output_mode)
+        )
+    return (y, present_key, present_value, shown[qk_matmul_output_mode].astype(q.dtype))[:outputs]
+
+
+def _first_position(past_key: Array | None, lengths: Array | None, queries: int) -> int | Array:
+    if past_key is not None:
+        return int(past_key.shape[2])
+    return 0 if lengths is None else np.asarray(lengths.reshape(-1, 1, 1, 1) - queries)
+
+
+def _hidden(rule: MaskRule, lengths: Array | None, queries: int, keys: int) -> list[Array]:
+    seen = rule.visible(queries, keys)
+    hidden = [] if seen is None else [~seen]
+    if lengths is not None:
+        hidden.append(np.arange(keys) >= lengths.reshape(-1, 1, 1, 1))
+    return hidden
+
+
+def _softmax_dtype(precision: int | None) -> np.dtype[np.generic]:
+    named = np.dtype(np.float32 if not precision else onnx.helper.tensor_dtype_to_np_dtype(precision))
+    return compute_dtype(named)
+
+
+@FAMILY.op("RotaryEmbedding", since=23)
+@widened
+def rotary_embedding(
+    x: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    position_ids: Array | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int | None = None,
+    rotary_embedding_dim: int = 0,
+) -> Array:
+    """Rotate pairs of features by angles that depend on the position.
+
+    A pair is (i, i + half) of the rotated features, or (2i, 2i + 1) if ``interleaved``.
+
+    Raises:
+        ModelError: If heads or caches do not fit the input.
+        ExecutionError: If a position lies outside the caches.
+    """
+    heads = split_heads(x, num_heads, "X")
+    size = rotary_embedding_dim or heads.shape[3]
+    if position_ids is not None:
+        index = fix_indices(position_ids, len(cos_cache), "RotaryEmbedding")
+        cos_cache, sin_cache = cos_cache[index], sin_cache[index]
+    expected = (x.shape[0], heads.shape[2], size // 2)
+    if cos_cache.shape != expected or sin_cache.shape != expected or size % 2 or size > heads.shape[3]:
+        raise ModelError(
+            "RotaryEmbedding: the caches do not fit the input",
+            expected=f"shape {list(expected)} after choosing positions, for an even number of rotated features",
+            found=f"cos {list(cos_cache.shape)}, sin {list(sin_cache.shape)}, {size} features",
+        )
+    first, second = (
+        (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(size // 2), slice(size // 2, size))
+    )
+    cos, sin = cos_cache[:, None], sin_cache[:, None]
+    y: Array = heads.copy()
+    y[..., first] = cos * heads[..., first] - sin * heads[..., second]
+    y[..., second] = sin * heads[..., first] + cos * heads[..., second]
+    return y if x.ndim == 4 else y.swapaxes(1, 2).reshape(x.shape)

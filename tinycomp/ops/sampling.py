@@ -1,0 +1,152 @@
+"""Sampling images at arbitrary places: GridSample and AffineGrid.
+
+Coordinates in a grid run from -1 to 1 and are listed innermost axis first, as in computer vision.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tinycomp.errors import ModelError
+from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("sampling")
+
+# Early opsets call the modes by their names for two axes.
+_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
+_PADDINGS = ("zeros", "border", "reflection")
+_CUBIC_A = -0.75
+
+
+def reflect(x: Array, low: float, high: float) -> Array:
+    """Fold coordinates into [low, high] by reflecting at both ends as often as needed."""
+    span = high - low
+    if span <= 0:
+        return np.full_like(x, low)
+    distance = np.mod(x - low, 2 * span)
+    return np.asarray(low + np.where(distance > span, 2 * span - distance, distance))
+
+
+def _place(coordinate: Array, size: int, mode: str, padding: str, aligned: bool) -> Array:
+    """Return input coordinates of one axis from grid coordinates, moved inside as the padding mode says."""
+    x = (coordinate + 1) / 2 * (size - 1) if aligned else ((coordinate + 1) * size - 1) / 2
+    if mode == "nearest":
+        x = np.rint(x)
+    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
+    outside = (x < low) | (x > high)
+    # A cubic reads its taps around the true place and clamps each of them, as PyTorch and onnxruntime do.
+    if padding == "border" and mode != "cubic":
+        x = np.where(outside, np.clip(x, 0, size - 1), x)
+    elif padding == "reflection":
+        x = np.where(outside, reflect(x, low, high), x)
+    return np.asarray(x)
+
+
+def _taps(x: Array, mode: str) -> list[tuple[Array, Array]]:
+    """Return the cells that one axis reads and their weights: one, two or four."""
+    base = np.floor(x)
+    t = x - base
+    if mode == "nearest":
+        return [(x, np.ones_like(x))]
+    if mode == "linear":
+        return [(base, 1 - t), (base + 1, t)]
+    return [(base + i, _keys_weight(np.abs(t - i))) for i in range(-1, 3)]
+
+
+def _keys_weight(d: Array) -> Array:
+    a = _CUBIC_A
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    return np.where(d <= 1, near, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+
+
+def _inside(cell: Array, size: int, padding: str, aligned: bool) -> tuple[Array, Array]:
+    """Return valid cell numbers for one axis, and a mask of the cells that exist (others count as zero)."""
+    if padding == "reflection":
+        cell = reflect(cell, *((0.0, size - 1.0) if aligned else (-0.5, size - 0.5)))
+    # NaN and huge coordinates must not reach the conversion to integers.
+    exists = (cell >= 0) & (cell <= size - 1)
+    index = np.clip(np.nan_to_num(cell), 0, size - 1).astype(np.int64)
+    return index, exists if padding == "zeros" else np.ones_like(exists)
+
+
+@FAMILY.op("GridSample")
+@quiet
+def grid_sample(
+    x: Array, grid: Array, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+) -> Array:
+    """Interpolate ``x`` (N, C, d1…dr) at the places of ``grid`` (N, D1…Dr, r), giving (N, C, D1…Dr).
+
+    Raises:
+        ModelError: If shapes do not fit or an attribute is unknown.
+    """
+    rank = x.ndim - 2
+    if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != rank or len(grid) != len(x):
+        raise ModelError(
+            "GridSample: the grid does not fit the input",
+            expected=f"a grid of rank {x.ndim} with batch {len(x)} and last size {rank}",
+            found=f"shapes {list(x.shape)} and {list(grid.shape)}",
+        )
+    if mode not in _MODES or padding_mode not in _PADDINGS:
+        raise ModelError(
+            "GridSample: unknown mode",
+            expected=f"mode in {sorted(_MODES)} and padding_mode in {sorted(_PADDINGS)}",
+            found=f"{mode!r} and {padding_mode!r}",
+        )
+    places = grid.reshape(len(grid), -1, rank).astype(compute_dtype(grid.dtype), copy=False)
+    y = _sample(x, places, _MODES[mode], padding_mode, bool(align_corners))
+    return y.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
+def _sample(x: Array, places: Array, mode: str, padding: str, aligned: bool) -> Array:
+    """Return (N, C, P) from places (N, P, r)."""
+    sizes = x.shape[2:]
+    flat = x.reshape(*x.shape[:2], prod(sizes))
+    per_axis = []
+    for axis, size in enumerate(sizes):
+        at = _place(places[..., -1 - axis], size, mode, padding, aligned)
+        per_axis.append([(*_inside(cell, size, padding, aligned), weight) for cell, weight in _taps(at, mode)])
+    nearest = mode == "nearest"
+    keeps = nearest or is_float(x.dtype)
+    wide = flat if nearest else flat.astype(compute_dtype(x.dtype) if keeps else np.float64, copy=False)
+    total: Array = np.zeros((*x.shape[:2], places.shape[1]), dtype=wide.dtype)
+    for taps in itertools.product(*per_axis):
+        index = np.zeros(places.shape[:2], dtype=np.int64)
+        exists, weight = np.ones_like(index, dtype=bool), np.ones(index.shape)
+        for (cell, real, share), size in zip(taps, sizes, strict=True):
+            index, exists, weight = index * size + cell, exists & real, weight * share
+        values = np.take_along_axis(wide, index[:, None], axis=2)
+        if nearest:
+            return np.where(exists[:, None], values, np.zeros(1, dtype=x.dtype))
+        total += values * np.where(exists, weight, 0).astype(wide.dtype)[:, None]
+    return total.astype(x.dtype)
+
+
+def _axis_centres(size: int, aligned: bool) -> Array:
+    if aligned:
+        return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
+    return (2 * np.arange(size) + 1) / max(size, 1) - 1
+
+
+@FAMILY.op("AffineGrid")
+@widened
+def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
+    """Return the grid (N, D1…Dr, r) of an affine map ``theta`` (N, r, r + 1) for outputs of ``size`` (N, C, D1…Dr).
+
+    Raises:
+        ModelError: If ``theta`` and ``size`` do not fit.
+    """
+    sizes = [int(n) for n in size[2:]]
+    rank = len(sizes)
+    if rank < 1 or theta.shape != (int(size[0]), rank, rank + 1):
+        raise ModelError(
+            "AffineGrid: theta does not fit size",
+            expected=f"shape {[int(size[0]), rank, rank + 1]}",
+            found=str(list(theta.shape)),
+        )
+    axes = np.meshgrid(*(_axis_centres(n, bool(align_corners)) for n in sizes), indexing="ij")
+    homogeneous = np.stack([*reversed(axes), np.ones(sizes)], axis=-1).reshape(1, -1, rank + 1)
+    grid = np.matmul(homogeneous.astype(theta.dtype), theta.swapaxes(1, 2))
+    return np.asarray(grid.reshape(len(theta), *sizes, rank))
