@@ -13,6 +13,11 @@ TC_INLINE __m256i tc_first_lanes(int64_t n) {
 
 TC_INLINE tc_vf tc_vf_set1(float x) { return _mm256_set1_ps(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm256_loadu_ps(p); }
+/* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
+TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
+  __asm__("" : "+x"(v));
+  return v;
+}
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm256_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_first_lanes(n)); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm256_maskstore_ps(p, tc_first_lanes(n), v); }

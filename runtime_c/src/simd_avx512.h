@@ -11,6 +11,11 @@ TC_INLINE __mmask16 tc_first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1
 
 TC_INLINE tc_vf tc_vf_set1(float x) { return _mm512_set1_ps(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm512_loadu_ps(p); }
+/* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
+TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
+  __asm__("" : "+v"(v));
+  return v;
+}
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm512_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(tc_first_lanes(n), p); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm512_mask_storeu_ps(p, tc_first_lanes(n), v); }

@@ -8,6 +8,11 @@ typedef uint32x4_t tc_vm;
 
 TC_INLINE tc_vf tc_vf_set1(float x) { return vdupq_n_f32(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return vld1q_f32(p); }
+/* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
+TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
+  __asm__("" : "+w"(v));
+  return v;
+}
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { vst1q_f32(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) {
   float lanes[4] = {0, 0, 0, 0};

@@ -9,6 +9,8 @@ typedef bool tc_vm;
 
 TC_INLINE tc_vf tc_vf_set1(float x) { return x; }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return *p; }
+/* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
+TC_INLINE tc_vf tc_vf_keep(tc_vf v) { return v; }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { *p = v; }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {

@@ -130,7 +130,7 @@ TC_INLINE void dw_inner_pixels(const int count, const int width, const int strid
     }
 #pragma GCC unroll 24
     for (int t = 0; t < (count - 1) * stride + width; t++) {
-      const tc_vf value = whole ? tc_vf_load(x) : tc_vf_load_first(x, line->channels);
+      const tc_vf value = tc_vf_keep(whole ? tc_vf_load(x) : tc_vf_load_first(x, line->channels));
       x += line->x_pixel;
 #pragma GCC unroll 8
       for (int p = 0; p < count; p++) {
