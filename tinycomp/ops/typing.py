@@ -128,7 +128,15 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
         if attempt >= _ROUNDS:
             joined = [a if a == b else _without_shape(b) for a, b in zip(before, joined, strict=True)]
         types[carried] = joined
-    return [v.type for v in body.inputs[carried]] + [v.type for v in body.outputs[first_output + count :]]
+    results = [
+        _as_result(v.type, out.type) for v, out in zip(body.inputs[carried], body.outputs[first_output:], strict=False)
+    ]
+    return results + [v.type for v in body.outputs[first_output + count :]]
+
+
+def _as_result(formal: Type, found: Type) -> Type:
+    """ONNX takes a carried value to be present after the loop if the body always returns one that is."""
+    return formal if isinstance(found, OptionalType) else present(formal)
 
 
 def _retype(body: Graph, types: Sequence[Type], widen: bool) -> None:
