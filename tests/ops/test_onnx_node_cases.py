@@ -1,4 +1,4 @@
-"""ONNX's own node tests, run directly against the numpy kernels of every operator that has one."""
+"""ONNX's own node tests: against the numpy kernel where there is one, else against the bound reference."""
 
 from __future__ import annotations
 
@@ -11,11 +11,29 @@ import pytest
 from onnx import numpy_helper
 
 from tests.ops.harness import assert_same, since_version
+from tinycomp.ir.proto import type_from_proto
 from tinycomp.ops import OPS
+from tinycomp.ops.reference import bind_reference
+
+# Node tests that ``onnx.reference`` itself does not pass, or that need a library which is not a dependency.
+REFERENCE_LACKS = {
+    "ImageDecoder": "needs Pillow",
+}
 
 
 @functools.cache
 def _cases():
+    return {name: case for name, case in _single_node_cases().items() if _record(case.model) is not None}
+
+
+@functools.cache
+def _reference_cases():
+    known = {name: case for name, case in _single_node_cases().items() if _record(case.model) is None}
+    return {name: case for name, case in known.items() if _version(case.model) is not None}
+
+
+@functools.cache
+def _single_node_cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.loader import load_model_tests
@@ -29,17 +47,21 @@ def _cases():
         node = model.graph.node[0]
         if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
             continue
-        if _record(model) is not None:
-            chosen[case.name] = case
+        chosen[case.name] = case
     return chosen
 
 
-def _record(model):
+def _version(model):
     node = model.graph.node[0]
     opset = next((o.version for o in model.opset_import if o.domain == node.domain), None)
     if opset is None or not onnx.defs.has(node.op_type, domain=node.domain):
         return None
-    record = OPS.find(node.op_type, node.domain, since_version(node.op_type, opset, node.domain))
+    return since_version(node.op_type, opset, node.domain)
+
+
+def _record(model):
+    node, version = model.graph.node[0], _version(model)
+    record = None if version is None else OPS.find(node.op_type, node.domain, version)
     return record if record is not None and record.kernel is not None else None
 
 
@@ -77,11 +99,13 @@ def _awkward(value):
         spaced = np.empty((*value.shape[:-1], 2 * value.shape[-1]), value.dtype)
         spaced[..., ::2] = value
         value = spaced[..., ::2]
+    else:
+        value = value.copy()
     value.flags.writeable = False
     return value
 
 
-@pytest.mark.parametrize("form", [_array, lambda v: _awkward(_array(v).copy())], ids=["plain", "awkward"])
+@pytest.mark.parametrize("form", [_array, lambda v: _awkward(_array(v))], ids=["plain", "awkward"])
 @pytest.mark.parametrize("name", sorted(_cases()))
 def test_node_case(name, form):
     case = _cases()[name]
@@ -101,6 +125,26 @@ def test_node_case(name, form):
             _compare(got, want, case)
 
 
+@pytest.mark.parametrize("name", sorted(_reference_cases()))
+def test_reference_case(name):
+    case = _reference_cases()[name]
+    node = case.model.graph.node[0]
+    if node.op_type in REFERENCE_LACKS:
+        pytest.skip(REFERENCE_LACKS[node.op_type])
+    types = {v.name: type_from_proto(v.type) for v in [*case.model.graph.input, *case.model.graph.output]}
+    attrs = {k: type_from_proto(v) if isinstance(v, onnx.TypeProto) else v for k, v in _attributes(node).items()}
+    run = bind_reference(
+        node.op_type, node.domain, _version(case.model), attrs, [types[n] if n else None for n in node.input],
+        [types[n] if n else None for n in node.output], name,
+    )  # fmt: skip
+    for given, wanted in case.data_sets:
+        feeds = iter([_array(v) for v in given])
+        results = run(*(next(feeds) if operand else None for operand in node.input))
+        kept = [r for r, output in zip(results, node.output, strict=True) if output]
+        for got, want in zip(kept, wanted, strict=True):
+            _compare(got, want, case)
+
+
 def _compare(got, want, case):
     if isinstance(want, list):
         assert isinstance(got, (list, tuple))
@@ -114,4 +158,5 @@ def _compare(got, want, case):
 
 
 def test_there_are_cases():
-    assert len(_cases()) > 700
+    assert len(_cases()) > 1000
+    assert len(_reference_cases()) > 100

@@ -22,6 +22,7 @@ from tinycomp.ops import (
     creation,
     elementwise,
     indexing,
+    layout,
     matmul,
     movement,
     norm,
@@ -33,6 +34,7 @@ from tinycomp.ops import (
     resize,
     sampling,
     selection,
+    sequence,
     shape,
     softmax,
 )
@@ -55,6 +57,7 @@ FAMILIES = (
     creation.FAMILY,
     elementwise.FAMILY,
     indexing.FAMILY,
+    layout.FAMILY,
     matmul.FAMILY,
     movement.FAMILY,
     norm.FAMILY,
@@ -66,6 +69,7 @@ FAMILIES = (
     resize.FAMILY,
     sampling.FAMILY,
     selection.FAMILY,
+    sequence.FAMILY,
     shape.FAMILY,
     softmax.FAMILY,
 )

@@ -62,12 +62,13 @@ def bind_reference(
             where=where,
             hint="Offload the node to a target that supports it, or register a kernel for it.",
         ) from error
-    feeds = [f"i{i}" for i in range(len(input_types))]
+    feeds = [None if t is None else f"i{i}" for i, t in enumerate(input_types)]
     dtypes = [_fixed_dtype(t) for t in output_types if t is not None]
     slots = [i for i, t in enumerate(output_types) if t is not None]
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        present = {name: x for name, x in zip(feeds, inputs, strict=True) if x is not None}
+        # An operand that is there may hold None: an optional without element.
+        present = {name: x for name, x in zip(feeds, inputs, strict=True) if name is not None}
         try:
             with np.errstate(all="ignore"):
                 found = evaluator.run(None, present)

@@ -1,0 +1,144 @@
+"""Sequences, which are Python lists, and optionals, which are a value or None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError
+from tinycomp.ops.movement import concat
+from tinycomp.ops.numeric import Array, fix_axis, ints, scalar_int
+from tinycomp.ops.registry import OpFamily
+
+FAMILY = OpFamily("sequence")
+
+
+def _position(position: Array | None, low: int, high: int, default: int, where: str) -> int:
+    """Return a position counted from the front of a list, where ``low`` to ``high`` are allowed."""
+    if position is None:
+        return default
+    value = scalar_int(position)
+    if not low <= value <= high:
+        raise ExecutionError(
+            "position out of bounds", where=where, expected=f"a position in [{low}, {high}]", found=str(value)
+        )
+    return value if value >= 0 else value - low
+
+
+@FAMILY.op("SequenceConstruct")
+def sequence_construct(*inputs: Array) -> list[Array]:
+    """A sequence of the inputs."""
+    return list(inputs)
+
+
+@FAMILY.op("SequenceEmpty")
+def sequence_empty(*, dtype: int = 1) -> list[Array]:
+    """A sequence without elements."""
+    return []
+
+
+@FAMILY.op("SequenceLength")
+def sequence_length(sequence: Sequence[Array]) -> Array:
+    """The number of elements."""
+    return np.array(len(sequence), np.int64)
+
+
+@FAMILY.op("SequenceAt")
+def sequence_at(sequence: Sequence[Array], position: Array) -> Array:
+    """The element at a position, which counts from the end if negative.
+
+    Raises:
+        ExecutionError: If there is no such element.
+    """
+    return sequence[_position(position, -len(sequence), len(sequence) - 1, 0, "SequenceAt")]
+
+
+@FAMILY.op("SequenceInsert")
+def sequence_insert(sequence: Sequence[Array], tensor: Array, position: Array | None = None) -> list[Array]:
+    """The sequence with a tensor before a position, or at the end.
+
+    Raises:
+        ExecutionError: If the position does not lie in [-n, n].
+    """
+    at = _position(position, -len(sequence), len(sequence), len(sequence), "SequenceInsert")
+    return [*sequence[:at], tensor, *sequence[at:]]
+
+
+@FAMILY.op("SequenceErase")
+def sequence_erase(sequence: Sequence[Array], position: Array | None = None) -> list[Array]:
+    """The sequence without the element at a position, or without the last.
+
+    Raises:
+        ExecutionError: If there is no such element.
+    """
+    last = len(sequence) - 1
+    at = _position(position, -len(sequence), last, last, "SequenceErase")
+    return [*sequence[:at], *sequence[at + 1 :]]
+
+
+@FAMILY.op("SplitToSequence")
+def split_to_sequence(x: Array, split: Array | None = None, *, axis: int = 0, keepdims: int = 1) -> list[Array]:
+    """Pieces along ``axis``: of one size (the last may be smaller), of given sizes, or single elements.
+
+    Raises:
+        ExecutionError: If the sizes do not fit the axis.
+    """
+    fixed = fix_axis(axis, x.ndim, "SplitToSequence")
+    total = x.shape[fixed]
+    if split is None:
+        pieces = np.split(x, range(1, total), fixed) if total else []
+        return pieces if keepdims else [piece.squeeze(fixed) for piece in pieces]
+    if split.ndim == 0:
+        size = scalar_int(split)
+        sizes = [size] * (total // size) + ([total % size] if total % size else []) if size > 0 else []
+    else:
+        sizes = ints(split)
+    if sum(sizes) != total or any(s < 0 for s in sizes):
+        raise ExecutionError(
+            f"the sizes do not split axis {fixed}",
+            where="SplitToSequence",
+            expected=f"sizes that sum to {total}",
+            found=str(split.tolist()),
+        )
+    return list(np.split(x, np.cumsum(sizes)[:-1], fixed)) if sizes else []
+
+
+@FAMILY.op("ConcatFromSequence")
+def concat_from_sequence(sequence: Sequence[Array], *, axis: int, new_axis: int = 0) -> Array:
+    """The elements joined along an axis, or stacked along a new one.
+
+    Raises:
+        ExecutionError: If the sequence is empty or the shapes differ.
+    """
+    if not sequence:
+        raise ExecutionError("the sequence is empty", where="ConcatFromSequence", expected="one element or more")
+    if not new_axis:
+        return np.asarray(concat(*sequence, axis=axis))
+    fixed = fix_axis(axis, sequence[0].ndim + 1, "ConcatFromSequence")
+    return np.asarray(concat(*(np.expand_dims(x, fixed) for x in sequence), axis=fixed))
+
+
+@FAMILY.op("Optional")
+def optional(element: Any = None, *, type: Any = None) -> Any:  # noqa: A002
+    """An optional that holds the input, or nothing."""
+    return element
+
+
+@FAMILY.op("OptionalHasElement")
+def optional_has_element(element: Any = None) -> Array:
+    """Whether there is an element."""
+    return np.array(element is not None)
+
+
+@FAMILY.op("OptionalGetElement")
+def optional_get_element(element: Any) -> Any:
+    """The element of an optional.
+
+    Raises:
+        ExecutionError: If there is none.
+    """
+    if element is None:
+        raise ExecutionError("the optional is empty", where="OptionalGetElement", expected="an element")
+    return element
