@@ -26,6 +26,7 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import print_graph
 from tinycomp.ir.verify import verify
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.base import Pass
 
 _RUN = re.compile(r"// RUN:(?P<passes>.*)\n")
@@ -63,7 +64,7 @@ def load_passes(text: str) -> Iterable[Pass]:
 
 def run_case(case: Case) -> str:
     """Return what the pipeline makes of the case."""
-    graph = parse_graph(case.source)
+    graph = parse_graph(case.source, infer=infer_node_types)
     verify(graph)
     for step in load_passes(case.passes) if case.passes else ():
         step.run(graph)
@@ -75,7 +76,7 @@ def printed(graph: Graph) -> str:
     """Return the text of ``graph`` after making sure that it parses back to the same text."""
     store: dict = {}
     text = print_graph(graph, constants=store)
-    again = print_graph(parse_graph(text, constants=store))
+    again = print_graph(parse_graph(text, constants=store, infer=graph.infer))
     if again != text:
         raise GoldenError(f"the result does not survive a round trip:\n{_diff(text, again, 'printed', 'reprinted')}")
     return text

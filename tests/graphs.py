@@ -85,7 +85,7 @@ def _sources(draw: Draw) -> list[str]:
     return [f"layer{draw(st.integers(0, 99))}"]
 
 
-# Decoration ------------------------------------------------------------------------------------------------------------
+# Decoration ----------------------------------------------------------------------------------------------------------
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.one_of(st.sampled_from(["a/b:0", "x.1", "1", "_", "a//b", "%", 'q"q', "\\", "tab\t", "naïve"]), TEXTS)
@@ -107,9 +107,7 @@ def types() -> st.SearchStrategy[Any]:
     keys = st.sampled_from(["int64", "string"])
     return st.recursive(
         tensor_types(),
-        lambda inner: st.one_of(
-            inner.map(SequenceType), inner.map(OptionalType), st.builds(MapType, keys, inner)
-        ),
+        lambda inner: st.one_of(inner.map(SequenceType), inner.map(OptionalType), st.builds(MapType, keys, inner)),
         max_leaves=3,
     )
 
