@@ -96,24 +96,36 @@ def grid_sample(
             found=f"{mode!r} and {padding_mode!r}",
         )
     places = grid.reshape(len(grid), -1, rank).astype(compute_dtype(grid.dtype), copy=False)
-    y = _sample(x, places, _MODES[mode], padding_mode, bool(align_corners))
+    how, aligned = _MODES[mode], bool(align_corners)
+    at = [_place(places[..., -1 - i], size, how, padding_mode, aligned) for i, size in enumerate(x.shape[2:])]
+    y = sample(x, at, how, padding_mode, aligned)
     return y.reshape(*x.shape[:2], *grid.shape[1:-1])
 
 
-def _sample(x: Array, places: Array, mode: str, padding: str, aligned: bool) -> Array:
-    """Return (N, C, P) from places (N, P, r)."""
+def sample(x: Array, places: list[Array], mode: str, padding: str = "zeros", aligned: bool = False) -> Array:
+    """Interpolate at input coordinates.
+
+    Args:
+        x: Values (N, C, d1…dr).
+        places: A coordinate (N, P) per axis; cell i of an axis lies at i.
+        mode: ``nearest`` (whole coordinates), ``linear`` or ``cubic``.
+        padding: What cells outside hold: ``zeros``, ``border`` or ``reflection``.
+        aligned: Whether reflection happens at the outer cells' centres rather than their edges.
+
+    Returns:
+        (N, C, P) in the type of ``x``.
+    """
     sizes = x.shape[2:]
     flat = x.reshape(*x.shape[:2], prod(sizes))
     per_axis = []
-    for axis, size in enumerate(sizes):
-        at = _place(places[..., -1 - axis], size, mode, padding, aligned)
+    for at, size in zip(places, sizes, strict=True):
         per_axis.append([(*_inside(cell, size, padding, aligned), weight) for cell, weight in _taps(at, mode)])
     nearest = mode == "nearest"
     keeps = nearest or is_float(x.dtype)
     wide = flat if nearest else flat.astype(compute_dtype(x.dtype) if keeps else np.float64, copy=False)
-    total: Array = np.zeros((*x.shape[:2], places.shape[1]), dtype=wide.dtype)
+    total: Array = np.zeros((*x.shape[:2], places[0].shape[1]), dtype=wide.dtype)
     for taps in itertools.product(*per_axis):
-        index = np.zeros(places.shape[:2], dtype=np.int64)
+        index = np.zeros(places[0].shape, dtype=np.int64)
         exists, weight = np.ones_like(index, dtype=bool), np.ones(index.shape)
         for (cell, real, share), size in zip(taps, sizes, strict=True):
             index, exists, weight = index * size + cell, exists & real, weight * share
