@@ -1,0 +1,200 @@
+"""The fewest regions whose quotient graph has no cycle.
+
+The search splits, reduces, bounds and branches:
+
+* *Split.* Contract every component of links at once. A cycle of any finer grouping maps to a closed walk of this
+  coarsest quotient, so its strongly connected components are independent problems, and a component of links that is
+  one by itself is a region of every best grouping. Most models need no more than that.
+* *Reduce.* Join what some best grouping joins anyway, cut links between separated vertices, and split again.
+* *Bound and branch.* In what remains take a link: either its ends share a region (then all between them do), or the
+  grouping does not need the link. Groupings by level give the first solutions, chains of separated vertices the bound.
+
+Problems of up to :data:`SMALL` vertices are solved to the end; larger ones as far as :data:`STEPS` branchings go, so
+that the time stays near-linear; the answer is then the best one found.
+"""
+
+from __future__ import annotations
+
+from tinycomp.passes.quotient import (
+    HOST,
+    Problem,
+    contract,
+    joined,
+    linked_components,
+    restrict,
+    strong_components,
+    topological_order,
+)
+from tinycomp.passes.region_bounds import drop_separated_links, lower_bound, reach, safe_joins
+from tinycomp.passes.region_greedy import join, join_pairs, sweep
+
+SMALL = 20
+"""Problems of up to this many vertices are searched to the end."""
+MEDIUM = 96
+"""Problems of up to this many vertices are searched, within :data:`STEPS`."""
+STEPS = 400
+"""Branchings that a whole search may spend on problems larger than :data:`SMALL`."""
+BITSETS = 2048
+"""Problems of up to this many vertices get full reachability."""
+SLAB = 40
+"""Vertices that re-partitioning of a large solution frees at a time."""
+
+Groups = list[list[int]]
+
+
+class RegionSearch:
+    """One search.
+
+    Attributes:
+        proven: Whether the answers given so far are known to be minimal.
+        steps: Branchings left for problems that are not small.
+    """
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self.proven = True
+        self.steps = steps
+
+    def minimum(self, problem: Problem) -> Groups:
+        """Return the vertices of every region; the host's vertices are left out."""
+        groups, hard = split(problem)
+        for piece in hard:
+            found = self._branch(piece, len(piece)) if len(piece) <= MEDIUM else self._approximate(piece)
+            assert found is not None, "every vertex alone is a valid grouping"
+            groups += found
+        return groups
+
+    def _solve(self, problem: Problem, limit: int) -> Groups | None:
+        """Return a best grouping if it has at most ``limit`` regions."""
+        groups, hard = split(problem)
+        bounds = [_bound(piece) for piece in hard]
+        total = len(groups) + sum(bounds)
+        for piece, bound in zip(hard, bounds, strict=True):
+            if total > limit:
+                return None
+            found = self._branch(piece, limit - total + bound)
+            if found is None:
+                return None
+            groups += found
+            total += len(found) - bound
+        return groups if total <= limit else None
+
+    def _branch(self, problem: Problem, limit: int) -> Groups | None:
+        """Like :meth:`_solve`, for a problem that does not split."""
+        bound = _bound(problem)
+        groups = colored(contract(problem, sweep(problem)))
+        best = groups if len(groups) <= limit else None
+        if bound > limit or len(groups) == bound:
+            return best
+        if len(problem) > SMALL:
+            if not self.steps:
+                self.proven = False
+                return best
+            self.steps -= 1
+        for child in _children(problem):
+            limit = limit if best is None else len(best) - 1
+            if limit < bound:
+                break
+            best = self._solve(child, limit) or best
+        return best
+
+    def _approximate(self, problem: Problem) -> Groups:
+        """Sweep, join pairs, and search again in slabs of the result."""
+        self.proven = False
+        labels = sweep(problem)
+        step = join_pairs(contract(problem, labels))
+        labels = [step[label] for label in labels]
+        quotient = contract(problem, labels)
+        if len(problem) > BITSETS:
+            return colored(quotient)
+        return self._improve(problem, labels, quotient)
+
+    def _improve(self, problem: Problem, labels: list[int], quotient: Problem) -> Groups:
+        """Free the vertices of consecutive regions, whose grouping nothing outside depends on, and search anew."""
+        order = topological_order(quotient.successors)
+        assert order is not None, "a grouping has no cycle"
+        vertices: Groups = [[] for _ in order]
+        for vertex, label in enumerate(labels):
+            vertices[label].append(vertex)
+        result: Groups = []
+        slab: list[int] = []
+        regions: Groups = []
+        for label in [*order, None]:
+            if label is None or (slab and len(slab) + len(vertices[label]) > SLAB):
+                found = self._solve(restrict(problem, slab), len(regions) - 1) if len(slab) <= MEDIUM else None
+                result += regions if found is None else found
+                slab, regions = [], []
+            if label is not None:
+                slab += vertices[label]
+                if quotient.colors[label] != HOST:
+                    regions.append(quotient.members[label])
+        return result
+
+
+def colored(problem: Problem) -> Groups:
+    """Return the members of every vertex that is not the host's."""
+    return [members for color, members in zip(problem.colors, problem.members, strict=True) if color != HOST]
+
+
+def split(problem: Problem) -> tuple[Groups, list[Problem]]:
+    """Return regions that are certain, and the independent problems that remain."""
+    groups: Groups = []
+    hard: list[Problem] = []
+    waiting = [problem]
+    while waiting:
+        whole = waiting.pop()
+        certain, pieces = _split_once(whole)
+        groups += certain
+        for piece in pieces:
+            reduced, cut = _reduce(piece)
+            progress = len(whole) - len(reduced)
+            if cut or progress > (len(whole) // 8 if len(whole) > BITSETS else 0):
+                waiting.append(reduced)
+            else:
+                hard.append(reduced)
+    return groups, hard
+
+
+def _split_once(problem: Problem) -> tuple[Groups, list[Problem]]:
+    labels = linked_components(problem)
+    coarse = contract(problem, labels)
+    groups: Groups = []
+    number = [-1] * len(coarse)
+    count = 0
+    for component in strong_components(coarse.successors):
+        if len(component) > 1:
+            for label in component:
+                number[label] = count
+            count += 1
+        elif coarse.colors[component[0]] != HOST:
+            groups.append(coarse.members[component[0]])
+    vertices: Groups = [[] for _ in range(count)]
+    for vertex, label in enumerate(labels):
+        if number[label] >= 0:
+            vertices[number[label]].append(vertex)
+    return groups, [restrict(problem, members) for members in vertices]
+
+
+def _reduce(problem: Problem) -> tuple[Problem, bool]:
+    reduced = contract(problem, safe_joins(problem))
+    cut = len(reduced) <= BITSETS and drop_separated_links(reduced, reach(reduced))
+    return reduced, cut
+
+
+def _bound(problem: Problem) -> int:
+    """Return a lower bound for a problem that does not split, where one region per component of links never works."""
+    components = joined(len(problem), ((v, *links) for v, links in enumerate(problem.links)))
+    hosts = sum(color == HOST for color in problem.colors)
+    return max(lower_bound(problem, reach(problem)), max(components) + 2 - hosts)
+
+
+def _children(problem: Problem) -> tuple[Problem, Problem]:
+    """Return the problem with the ends of one link joined, and the problem without that link."""
+    known = reach(problem)
+    a, b = max(
+        ((u, v) for u, links in enumerate(problem.links) for v in links if u < v),
+        key=lambda pair: (len(problem.links[pair[0]]) + len(problem.links[pair[1]]), -pair[0], -pair[1]),
+    )
+    links = [set(others) for others in problem.links]
+    links[a].discard(b)
+    links[b].discard(a)
+    return join(problem, known, a, b), Problem(problem.colors, problem.successors, links, problem.members)
