@@ -127,8 +127,8 @@ typedef struct tc_matmul_f32_params {
 /* How conv2d_f32 reads its input. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,
-  TC_CONV_DIRECT = 1, /* in place, through one pointer per kernel position */
-  TC_CONV_IM2COL = 2  /* copied to one row per output pixel: for few channels */
+  TC_CONV_DIRECT = 1, /* through one pointer per kernel position */
+  TC_CONV_LINES = 2   /* through one per kernel line, where its values are adjacent: for few channels */
 };
 
 /* conv2d_f32: NHWC convolution with constant weights; y = activation(conv(x, w) + bias + residual).

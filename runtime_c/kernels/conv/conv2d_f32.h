@@ -1,30 +1,34 @@
 /* conv2d_f32: convolution as a product of windows and packed weights. State: per group the padded bias, then per group
- * the packed panels, then a pixel of zeros for positions outside the image. */
+ * the packed panels, then zeros for positions outside the image. */
 
 enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
 
 /* Figures derived from the parameters. */
 typedef struct conv_plan {
   tc_window window;
-  int64_t taps;
-  int64_t depth, columns; /* per group: input channels and output channels */
-  bool copies;            /* im2col */
-  tc_grid grid;           /* of one group */
+  bool lines;          /* one tap per kernel line instead of one per kernel position */
+  int64_t taps, depth; /* what the micro-kernel sees */
+  int64_t columns;     /* output channels per group */
+  tc_grid grid;        /* of one group */
   int64_t bias_floats, panel_floats;
 } conv_plan;
 
-/* With fewer channels than this, copying windows costs less than one pointer per kernel position. */
-enum { CONV_FEW_CHANNELS = 8 };
+/* With fewer channels than this, whole kernel lines pay in spite of the copies at the borders. */
+enum { CONV_FEW_CHANNELS = 32 };
+
+/* Whether the values of a kernel line are adjacent in memory. */
+static bool conv_has_lines(const tc_conv2d_f32_params *p) {
+  return p->groups == 1 && p->dilation_width == 1 && p->x_pixel_stride == p->channels && p->kernel_width > 1;
+}
 
 static conv_plan conv_plan_make(const tc_conv2d_f32_params *p) {
-  conv_plan plan = {.window = TC_WINDOW(p),
-                    .taps = p->kernel_height * p->kernel_width,
-                    .depth = p->channels / p->groups,
-                    .columns = p->out_channels / p->groups};
-  plan.copies = p->algorithm == TC_CONV_IM2COL ||
-                (p->algorithm == TC_CONV_AUTO && p->groups == 1 && plan.taps > 1 && plan.depth < CONV_FEW_CHANNELS);
+  conv_plan plan = {.window = TC_WINDOW(p), .columns = p->out_channels / p->groups};
+  plan.lines = conv_has_lines(p) &&
+               (p->algorithm == TC_CONV_LINES || (p->algorithm == TC_CONV_AUTO && p->channels < CONV_FEW_CHANNELS));
+  plan.taps = plan.lines ? p->kernel_height : p->kernel_height * p->kernel_width;
+  plan.depth = plan.lines ? p->kernel_width * p->channels : p->channels / p->groups;
   const int64_t pixels = p->batch * p->out_height * p->out_width;
-  plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * plan.depth,
+  plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * (p->channels / p->groups),
                            plan.taps * plan.depth * plan.columns);
   plan.bias_floats = tc_round_up(plan.columns, TC_LANES);
   plan.panel_floats = tc_packed_floats(plan.taps * plan.depth, plan.columns);
@@ -39,7 +43,7 @@ static void conv_check(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->groups > 0 && p->channels % p->groups == 0 && p->out_channels % p->groups == 0,
              "%lld groups do not divide %lld input and %lld output channels", (long long)p->groups,
              (long long)p->channels, (long long)p->out_channels);
-  TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_IM2COL, "there is no algorithm %lld",
+  TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES, "there is no algorithm %lld",
              (long long)p->algorithm);
   TC_REQUIRE(prepare,
              p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->out_channels &&
@@ -73,44 +77,43 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   }
   const conv_plan plan = conv_plan_make(p);
   const int64_t floats = p->groups * (plan.bias_floats + plan.panel_floats) + tc_round_up(plan.depth, TC_LANES);
-  const int64_t row_bytes = plan.copies ? (int64_t)sizeof(float *) + plan.taps * plan.depth * (int64_t)sizeof(float)
-                                        : plan.taps * (int64_t)sizeof(float *);
+  const int64_t copied = plan.lines ? plan.depth * (int64_t)sizeof(float) : 0;
   prepare->units = TC_PRODUCT(prepare, p->groups, plan.grid.row_blocks, plan.grid.panels);
   prepare->cost = 2.0 * (double)plan.grid.rows * (double)(plan.taps * plan.depth) * (double)p->out_channels;
   prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
-  prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, row_bytes);
+  prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied);
 }
 
 static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) {
   const tc_conv2d_f32_params *p = prepare->params;
   const conv_plan plan = conv_plan_make(p);
   float *panels = (float *)state + p->groups * plan.bias_floats;
-  const int64_t per_column = plan.depth * plan.taps;
+  const int64_t positions = p->kernel_height * p->kernel_width, channels = p->channels / p->groups;
   for (int64_t g = 0; g < p->groups; g++) {
     const float *weights = prepare->constants[CONV_W], *bias = prepare->constants[CONV_BIAS];
     if (bias && plan.columns) {
       memcpy((float *)state + g * plan.bias_floats, bias + g * plan.columns, (size_t)plan.columns * sizeof(float));
     }
-    const tc_matrix_f32 matrix = {.data = weights + g * plan.columns * per_column,
-                                  .taps = plan.taps,
-                                  .depth = plan.depth,
+    const tc_matrix_f32 matrix = {.data = weights + g * plan.columns * channels * positions,
+                                  .taps = positions,
+                                  .depth = channels,
                                   .columns = plan.columns,
                                   .tap_stride = 1,
-                                  .depth_stride = plan.taps,
-                                  .column_stride = per_column};
+                                  .depth_stride = positions,
+                                  .column_stride = channels * positions};
     tc_pack_panels(&matrix, panels + g * plan.panel_floats);
   }
 }
 
-/* Makes scratch point at (or hold) the input of a block of one group. */
+/* Makes scratch point at the input of a block of one group. */
 static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, int64_t group, const tc_place *place) {
   const tc_conv2d_f32_params *p = call->params;
   const float **rows = call->scratch, *x = call->operands[CONV_X];
-  const conv_source source = {x + group * plan->depth, p->x_pixel_stride,
+  const conv_source source = {x + group * (p->channels / p->groups), p->x_pixel_stride,
                               (const float *)call->state + p->groups * (plan->bias_floats + plan->panel_floats)};
-  if (plan->copies) {
-    conv_copy_rows(&plan->window, &source, place->row, place->row_count, plan->depth, rows,
-                   (float *)(rows + plan->grid.block_rows));
+  if (plan->lines) {
+    conv_point_lines(&plan->window, &source, place->row, place->row_count, rows, plan->grid.block_rows,
+                     (float *)(rows + plan->grid.block_rows * plan->taps));
   } else {
     conv_point_rows(&plan->window, &source, place->row, place->row_count, rows, plan->grid.block_rows);
   }
@@ -124,8 +127,8 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
   const float *residual = call->operands[CONV_RESIDUAL];
   tc_block_f32 block = {.rows = call->scratch,
                         .row_stride = plan.grid.block_rows,
-                        .taps = plan.copies ? 1 : plan.taps,
-                        .depth = plan.copies ? depth : plan.depth,
+                        .taps = plan.taps,
+                        .depth = plan.depth,
                         .residual_stride = p->residual_pixel_stride,
                         .c_stride = p->y_pixel_stride,
                         .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};

@@ -1,5 +1,6 @@
 /* Where a block of output pixels finds its input: through one pointer per kernel position and pixel (direct), or
- * copied to one row per pixel (im2col). Positions advance incrementally; only pixels near a border check bounds. */
+ * through one per line of the kernel (lines), whose values are adjacent in memory unless the line leaves the image.
+ * Positions advance incrementally; only pixels near a border check bounds. */
 
 /* The first input position of an output pixel's window; may lie outside the image. */
 typedef struct conv_pixel {
@@ -87,50 +88,42 @@ static void conv_point_rows(const tc_window *w, const conv_source *source, int64
   }
 }
 
-static inline void conv_copy(float *to, const float *from, int64_t count) {
-  for (int64_t i = 0; i < count; i += TC_LANES) {
-    const int64_t rest = tc_min(count - i, TC_LANES);
-    tc_vf_store_first(to + i, tc_vf_load_first(from + i, rest), rest);
+/* A line of a kernel that starts or ends outside the image, copied with zeros where there is nothing. */
+static void conv_copy_line(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t y,
+                           float *to) {
+  const int64_t channels = source->pixel_stride;
+  for (int64_t j = 0; j < w->kernel_width; j++) {
+    memcpy(to + j * channels, conv_position(w, source, pixel->image, y, pixel->x + j),
+           (size_t)channels * sizeof(float));
   }
 }
 
-/* Copies `count` values from each of `lines` lines that are `stride` apart to adjacent places. */
-static void conv_copy_lines(float *to, const float *from, int64_t count, int64_t lines, int64_t stride) {
-  for (int64_t i = 0; i < lines; i++) {
-    conv_copy(to + i * count, from + i * stride, count);
-  }
-}
-
-/* Copies a window that may leave the image, or whose line is not adjacent in memory. */
-static void conv_copy_border(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t channels,
-                             float *to) {
-  for (int64_t i = 0; i < w->kernel_height; i++) {
-    for (int64_t j = 0; j < w->kernel_width; j++) {
-      conv_copy(
-          to,
-          conv_position(w, source, pixel->image, pixel->y + i * w->dilation_height, pixel->x + j * w->dilation_width),
-          channels);
-      to += channels;
+/* One pixel's pointers by kernel line; `copies` has room for all of its lines. */
+static void conv_point_pixel_lines(const tc_window *w, const conv_source *source, const conv_pixel *pixel,
+                                   const float **rows, int64_t row_stride, float *copies) {
+  const int64_t line = w->kernel_width * source->pixel_stride;
+  const bool inside = pixel->x >= 0 && pixel->x + w->kernel_width <= w->width;
+  for (int64_t i = 0; i < w->kernel_height; i++, rows += row_stride, copies += line) {
+    const int64_t y = pixel->y + i * w->dilation_height;
+    if (y < 0 || y >= w->height) {
+      *rows = source->zeros;
+    } else if (inside) {
+      *rows = conv_position(w, source, pixel->image, y, pixel->x);
+    } else {
+      conv_copy_line(w, source, pixel, y, copies);
+      *rows = copies;
     }
   }
 }
 
-/* The windows of `count` output pixels from `first` on, each a row of `copies`, and the pointers to these rows. */
-static void conv_copy_rows(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
-                           int64_t channels, const float **rows, float *copies) {
-  const int64_t line = w->kernel_width * channels, depth = w->kernel_height * line;
-  const int64_t line_stride = w->dilation_height * w->width * source->pixel_stride;
-  const bool adjacent = w->dilation_width == 1 && source->pixel_stride == channels;
+/* The pointers of `count` output pixels from `first` on: rows[line * row_stride + pixel]. For images whose pixels are
+ * adjacent in memory and windows without dilation in x. */
+static void conv_point_lines(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
+                             const float **rows, int64_t row_stride, float *copies) {
+  const int64_t window = w->kernel_height * w->kernel_width * source->pixel_stride;
   conv_pixel pixel = conv_pixel_at(w, first);
   for (int64_t m = 0; m < count; m++) {
-    rows[m] = copies;
-    if (adjacent && conv_is_interior(w, &pixel)) {
-      const float *from = conv_position(w, source, pixel.image, pixel.y, pixel.x);
-      conv_copy_lines(copies, from, line, w->kernel_height, line_stride);
-    } else {
-      conv_copy_border(w, source, &pixel, channels, copies);
-    }
-    copies += depth;
+    conv_point_pixel_lines(w, source, &pixel, rows + m, row_stride, copies + m * window);
     conv_pixel_next(w, &pixel);
   }
 }
