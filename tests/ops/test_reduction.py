@@ -140,6 +140,25 @@ def test_top_k(axis, largest):
                   if dtype in ("float32", "int64", "int32") else ("reference",))  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
+def test_top_k_of_a_long_axis_keeps_the_order_of_equals(dtype):
+    x = sample(dtype, (3, 200), 5, -4, 4)
+    if dtype == "float16":
+        x = np.rint(x)
+    for k in (1, 7, 49):
+        got = run_ours("TopK", [x, np.array([k])], {}, outputs=2)
+        order = np.argsort(-x.astype(np.float64), axis=-1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(got[1], order)
+        np.testing.assert_array_equal(got[0], np.take_along_axis(x, order, -1))
+
+
+def test_top_k_puts_nan_last():
+    x = np.full(40, np.nan, np.float32)
+    x[[3, 30]] = 1, 2
+    assert run_ours("TopK", [x, np.array([2])], outputs=2)[1].tolist() == [30, 3]
+    assert run_ours("TopK", [x, np.array([3])], outputs=2)[1].tolist() == [30, 3, 0]
+
+
 def test_top_k_extremes():
     x = np.array([0, 255, 1], np.uint8)
     assert run_ours("TopK", [x, np.array([2])], {"largest": 0}, outputs=2)[0].tolist() == [0, 1]

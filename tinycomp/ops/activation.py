@@ -17,9 +17,8 @@ _SELU_GAMMA = 1.05070102214813232421875
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), without overflow and exact for large negative values."""
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, small) / (1 + small)).astype(x.dtype, copy=False)
+    """1 / (1 + exp(-x)); where the exponential overflows to infinity, the result is rightly 0."""
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def softplus(x: Array) -> Array:
@@ -42,13 +41,13 @@ def relu(x: Array) -> Array:
 @widened
 def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     """``x``, or ``alpha * x`` below zero."""
-    return np.where(x < 0, x * x.dtype.type(alpha), x)
+    return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.minimum(x, 0))
 
 
 @widened
 def prelu(x: Array, slope: Array) -> Array:
     """``x``, or ``slope * x`` below zero."""
-    return np.where(x < 0, x * slope, x)
+    return np.asarray(np.maximum(x, 0) + slope * np.minimum(x, 0))
 
 
 FAMILY.op("PRelu", since=7, traits={"elementwise", "cheap"})(prelu)
@@ -66,7 +65,7 @@ def prelu_channels(x: Array, slope: Array) -> Array:
 @widened
 def elu(x: Array, *, alpha: float = 1.0) -> Array:
     """``x``, or ``alpha (exp(x) - 1)`` below zero."""
-    return np.where(x < 0, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)), x)
+    return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)))
 
 
 @FAMILY.op("Celu", traits={"elementwise"})
@@ -82,7 +81,7 @@ def celu(x: Array, *, alpha: float = 1.0) -> Array:
 def selu(x: Array, *, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Array:
     """``gamma x``, or ``gamma alpha (exp(x) - 1)`` at and below zero."""
     below = x.dtype.type(alpha) * np.expm1(np.minimum(x, 0))
-    return np.asarray(x.dtype.type(gamma) * np.where(x > 0, x, below))
+    return np.asarray(x.dtype.type(gamma) * (np.maximum(x, 0) + below))
 
 
 @FAMILY.op("Selu", since=1, traits={"elementwise"})

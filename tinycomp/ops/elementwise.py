@@ -65,7 +65,7 @@ def div(a: Array, b: Array) -> Array:
     """Quotient; integers truncate toward zero, x / 0 is 0 and MIN / -1 wraps to MIN."""
     if is_float(a.dtype):
         return np.asarray(a / b)
-    return np.asarray((a - np.fmod(a, b)) // b)
+    return np.asarray((a - np.fmod(a, b)) // b) if a.dtype.kind == "i" else np.asarray(a // b)
 
 
 @FAMILY.op("Mod", since=10, traits={"elementwise", "cheap"})
@@ -211,8 +211,9 @@ def erf(x: Array) -> Array:
 def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     total = np.full_like(x, coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        total = total * x + x.dtype.type(c)
-    return np.asarray(total)
+        total *= x
+        total += x.dtype.type(c)
+    return total
 
 
 _unary("Erf", erf)

@@ -1,8 +1,7 @@
-"""Matrix products: MatMul, Gemm, Einsum, and Det."""
+"""Matrix products: MatMul and Gemm, and Det."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
 
 FAMILY = OpFamily("matmul")
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?")
 
 
 def _matmul_macs(node: Node) -> int:
@@ -25,16 +23,6 @@ def _matmul_macs(node: Node) -> int:
 def _gemm_macs(node: Node) -> int:
     a = node_shape(node.inputs[0]) or (1, 1)
     return prod(node_shape(node.outputs[0])) * a[0 if node.attrs.get("transA") else -1]
-
-
-def _einsum_macs(node: Node) -> int:
-    """Product of the sizes of all labels, the cost of the direct loop nest."""
-    shapes = [node_shape(value) for value in node.inputs]
-    terms, _ = split_equation(node.attrs["equation"], len(shapes))
-    sizes: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        sizes.update(zip(_expand_ellipsis(term, len(shape)), shape, strict=False))
-    return prod(list(sizes.values()))
 
 
 @FAMILY.op("MatMul", macs=_matmul_macs)
@@ -91,59 +79,6 @@ def gemm_broadcast(
 ) -> Array:
     """Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
-
-
-def split_equation(equation: str, operands: int) -> tuple[list[str], str | None]:
-    """Split an Einsum equation into its input terms and its output term (None if implicit).
-
-    Raises:
-        ExecutionError: If the equation is malformed or has another number of terms than ``operands``.
-    """
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != operands:
-        raise ExecutionError(
-            f'the equation "{equation}" has {len(terms)} input terms', where="Einsum", expected=str(operands)
-        )
-    for term in [*terms, right]:
-        if not _TERM.fullmatch(term):
-            raise ExecutionError(
-                f'malformed term "{term}" in "{equation}"', where="Einsum", expected="letters and at most one ellipsis"
-            )
-    used = set("".join(terms).replace(".", ""))
-    for letter in right.replace(".", ""):
-        if letter not in used or right.count(letter) > 1:
-            raise ExecutionError(
-                f'bad output label "{letter}" in "{equation}"',
-                where="Einsum",
-                expected="each output label once, and in some input",
-            )
-    return terms, right if arrow else None
-
-
-def _expand_ellipsis(term: str, rank: int) -> list[str]:
-    """Return one label per axis; axes under the ellipsis are numbered from the right, as broadcasting aligns them."""
-    before, dots, after = term.partition("...")
-    hidden = rank - len(before) - len(after) if dots else 0
-    return [*before, *(str(i) for i in range(hidden, 0, -1)), *after]
-
-
-@FAMILY.op("Einsum", macs=_einsum_macs)
-@widened
-def einsum(*inputs: Array, equation: str) -> Array:
-    """Sum of products in Einstein notation.
-
-    Raises:
-        ExecutionError: If the equation is malformed or does not fit the shapes.
-    """
-    terms, right = split_equation(equation, len(inputs))
-    text = ",".join(terms) + ("" if right is None else f"->{right}")
-    try:
-        return np.asarray(np.einsum(text, *inputs, optimize=len(inputs) > 1))
-    except ValueError as error:
-        raise ExecutionError(
-            f'the equation "{equation}" does not fit the shapes {[x.shape for x in inputs]}: {error}', where="Einsum"
-        ) from error
 
 
 @FAMILY.op("Det")

@@ -129,11 +129,26 @@ def _top(x: Array, count: int, axis: int, largest: bool, in_order: bool) -> tupl
     if not 0 <= count <= size:
         raise ExecutionError("K does not fit the axis", where="TopK", expected=f"K in [0, {size}]", found=str(count))
     wide = np.moveaxis(x.astype(compute_dtype(x.dtype), copy=False), fixed, -1)
-    order = np.argsort(_descending(wide) if largest else wide, axis=-1, kind="stable")[..., :count]
+    order = _smallest(_descending(wide) if largest else wide, count)
     if not in_order:
         order = np.sort(order, axis=-1)
     indices = np.moveaxis(order, -1, fixed).astype(np.int64)
     return np.take_along_axis(x, indices, fixed), indices
+
+
+def _smallest(keys: Array, count: int) -> Array:
+    """Return the indices of the ``count`` smallest keys of each row, in order, the first of equals first."""
+    if keys.shape[-1] < 4 * count or not count:
+        return np.argsort(keys, axis=-1, kind="stable")[..., :count]
+    limit = np.partition(keys, count - 1)[..., count - 1 : count]
+    if limit.dtype.kind == "f" and np.isnan(limit).any():
+        return np.argsort(keys, axis=-1, kind="stable")[..., :count]
+    below, equal = keys < limit, keys == limit
+    needed = count - below.sum(-1, keepdims=True)
+    chosen = below | (equal & (np.cumsum(equal, -1) <= needed))
+    candidates = np.nonzero(chosen)[-1].reshape(*keys.shape[:-1], count)
+    order = np.argsort(np.take_along_axis(keys, candidates, -1), axis=-1, kind="stable")
+    return np.take_along_axis(candidates, order, -1)
 
 
 def _descending(x: Array) -> Array:
