@@ -3,9 +3,14 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tests.graphs import decorated_graphs
 from tinycomp.errors import ParseError
+from tinycomp.ir import Graph
 from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.printer import print_graph
 
 HEAD = 'graph @main opset {"" = 17} (%x: float32[2, 4]) -> (%y) {\n'
 
@@ -63,6 +68,8 @@ def test_errors_survive_pickling() -> None:
         ('%y = Relu(%x) {a = b"\\u0100"}', "a bytes text has a character above 255"),
         ("%y = Relu(%x) {a = dense seq<int8[1]> [1]}", "an array needs a tensor type"),
         ("%y = Relu@x(%x)", "expected an operator version"),
+        ("%y = Relu@99999999999(%x)", "an operator version is not a whole number of useful size"),
+        ("%y = Relu(%x) {a = " + "9" * 5000 + "}", "the number is too long; expected at most 100 digits"),
         ("%y = MatMul(%x, %x)", "the type of a result cannot be inferred: the operands do not fit the operator"),
         ("%y: int8[9] = const #0123456789abcdef", "the elements of constant #0123456789abcdef are not at hand"),
     ],
@@ -116,3 +123,18 @@ def test_deep_nesting_is_an_error_not_a_crash(deep: str) -> None:
 def test_deep_bodies_are_an_error_not_a_crash() -> None:
     deep = "graph @g () -> () { () = f() body = " * 5000
     assert "bodies are nested too deeply" in str(error_of(deep))
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(decorated_graphs(max_nodes=4), st.data())
+def test_a_damaged_text_is_read_or_refused_but_never_crashes(graph: Graph, data: st.DataObject) -> None:
+    text = print_graph(graph)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 8)))
+    filling = data.draw(st.one_of(st.just(""), st.sampled_from(list('%_"(){}[]=@:;,|#-09ab\n\\')), st.text(max_size=3)))
+    refusal = None
+    try:
+        parse_graph(text[:start] + filling + text[end:])
+    except ParseError as error:
+        refusal = error
+    assert refusal is None or "^" in refusal.snippet

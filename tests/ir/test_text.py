@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.graphs import decorated_graphs, graphs
-from tinycomp.ir import Graph, TensorType
+from tinycomp.ir import Graph, TensorType, printer
 from tinycomp.ir.equality import difference
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import node_line, print_graph
@@ -164,3 +166,17 @@ def test_a_node_line_knows_where_its_parts_stand() -> None:
     assert [line.text[a:b] for a, b in line.operands] == ["%x", "_", "%x"]
     assert [line.text[a:b] for a, b in line.results] == ['%"long name": float32[2]']
     assert line.text[slice(*line.op)] == "Clip@13"
+
+
+def test_the_example_of_the_documentation_is_in_the_form() -> None:
+    example = textwrap.dedent(str(printer.__doc__).split("Example::\n")[1]).strip()
+    assert print_graph(parse_graph(example)) == example
+
+
+def test_one_store_serves_a_series_of_dumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph(opsets={})
+    graph.set_outputs([graph.add_const(np.arange(100), "big")])
+    store: dict[str, np.ndarray] = {}
+    first = print_graph(graph, constants=store)
+    monkeypatch.setattr(printer, "content_hash", lambda array: pytest.fail("hashed again"))
+    assert print_graph(graph.clone(), constants=store) == first

@@ -7,8 +7,8 @@ import pytest
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir import REGION, Graph, TensorType, Value
+from tinycomp.ir.lexer import MAX_NESTING
 from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import MAX_NESTING
 from tinycomp.ir.verify import verify
 
 TEXT = """
@@ -86,6 +86,10 @@ def _equal_output_names(graph: Graph) -> None:
     graph.set_outputs([graph.values["a"], graph.values["c"]], ["y", "y"])
 
 
+def _too_few_output_names(graph: Graph) -> None:
+    graph.output_names = ()
+
+
 def _stale_type(graph: Graph) -> None:
     graph.values["a"].type = TensorType("float32", (3, 4))
 
@@ -134,7 +138,8 @@ def _default_of_nothing(graph: Graph) -> None:
         (_orphan, 'the value "orphan" comes from nowhere'),
         (_misname, 'the value listed as "w" calls itself "v"'),
         (_foreign_output, 'the output "far" is not a value of the graph'),
-        (_equal_output_names, "the output names are not one distinct name per output; found ['y', 'y']"),
+        (_equal_output_names, "the output names are not distinct; found ['y', 'y']"),
+        (_too_few_output_names, "the output names are not one per output; found []"),
         (_stale_type, "the type of result 0 is stale; expected float32[2, 4]; found float32[3, 4]"),
         (_stale_constant, 'the constant "w" has another type; expected float32[5]; found float32[4]'),
         (_constant_result, 'the value "a" is a constant and has a producer'),

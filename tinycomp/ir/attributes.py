@@ -147,7 +147,7 @@ class AttributeParser(TokenStream):
             return self.advance().text == "true"
         if token.kind != "NUMBER":
             self.fail("unexpected text", expected="a number, a text in quotes, true, false, a list, dense or type")
-        return _number(self.advance().text)
+        return _number(self.number_text())
 
     # Arrays --------------------------------------------------------------------------------------------------------
 

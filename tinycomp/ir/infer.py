@@ -65,6 +65,12 @@ def infer_types(node: Node) -> list[Type]:
 def _from_branches(node: Node) -> list[Type]:
     """If: what both branches agree on. Other nodes with bodies need a rule of their own (see ``tinycomp.ops``)."""
     branches = [[v.type for v in body.outputs] for body in node.bodies.values()]
+    if len({len(types) for types in branches}) > 1:
+        raise TypeInferenceError(
+            "the bodies differ in their number of results",
+            where=f"node {node.label} ({node.qualified_op})",
+            found=", ".join(f"{name}: {len(body.outputs)}" for name, body in node.bodies.items()),
+        )
     return [functools.reduce(_join, types) for types in zip(*branches, strict=True)]
 
 

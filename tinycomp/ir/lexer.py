@@ -11,6 +11,9 @@ from typing import NamedTuple, NoReturn, TypeVar
 from tinycomp.errors import ParseError
 from tinycomp.ir.literals import BARE_VALUE, BARE_WORD
 
+MAX_NESTING = 64
+"""Bodies inside bodies, and lists inside lists, that the textual form allows."""
+_MAX_DIGITS = 100
 _T = TypeVar("_T")
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(
@@ -91,8 +94,6 @@ def caret(line: str, column: int, length: int = 1, number: str = "") -> str:
 class TokenStream:
     """The tokens of a text with one token of lookahead, and the small moves that every rule is made of."""
 
-    MAX_NESTING = 64
-
     def __init__(self, source: str) -> None:
         self._source = source
         self._tokens = tokens(source)
@@ -157,7 +158,13 @@ class TokenStream:
         """Return a whole number."""
         if self.now.kind != "NUMBER" or not _INTEGER.match(self.now.text):
             self.fail("unexpected text", expected=what)
-        return int(self.advance().text)
+        return int(self.number_text())
+
+    def number_text(self) -> str:
+        """Step over a number and return its text, which Python can convert."""
+        if len(self.now.text) > _MAX_DIGITS and _INTEGER.match(self.now.text):
+            self.fail("the number is too long", expected=f"at most {_MAX_DIGITS} digits")
+        return self.advance().text
 
     def items(self, ends: tuple[str, ...], item: Callable[[], _T]) -> list[_T]:
         """Return the items up to one of ``ends``, which is left standing; commas lie between."""
@@ -179,8 +186,8 @@ class TokenStream:
     def nesting(self, what: str) -> Iterator[None]:
         """Count one level of nesting while inside, and refuse more than :data:`MAX_NESTING`."""
         self._depth += 1
-        if self._depth > self.MAX_NESTING + 1:
-            self.fail(f"{what} are nested too deeply", expected=f"at most {self.MAX_NESTING} levels")
+        if self._depth > MAX_NESTING + 1:
+            self.fail(f"{what} are nested too deeply", expected=f"at most {MAX_NESTING} levels")
         yield
         self._depth -= 1
 

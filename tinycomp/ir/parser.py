@@ -62,6 +62,9 @@ class _Statement:
     bodies: dict[str, Graph] = field(default_factory=dict)
 
 
+_VERSIONS = 1 << 31
+
+
 class _GraphParser(AttributeParser):
     """Recursive only over the nesting of bodies, types and lists, which is bounded."""
 
@@ -86,9 +89,16 @@ class _GraphParser(AttributeParser):
     def _opsets(self) -> dict[str, int]:
         at = self.now
         opsets = self.dict()
-        if not all(type(v) is int for v in opsets.values()):
-            self.fail("an opset version is not a whole number", at=at)
+        if not all(type(v) is int and 0 <= v < _VERSIONS for v in opsets.values()):
+            self.fail("an opset version is not a whole number of useful size", at=at)
         return opsets
+
+    def _version(self) -> int:
+        at = self.now
+        version = self.integer("an operator version")
+        if not 0 <= version < _VERSIONS:
+            self.fail("an operator version is not a whole number of useful size", at=at)
+        return version
 
     def _metadata(self) -> dict[str, str]:
         at = self.now
@@ -194,7 +204,7 @@ class _GraphParser(AttributeParser):
             statement.domain = statement.name
             statement.name = self.name("an operator name")
         if self.skip("@"):
-            statement.version = self.integer("an operator version")
+            statement.version = self._version()
         return statement
 
     def _operands(self, graph: Graph, statement: _Statement) -> None:

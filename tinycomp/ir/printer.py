@@ -52,11 +52,10 @@ import numpy as np
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.lexer import MAX_NESTING
 from tinycomp.ir.literals import array_literal, bytes_literal, content_hash, float_attr, quote, value_name, word
 from tinycomp.ir.types import MapType, OptionalType, SequenceType, TensorType, type_of
 
-MAX_NESTING = 64
-"""Bodies inside bodies, and lists inside lists, that the textual form allows."""
 INDENT = "  "
 Span = tuple[int, int]
 
@@ -67,7 +66,8 @@ def print_graph(graph: Graph, *, constants: dict[str, np.ndarray] | None = None,
     Args:
         graph: The graph; it must be acyclic.
         constants: Receives the large constants by content hash, so that :func:`tinycomp.ir.parser.parse_graph` can
-            read the text back; when None, the text names only their hashes.
+            read the text back; when None, the text names only their hashes. An array that it holds already is not
+            hashed again, so one dict serves a series of dumps.
         max_inline: Most elements of a constant that the text spells out.
 
     Raises:
@@ -107,7 +107,7 @@ class _Printer:
     def __init__(self, constants: dict[str, np.ndarray] | None, max_inline: int) -> None:
         self._store = constants
         self._max_inline = max_inline
-        self._hashes: dict[int, str] = {}
+        self._hashes = {id(array): key for key, array in (constants or {}).items()}
 
     def graph_text(self, graph: Graph) -> str:
         lines = list(self._graph_lines(graph, "", None, 0))

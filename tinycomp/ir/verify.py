@@ -14,8 +14,8 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError, VerifyError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.lexer import caret
-from tinycomp.ir.printer import MAX_NESTING, NodeLine, Span, node_line
+from tinycomp.ir.lexer import MAX_NESTING, caret
+from tinycomp.ir.printer import Span, node_line
 from tinycomp.ir.types import MapType, OptionalType, SequenceType, TensorType, compatible, type_of
 
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ def verify(graph: Graph, *, types: bool = True) -> None:
         here, depth = work.pop()
         if depth > MAX_NESTING:
             raise VerifyError("bodies are nested too deeply", where=f"graph {here.name}", expected=f"{MAX_NESTING}")
-        _GraphCheck(here, types).run()
+        _GraphCheck(here, types, outermost=depth == 0).run()
         for node in here.nodes:
             _check_symbol(here, node, symbols)
             for body in node.bodies.values():
@@ -75,10 +75,11 @@ def _check_symbol(graph: Graph, node: Node, symbols: dict[str, Node]) -> None:
 
 
 class _GraphCheck:
-    """The invariants of one graph, without its bodies."""
+    """The invariants of one graph, without its bodies; only the outermost graph is read by output name."""
 
-    def __init__(self, graph: Graph, types: bool) -> None:
+    def __init__(self, graph: Graph, types: bool, outermost: bool) -> None:
         self.graph = graph
+        self.outermost = outermost
         self.types = types
         self.users: dict[Value, dict[Node, int]] = {}
         self.slots: Counter[tuple[Node, Node]] = Counter()
@@ -152,8 +153,10 @@ class _GraphCheck:
             if not self._owns(value):
                 self._fail(f'the output "{value.name}" is not a value of the graph')
         names = graph.output_names
-        if len(names) != len(graph.outputs) or len(set(names)) != len(names) or "" in names:
-            self._fail("the output names are not one distinct name per output", found=str(list(names)))
+        if len(names) != len(graph.outputs):
+            self._fail("the output names are not one per output", found=str(list(names)))
+        if self.outermost and (len(set(names)) != len(names) or "" in names):
+            self._fail("the output names are not distinct", found=str(list(names)))
         wanted = set(graph.outputs)
         for value in graph.values.values():
             if graph.is_output(value) != (value in wanted):
@@ -212,30 +215,24 @@ class _GraphCheck:
             self._broken(node, f"result {index} is a constant", node_line(node).results[index])
 
     def _body(self, node: Node, name: str, body: Graph) -> None:
-        line = node_line(node)
         passed = len(node.inputs) if node.is_call else node.captures
         formals = body.inputs if node.is_call else _trailing(body.inputs, passed)
         actuals = _trailing(node.inputs, passed)
         if len(formals) != len(actuals):
             self._broken(
-                node, f"the {name} does not take the operands of the node", line.op,
+                node, f"the {name} does not take the operands of the node", node_line(node).op,
                 expected=f"{len(actuals)} inputs", found=f"{len(formals)}",
             )  # fmt: skip
         first = len(node.inputs) - len(actuals)
         for index, (formal, actual) in enumerate(zip(formals, actuals, strict=True), first):
             if actual is not None and not compatible(formal.type, actual.type):
                 self._broken(
-                    node, f"operand {index} does not fit the {name}", line.operands[index],
+                    node, f"operand {index} does not fit the {name}", node_line(node).operands[index],
                     expected=f"{formal.name}: {formal.type}", found=str(actual.type),
                 )  # fmt: skip
-        self._body_results(node, name, body, line)
-
-    def _body_results(self, node: Node, name: str, body: Graph, line: NodeLine) -> None:
-        if not node.is_call and node.op != "If":
-            return
-        if len(body.outputs) != len(node.outputs):
+        if (node.is_call or node.op == "If") and len(body.outputs) != len(node.outputs):
             self._broken(
-                node, f"the {name} does not give the results of the node", line.op,
+                node, f"the {name} does not give the results of the node", node_line(node).op,
                 expected=f"{len(node.outputs)} outputs", found=f"{len(body.outputs)}",
             )  # fmt: skip
 
