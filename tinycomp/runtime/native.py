@@ -18,6 +18,12 @@ from tinycomp.runtime.program import SPACES, Array, BufferSpec, Instruction, Pro
 _native: Any = importlib.import_module("tinycomp.runtime._native")
 _ffi, _lib = _native.ffi, _native.lib
 
+# Bound once: these are on the path of every run.
+_tc_run, _from_buffer, _BYTES = _lib.tc_run, _ffi.from_buffer, _ffi.typeof("char[]")
+
+# Position, dtype and shape of an input or output array, and whether it will be written.
+_Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
+
 _SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
 
 
@@ -193,8 +199,8 @@ class NativeProgram:
         error = _ffi.new("tc_error *")
         if _lib.tc_program_finish(self._handle, program.arena_bytes, error):
             _raise(error, program.name)
-        self._inputs = self._expected(program.inputs, _lib.tc_program_input_bytes)
-        self._outputs = self._expected(program.outputs, _lib.tc_program_output_bytes)
+        self._inputs = self._expected(program.inputs, _lib.tc_program_input_bytes, False)
+        self._outputs = self._expected(program.outputs, _lib.tc_program_output_bytes, True)
         self._pool_handle = pool.handle if pool is not None else _ffi.NULL
         self._free = [self._new_context()]
 
@@ -216,30 +222,30 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
-        context = self._take_context()
+        free = self._free
+        # list.pop and list.append are atomic, so the free list needs no lock.
         try:
-            self._bind(context.inputs, inputs, self._inputs, False)
-            self._bind(context.outputs, outputs, self._outputs, True)
-            if _lib.tc_run(
-                self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, context.error
-            ):
+            context = free.pop()
+        except IndexError:
+            context = self._new_context()
+        try:
+            self._bind(context.inputs, inputs, self._inputs)
+            self._bind(context.outputs, outputs, self._outputs)
+            if _tc_run(self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, context.error):
                 self._raise_run(context.error)
         finally:
-            self._free.append(context)
+            free.append(context)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
         """Run once and return the seconds that every instruction took."""
-        context = self._take_context()
+        context = self._new_context()
         seconds = _ffi.new("double[]", max(len(self.program.instructions), 1))
-        try:
-            self._bind(context.inputs, inputs, self._inputs, False)
-            self._bind(context.outputs, outputs, self._outputs, True)
-            if _lib.tc_run_profiled(
-                self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, seconds, context.error
-            ):
-                self._raise_run(context.error)
-        finally:
-            self._free.append(context)
+        self._bind(context.inputs, inputs, self._inputs)
+        self._bind(context.outputs, outputs, self._outputs)
+        if _lib.tc_run_profiled(
+            self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, seconds, context.error
+        ):
+            self._raise_run(context.error)
         return [seconds[i] for i in range(len(self.program.instructions))]
 
     def _create(self, isa: str | None) -> Any:
@@ -268,13 +274,11 @@ class NativeProgram:
             _raise(error, self.program.name)
 
     def _expected(
-        self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int]
-    ) -> tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]:
+        self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
+    ) -> tuple[_Expected, ...]:
         """Return what arrays must look like, having checked that the program stays inside them."""
-        expected = []
         for index, spec in enumerate(specs):
-            dtype = _dtype(spec.dtype)
-            size = int(np.prod(spec.shape, dtype=object)) * dtype.itemsize
+            size = int(np.prod(spec.shape, dtype=object)) * _dtype(spec.dtype).itemsize
             needed = touched(self._handle, index)
             if needed > size:
                 raise TargetError(
@@ -283,40 +287,30 @@ class NativeProgram:
                     expected=f"at most {size} bytes",
                     found=f"{needed}",
                 )
-            expected.append((dtype, spec.shape))
-        return tuple(expected)
+        return tuple((i, _dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
 
     def _new_context(self) -> _Context:
         threads = self.pool.threads if self.pool is not None else 1
         return _Context(self._handle, len(self.program.inputs), len(self.program.outputs), threads)
 
-    def _take_context(self) -> _Context:
-        # list.pop and list.append are atomic, so the free list needs no lock.
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._new_context()
-
-    def _bind(
-        self,
-        pointers: Any,
-        arrays: Sequence[Array],
-        expected: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...],
-        writable: bool,
-    ) -> None:
+    def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...]) -> None:
+        """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
         if len(arrays) != len(expected):
-            raise FeedError(
-                "wrong number of arrays", where=self.program.name, expected=str(len(expected)), found=str(len(arrays))
-            )
-        for i, (array, (dtype, shape)) in enumerate(zip(arrays, expected, strict=True)):
-            if array.shape != shape or array.dtype != dtype:
+            counts = {"expected": str(len(expected)), "found": str(len(arrays))}
+            raise FeedError("wrong number of arrays", where=self.program.name, **counts)
+        for i, dtype, shape, writable in expected:
+            array = arrays[i]
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                 raise FeedError(
                     f"array {i} does not fit",
                     where=self.program.name,
                     expected=f"{dtype}{list(shape)}",
                     found=f"{array.dtype}{list(array.shape)}",
                 )
-            pointers[i] = _buffer(array, writable)
+            try:
+                pointers[i] = _from_buffer(_BYTES, array, writable)
+            except (BufferError, ValueError, TypeError):
+                pointers[i] = _buffer(array, writable)
 
     def _raise_run(self, error: Any) -> NoReturn:
         if error.code == _lib.TC_INVALID:
@@ -327,11 +321,11 @@ class NativeProgram:
 def _buffer(array: Array, writable: bool) -> Any:
     """Return the memory of a contiguous array as cffi sees it; it keeps the array alive."""
     try:
-        return _ffi.from_buffer("char[]", array, writable)
+        return _from_buffer(_BYTES, array, writable)
     except (BufferError, ValueError, TypeError) as error:
         # Types that numpy did not define itself, such as bfloat16, have no buffer interface of their own.
         if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
-            return _ffi.from_buffer("char[]", array.reshape(-1).view(np.uint8), writable)
+            return _from_buffer(_BYTES, array.reshape(-1).view(np.uint8), writable)
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
 
 
