@@ -52,6 +52,7 @@ def test_errors_survive_pickling() -> None:
         ("%y, %y = Split(%x)", "a node has two results of one name"),
         ('%"" = Relu(%x)', "the name of a value is empty"),
         ("%y: float23[2] = Relu(%x)", 'there is no dtype "float23". Did you mean "float32"?'),
+        ("%y: list<int8[1]> = Relu(%x)", 'there is no kind of type "list"; expected seq, optional or map'),
         ("%y: float32[-2] = Relu(%x)", "a dimension is negative: -2"),
         ("%y: float32[2 = Relu(%x)", 'expected "]"; found "="'),
         ("%y = const [1, 2]", "a constant needs a tensor type"),

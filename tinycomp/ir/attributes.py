@@ -39,26 +39,25 @@ class AttributeParser(TokenStream):
 
     def type(self) -> Type:
         """Read a type."""
-        with self.nesting("types"):
-            kind = self.now.text
-            if kind in ("seq", "optional") and self.ahead.text == "<":
-                self.advance()
-                self.take("<")
-                element = self.type()
-                self.take(">")
-                return SequenceType(element) if kind == "seq" else OptionalType(element)
-            if kind == "map" and self.ahead.text == "<":
-                return self._map_type()
+        if self.ahead.text != "<":
             return self._tensor_type()
+        with self.nesting("types"):
+            kind = self.name("a type")
+            self.take("<")
+            type_ = self._container(kind)
+            self.take(">")
+            return type_
 
-    def _map_type(self) -> MapType:
-        self.advance()
-        self.take("<")
+    def _container(self, kind: str) -> Type:
+        if kind == "seq":
+            return SequenceType(self.type())
+        if kind == "optional":
+            return OptionalType(self.type())
+        if kind != "map":
+            self.fail(f'there is no kind of type "{kind}"', expected="seq, optional or map")
         key = self._dtype()
         self.take(",")
-        value = self.type()
-        self.take(">")
-        return MapType(key, value)
+        return MapType(key, self.type())
 
     def _tensor_type(self) -> TensorType:
         dtype = self._dtype()
