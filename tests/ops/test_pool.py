@@ -177,6 +177,10 @@ def test_lrn(size, dtype):
         ({"kernel_shape": [0, 3]}, "attribute kernel_shape is out of range"),
         ({"kernel_shape": [7, 3]}, "the output would be empty"),
         ({"kernel_shape": [3, 3], "auto_pad": "SAME"}, "unknown auto_pad"),
+        (
+            {"kernel_shape": [2, 2], "pads": [0, 2, 0, 0]},
+            r"a window would see only padding; .*\[2, 2\]; found \[0, 2, 0, 0\]",
+        ),
     ],
 )
 def test_errors(op, attrs, text):

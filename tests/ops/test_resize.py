@@ -199,6 +199,17 @@ def test_errors(target, attrs, error, text):
         run_ours("Resize", operands(sample("float32", SHAPE), target), attrs)
 
 
+@pytest.mark.parametrize("transform", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("nearest", ["floor", "ceil", "round_prefer_ceil"])
+def test_every_ratio_of_small_sizes_picks_the_cells_of_onnxruntime(transform, nearest):
+    """Ties and whole numbers depend on the last bit of a coordinate."""
+    attrs = {"coordinate_transformation_mode": transform, "nearest_mode": nearest}
+    for size in range(2, 10):
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, 1, size)
+        for output in (*range(1, 11), 14, 21):
+            check("Resize", operands(x, {"sizes": (1, 1, 1, output)}), attrs, 19, against=ORT)
+
+
 def test_strings_cannot_be_interpolated():
     with pytest.raises(ModelError, match="only numbers can be interpolated"):
         run_ours("Resize", operands(sample("string", SHAPE), TARGETS["up"]), {"mode": "linear"})

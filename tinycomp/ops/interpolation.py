@@ -71,7 +71,8 @@ def _align_corners(j: Array, a: AxisScale) -> Array:
 
 
 def _asymmetric(j: Array, a: AxisScale) -> Array:
-    return j / _F(a.scale)
+    # Whole-number ratios must hit their cells exactly, so this quotient alone is taken in float64.
+    return (j.astype(np.float64) / a.scale).astype(_F)
 
 
 def _tf_half_pixel_for_nn(j: Array, a: AxisScale) -> Array:

@@ -21,6 +21,19 @@ FAMILY = OpFamily("pool")
 Ints = Sequence[int] | None
 
 
+def _pool_window(op: str, x: Array, kernel: Sequence[int], ceil_mode: int, **attrs: Any) -> Window:
+    """Return the checked geometry; a window may not lie wholly in the padding, where a pool has no value."""
+    window = make_window(op, _spatial_sizes(op, x), kernel, ceil_mode=bool(ceil_mode), **attrs)
+    for before, after, extent in zip(window.before, window.after, window.extents, strict=True):
+        if max(before, after) >= extent:
+            raise ModelError(
+                f"{op}: a window would see only padding",
+                expected=f"pads below the window's extents {list(window.extents)}",
+                found=str(list(window.before + window.after)),
+            )
+    return window
+
+
 def _spatial_sizes(op: str, x: Array) -> tuple[int, ...]:
     if x.ndim < 3:
         raise ModelError(f"{op}: the input has no spatial axis", expected="rank >= 3", found=f"shape {list(x.shape)}")
@@ -105,17 +118,8 @@ def max_pool(
     Raises:
         ModelError: If the window does not fit the input.
     """
-    sizes = _spatial_sizes("MaxPool", x)
-    window = make_window(
-        "MaxPool",
-        sizes,
-        kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=bool(ceil_mode),
-    )
+    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _pool_window("MaxPool", x, kernel_shape, ceil_mode, **shape)
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     padded = pad_for(wide, window, _lowest(x.dtype))
     if outputs == 1:
@@ -158,17 +162,8 @@ def average_pool(
     Raises:
         ModelError: If the window does not fit the input.
     """
-    sizes = _spatial_sizes("AveragePool", x)
-    window = make_window(
-        "AveragePool",
-        sizes,
-        kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=bool(ceil_mode),
-    )
+    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _pool_window("AveragePool", x, kernel_shape, ceil_mode, **shape)
     total = window_reduce(pad_for(x, window), window, np.add)
     return np.asarray(total / _counts(window, bool(count_include_pad)).astype(x.dtype))
 
@@ -191,17 +186,8 @@ def lp_pool(
     Raises:
         ModelError: If the window does not fit the input.
     """
-    sizes = _spatial_sizes("LpPool", x)
-    window = make_window(
-        "LpPool",
-        sizes,
-        kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=bool(ceil_mode),
-    )
+    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _pool_window("LpPool", x, kernel_shape, ceil_mode, **shape)
     powers = window_reduce(pad_for(_power(x, p), window), window, np.add)
     return _root(powers, p)
 

@@ -50,7 +50,7 @@ def _from_sizes(x: Array, dims: Sequence[int], sizes: Array, roi: Array | None, 
             "Resize: bad sizes", expected=f"{len(dims)} sizes that are not negative", found=str(wanted)
         )
     check_choice("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
-    scales = [float(_F(n) / _F(max(x.shape[dim], 1))) for dim, n in zip(dims, wanted, strict=True)]
+    scales = [n / max(x.shape[dim], 1) for dim, n in zip(dims, wanted, strict=True)]
     if policy != "stretch":
         scale = min(scales) if policy == "not_larger" else max(scales)
         scales = [scale] * len(dims)
