@@ -37,6 +37,12 @@ def test_special_values_are_those_of_onnxruntime(op):
     check(op, [x], version=16, against=("onnxruntime",))
 
 
+def test_gelu_of_huge_values():
+    x = np.array([3e38, -3e38, 100, -100, np.inf], np.float32)
+    for mode in ("none", "tanh"):
+        assert run_ours("Gelu", [x], {"approximate": mode})[0].tolist() == [x[0], 0, 100, 0, np.inf]
+
+
 @pytest.mark.parametrize(("op", "attrs"), CASES, ids=str)
 def test_nan_stays_nan(op, attrs):
     if op in ("ThresholdedRelu", "Shrink"):

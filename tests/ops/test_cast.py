@@ -32,14 +32,25 @@ def test_every_pair_keeps_what_both_can_hold(source, target):
 
 @pytest.mark.parametrize("target", INTS)
 @pytest.mark.parametrize("source", ["float16", "float32", "float64", "bfloat16"])
-def test_floats_out_of_range_saturate(source, target):
-    info = np.iinfo(target)
-    x = np.array([np.nan, np.inf, -np.inf, 1.75, -0.5], dtype_of(source))
-    got = cast_array(x, np.dtype(target))
-    assert got.tolist() == [0, info.max, info.min, 1, 0]
-    if source == "float64":
-        edges = np.array([float(info.max), float(info.max) * 2, float(info.min) * 2 - 1e3, 1e300], np.float64)
-        assert cast_array(edges, np.dtype(target)).tolist() == [info.max, info.max, info.min, info.max]
+def test_floats_become_integers(source, target):
+    x = np.array([np.nan, 1.75, -0.5, 100, -0.0], dtype_of(source))
+    assert cast_array(x, np.dtype(target)).tolist() == [0, 1, 0, 100, 0]
+    x = np.array([300, -5, -300, 1000.5, -1], np.float32).astype(dtype_of(source))
+    if source != "bfloat16":
+        check("Cast", [x], {"to": NUMBER_BY_DTYPE[target]}, 13, against=("onnxruntime",))
+
+
+@pytest.mark.parametrize("source", ["float32", "float64", "bfloat16"])
+def test_wide_integers_saturate(source):
+    x = np.array([np.inf, -np.inf, 1e30, -1e30], dtype_of(source))
+    for target in ("int32", "int64"):
+        info = np.iinfo(target)
+        assert cast_array(x, np.dtype(target)).tolist() == [info.max, info.min] * 2
+    for target in ("uint8", "uint16", "uint32", "uint64"):
+        least = 2**63 if target == "uint64" else 0  # the low bits of the least wider integer
+        assert cast_array(x, np.dtype(target)).tolist() == [np.iinfo(target).max, least] * 2
+    edges = np.array([2.0**63, 2.0**64, 2.0**63 - 1024, 2.0**64 - 2048], np.float64)
+    assert cast_array(edges, np.dtype(np.uint64)).tolist() == [2**63, 2**64 - 1, 2**63 - 1024, 2**64 - 2048]
 
 
 def test_integers_wrap():

@@ -117,12 +117,22 @@ def test_special_values():
         check(op, [x], version=13, against=("onnxruntime",))
 
 
+def test_sign_of_nan_and_default_limits_of_clip():
+    x = np.array([np.nan, np.inf, -np.inf, -2, 0, 5], np.float32)
+    check("Sign", [x], version=13, against=("onnxruntime",))
+    for limits in ([], [np.array(0, "f")], [None, np.array(1, "f")]):
+        check("Clip", [x, *limits], version=13, against=("onnxruntime",))
+    half = run_ours("Clip", [x.astype(np.float16)], version=13)[0]
+    assert half.tolist()[1:3] == [65504, -65504]
+
+
 def test_erf_is_exact_to_float_precision():
     import math
 
     x = np.linspace(-6, 6, 20001).astype(np.float32)
     want = np.array([math.erf(v) for v in x.tolist()])
     assert np.abs(run_ours("Erf", [x])[0] - want).max() < 5e-7
+    assert run_ours("Erf", [np.array([4, -4, np.inf, -np.inf], "f")])[0].tolist() == [1, -1, 1, -1]
     assert np.abs(run_ours("Erf", [x.astype(np.float64)])[0] - want).max() == 0
 
 

@@ -120,11 +120,11 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
         ExecutionError: If ``approximate`` is neither "none" nor "tanh".
     """
     if approximate == "none":
-        return np.asarray(x * (1 + erf(x * x.dtype.type(math.sqrt(0.5)))) / 2)
+        return np.asarray(x / 2 * (1 + erf(x * x.dtype.type(math.sqrt(0.5)))))
     if approximate != "tanh":
         raise ExecutionError("unknown mode", where="Gelu", expected="none or tanh", found=repr(approximate))
     inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
-    return np.asarray(x * (1 + np.tanh(inner)) / 2)
+    return np.asarray(x / 2 * (1 + np.tanh(inner)))
 
 
 @FAMILY.op("Mish", traits={"elementwise"})

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ops.elementwise import saturate as to_integer
+from tinycomp.ops.elementwise import saturate as saturate_to
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
 from tinycomp.ops.registry import OpFamily
 
@@ -33,6 +33,8 @@ _SUB_BYTE = {
     np.dtype(ml_dtypes.uint2): (2, False),
 }
 _STRING = np.dtype(object)
+_INT32 = np.dtype(np.int32)
+_INT64 = np.dtype(np.int64)
 # Not `kind == "f"`, which float8_e5m2 claims as well.
 _NATIVE = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
 
@@ -48,8 +50,8 @@ def dtype_of_enum(code: int) -> np.dtype[Any]:
 def cast_array(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:
     """Convert an array as ONNX's Cast does.
 
-    Where ONNX leaves a case open: floats beyond an integer type of 8 bits or more become its nearest limit, and NaN
-    becomes 0; a number becomes the shortest text that reads back as the same number, with "NaN", "INF" and "-INF".
+    Where ONNX leaves a case open: a float becomes an integer as :func:`_to_integer` says; a number becomes the shortest
+    text that reads back as the same number, with "NaN", "INF" and "-INF".
 
     Args:
         x: Any array.
@@ -76,7 +78,7 @@ def cast_array(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode
         if dtype in _SUB_BYTE:
             return _to_sub_byte(x, dtype)
         if x.dtype in _NATIVE:
-            return to_integer(x, dtype)
+            return _to_integer(x, dtype)
         return x.astype(compute_dtype(x.dtype), copy=False).astype(dtype)
 
 
@@ -90,6 +92,20 @@ def _to_float(x: Array, dtype: np.dtype[Any], saturate: bool, round_mode: str) -
         info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
         wide = np.clip(wide, float(info.min), float(info.max))
     return wide.astype(dtype)
+
+
+def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Truncate toward zero; NaN becomes 0.
+
+    Narrow and unsigned types keep the low bits of a wider signed integer, as x86, numpy and onnxruntime do: -5.0 is
+    251 as uint8. That wider integer, and a signed type of 32 or 64 bits, saturates.
+    """
+    if dtype.itemsize <= 2:
+        return saturate_to(x, _INT32).astype(dtype)
+    if dtype.kind == "i":
+        return saturate_to(x, dtype)
+    wrapped = saturate_to(x, _INT64).astype(dtype)
+    return np.where(x >= 2.0**63, saturate_to(x, dtype), wrapped) if dtype.itemsize == 8 else wrapped
 
 
 def _to_scale(x: Array, saturate: bool, round_mode: str) -> Array:
@@ -117,7 +133,7 @@ def _to_sub_byte(x: Array, dtype: np.dtype[Any]) -> Array:
     width, signed = _SUB_BYTE[dtype]
     high = (1 << (width - signed)) - 1
     if x.dtype in _NATIVE:
-        x = to_integer(x, np.dtype(np.int32))
+        x = saturate_to(x, _INT32)
     bits = x.astype(compute_dtype(x.dtype), copy=False).astype(np.int64) & ((1 << width) - 1)
     return np.where(bits > high, bits - (1 << width), bits).astype(dtype)
 

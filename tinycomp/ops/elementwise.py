@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
@@ -151,8 +152,8 @@ def abs_(x: Array) -> Array:
 @FAMILY.op("Sign", traits={"elementwise", "cheap"})
 @widened
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; NaN counts as 0, as in onnxruntime."""
-    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
+    """-1, 0 or 1, and NaN for NaN."""
+    return np.asarray(np.sign(x))
 
 
 @FAMILY.op("Reciprocal", traits={"elementwise", "cheap"})
@@ -205,7 +206,9 @@ def erf(x: Array) -> Array:
         return np.asarray(_erf64(x)).astype(np.float64 if x.dtype == np.float64 else np.float32)
     t = np.clip(x, np.float32(-_ERF_LIMIT), np.float32(_ERF_LIMIT))
     square = t * t
-    return np.clip(t * _polynomial(square, _ERF_TOP) / _polynomial(square, _ERF_BOTTOM), np.float32(-1), np.float32(1))
+    inside = t * _polynomial(square, _ERF_TOP) / _polynomial(square, _ERF_BOTTOM)
+    # Exactly ±1 outside: what follows may multiply 1 - erf(x) by a huge x, as Gelu does.
+    return np.where(np.abs(x) < _ERF_LIMIT, np.clip(inside, np.float32(-1), np.float32(1)), np.sign(x))
 
 
 def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
@@ -220,14 +223,22 @@ _unary("Erf", erf)
 
 
 @FAMILY.op("Clip", since=11, traits={"elementwise", "cheap"})
-@widened
 def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    """Limit to [low, high]; where low > high everything becomes high; NaN stays."""
-    if low is not None:
-        x = np.maximum(x, low.reshape(()))
-    if high is not None:
-        x = np.minimum(x, high.reshape(()))
-    return x
+    """Limit to [low, high]; where low > high everything becomes high; NaN stays.
+
+    A missing limit is the type's least or greatest finite value, so that even then infinity becomes finite.
+    """
+    if low is None and high is None and not is_float(x.dtype):
+        return x
+    info: Any = ml_dtypes.finfo(x.dtype) if is_float(x.dtype) else np.iinfo(x.dtype)  # type: ignore[no-untyped-call]
+    bottom = np.array(info.min, x.dtype) if low is None else low.reshape(())
+    top = np.array(info.max, x.dtype) if high is None else high.reshape(())
+    return np.asarray(_limit(x, bottom, top))
+
+
+@widened
+def _limit(x: Array, low: Array, high: Array) -> Array:
+    return np.asarray(np.minimum(np.maximum(x, low), high))
 
 
 @FAMILY.op("Clip", since=1, traits={"elementwise", "cheap"})
