@@ -88,6 +88,20 @@ def test_average_pool_with_ceil_mode_counts_by_the_specification(count_include_p
     np.testing.assert_allclose(got[0, 0], want[count_include_pad], rtol=1e-6)
 
 
+def test_a_dilated_window_between_the_cells_has_mean_zero():
+    attrs = {"kernel_shape": [2], "dilations": [3], "pads": [1, 1]}
+    check("AveragePool", [np.ones((1, 1, 2), np.float32)], attrs, 19, against=("onnxruntime",))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_max_pool_keeps_nan(outputs):
+    x = np.array([[[1, np.nan, 3, np.nan, np.nan]]], np.float32)
+    got = run_ours("MaxPool", [x], {"kernel_shape": [2]}, 12, outputs)
+    np.testing.assert_array_equal(got[0], [[[np.nan, np.nan, np.nan, np.nan]]])
+    if outputs == 2:
+        assert got[1].tolist() == [[[1, 1, 3, 3]]]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("op", ["AveragePool", "LpPool"])
 def test_float_pool_dtypes(op, dtype):

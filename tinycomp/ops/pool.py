@@ -115,6 +115,8 @@ def max_pool(
 ) -> Array | tuple[Array, Array]:
     """Maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major within an image).
 
+    NaN is greater than everything, as in numpy and PyTorch.
+
     Raises:
         ModelError: If the window does not fit the input.
     """
@@ -165,7 +167,9 @@ def average_pool(
     shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
     window = _pool_window("AveragePool", x, kernel_shape, ceil_mode, **shape)
     total = window_reduce(pad_for(x, window), window, np.add)
-    return np.asarray(total / _counts(window, bool(count_include_pad)).astype(x.dtype))
+    # A dilated window can fall between the cells and count none; its sum is zero, and so is its mean.
+    counts = np.maximum(_counts(window, bool(count_include_pad)), 1)
+    return np.asarray(total / counts.astype(x.dtype))
 
 
 @FAMILY.op("LpPool")
