@@ -118,16 +118,18 @@ class RegionSearch:
         result: Groups = []
         slab: list[int] = []
         regions: Groups = []
-        for label in [*order, None]:
-            if label is None or (slab and len(slab) + len(vertices[label]) > SLAB):
-                found = self._solve(restrict(problem, slab), len(regions) - 1) if len(slab) <= MEDIUM else None
-                result += regions if found is None else found
+        for label in order:
+            if slab and len(slab) + len(vertices[label]) > SLAB:
+                result += self._improve_slab(restrict(problem, slab), regions)
                 slab, regions = [], []
-            if label is not None:
-                slab += vertices[label]
-                if quotient.colors[label] != HOST:
-                    regions.append(quotient.members[label])
-        return result
+            slab += vertices[label]
+            if quotient.colors[label] != HOST:
+                regions.append(quotient.members[label])
+        return result + self._improve_slab(restrict(problem, slab), regions)
+
+    def _improve_slab(self, problem: Problem, regions: Groups) -> Groups:
+        found = self._solve(problem, len(regions) - 1) if len(problem) <= MEDIUM else None
+        return regions if found is None else found
 
 
 def colored(problem: Problem) -> Groups:

@@ -1,0 +1,141 @@
+"""Claiming nodes for targets by operator rules, with a reason for every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.remarks import Remark
+from tinycomp.passes.base import Pass
+from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.traits import is_structural
+from tinycomp.target import Target, find
+
+
+@dataclass(frozen=True)
+class AnnotateTarget(Pass):
+    """Give every node that no target has claimed yet to the first target whose rule accepts it.
+
+    Composites keep the target that owns them. A node that computes nothing (Identity, StopFusion, Dropout at
+    inference) follows its neighbours: it is claimed when it lies between two nodes of one target. If, Loop and Scan
+    stay on the host unless a rule takes the whole node; their bodies are annotated on their own. Every refusal
+    becomes a remark.
+
+    Before and after::
+
+        %a = Conv(%x, %w)      ->  %a = Conv(%x, %w) target "npu"
+        %b = Identity(%a)      ->  %b = Identity(%a) target "npu"
+        %c = Relu(%b)          ->  %c = Relu(%b) target "npu"
+        %d = Softmax(%c)       ->  %d = Softmax(%c)
+
+    Attributes:
+        targets: Targets, or names of targets, in priority order.
+    """
+
+    targets: Sequence[Target | str] = field(default=())
+
+    def run(self, graph: Graph) -> bool:
+        """Annotate ``graph`` and its open bodies.
+
+        Raises:
+            TargetError: If a target is unknown, or one of its rules fails.
+        """
+        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        changed = False
+        for scope in scopes(graph):
+            annotation = _Annotation(scope, targets, graph.remarks)
+            changed |= annotation.release_excluded()
+            changed |= annotation.claim()
+            changed |= annotation.follow()
+        return changed
+
+
+class _Annotation:
+    """The annotation of one scope."""
+
+    def __init__(self, graph: Graph, targets: list[Target], remarks: list[Remark]) -> None:
+        self.graph = graph
+        self.targets = targets
+        self.remarks = remarks
+        self.excluded = {t.name: t.policy.excluded(graph) for t in targets}
+
+    def release_excluded(self) -> bool:
+        """Take composites apart that their target's policy keeps on the host."""
+        changed = False
+        for target in self.targets:
+            for node, reason in self.excluded[target.name].items():
+                if node.is_composite and node.target == target.name:
+                    self._remark(node, target, "policy", reason)
+                    self.graph.inline(node)
+                    changed = True
+        if changed:
+            self.excluded = {t.name: t.policy.excluded(self.graph) for t in self.targets}
+        return changed
+
+    def claim(self) -> bool:
+        changed = False
+        for node in self.graph.nodes:
+            if node.target is not None or node.is_composite or node.is_region:
+                continue
+            node.target = next((t.name for t in self.targets if self._accepts(t, node)), None)
+            changed |= node.target is not None
+        return changed
+
+    def _accepts(self, target: Target, node: Node) -> bool:
+        excluded = self.excluded[target.name].get(node)
+        if excluded is not None:
+            self._remark(node, target, "policy", excluded)
+            return False
+        rules = target.rules_for(node)
+        if not rules and not (target.claims_structural and _passes_on(node)):
+            self._remark(node, target, "", f"no rule for {node.qualified_op}")
+        for rule in rules:
+            reason = rule.refusal(node)
+            if reason is None:
+                return True
+            self._remark(node, target, rule.name, reason)
+        return False
+
+    def follow(self) -> bool:
+        """Claim the structural nodes on every path between two nodes of one target."""
+        loose = [n for n in self.graph.nodes if n.target is None and _passes_on(n)]
+        followers = [t for t in self.targets if t.claims_structural]
+        names = {t.name for t in followers}
+        above: dict[Node, str | None] = {}
+        for node in loose:
+            producer = _first(node).producer
+            above[node] = above.get(producer) or producer.target if producer is not None else None
+        below: dict[Node, set[str]] = {}
+        for node in reversed(loose):
+            below[node] = {u.target for u in node.output.users if u.target is not None}
+            below[node] |= {name for u in node.output.users for name in below.get(u, ())}
+        changed = False
+        for node in loose:
+            name = above[node]
+            if name in names and name in below[node] and node not in self.excluded[name]:
+                node.target = name
+                changed = True
+            else:
+                for target in followers:
+                    if not target.rules_for(node) and node not in self.excluded[target.name]:
+                        self._remark(node, target, "structural", f"does not lie between two nodes of {target.name}")
+        return changed
+
+    def _remark(self, node: Node, target: Target, rule: str, reason: str) -> None:
+        self.remarks.append(Remark(AnnotateTarget.name, node.sources, target.name, rule, reason))
+
+
+def _passes_on(node: Node) -> bool:
+    """Whether the node only hands its first operand on to its first result."""
+    return is_structural(node) and bool(node.inputs) and node.inputs[0] is not None and not _others_used(node)
+
+
+def _others_used(node: Node) -> bool:
+    return any(v.name for v in node.outputs[1:])
+
+
+def _first(node: Node) -> Value:
+    operand = node.inputs[0]
+    assert operand is not None, "a structural node has a first operand"
+    return operand

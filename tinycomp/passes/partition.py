@@ -1,0 +1,124 @@
+"""Cutting regions out: each becomes one node with a body, a target and a symbol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinycomp.errors import VerifyError
+from tinycomp.ir.graph import REGION, Graph, Node
+from tinycomp.ir.remarks import Remark
+from tinycomp.passes.base import Pass
+from tinycomp.passes.merge_regions import problem_of
+from tinycomp.passes.quotient import contract, strong_components
+from tinycomp.passes.scopes import scopes
+from tinycomp.target import Target, find
+
+
+@dataclass(frozen=True)
+class PartitionGraph(Pass):
+    """Outline every region that :class:`MergeRegions` has numbered.
+
+    A region node's operands are the distinct values it needs from outside in order of first use, its results the
+    distinct values that are used outside in order of production. Host nodes do not move. The symbol is a C identifier,
+    ``<target>_<number>``, unique in the graph with all its bodies, and the same from run to run. Inlining every region
+    gives the graph back.
+
+    Before and after::
+
+        %a = Conv(%x, %w) target "npu" region 0   ->  %b = tinycomp.region::npu_0(%x) target "npu"
+        %b = Relu(%a) target "npu" region 0             body = graph @npu_0(%x) -> (%b) { … }
+
+    Attributes:
+        targets: Targets (or names) whose ``bind_constants`` counts; the others' constants are bound.
+    """
+
+    targets: Sequence[Target | str] = ()
+
+    def run(self, graph: Graph) -> bool:
+        """Outline the regions of ``graph`` and of its open bodies.
+
+        Raises:
+            VerifyError: If the marks do not fit the graph (any more).
+        """
+        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        free = {t.name for t in targets if not t.bind_constants}
+        symbols = Symbols(graph)
+        changed = False
+        for scope in scopes(graph):
+            regions = marked_regions(scope)
+            _check(scope, regions)
+            for members in regions:
+                changed = True
+                _cut_out(scope, members, symbols, free, graph.remarks)
+        return changed
+
+
+class Symbols:
+    """Hands out region symbols that are free in a graph and all its bodies."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._taken = {node.op for _, node in graph.walk() if node.is_region}
+        self._next: dict[str, int] = {}
+
+    def fresh(self, target: str) -> str:
+        """Return a symbol for a region of ``target``."""
+        prefix = re.sub(r"\W", "_", target, flags=re.ASCII)
+        prefix = prefix if re.match(r"[A-Za-z]", prefix) else f"t{prefix}"
+        number = self._next.get(prefix, 0)
+        while f"{prefix}_{number}" in self._taken:
+            number += 1
+        self._next[prefix] = number + 1
+        self._taken.add(f"{prefix}_{number}")
+        return f"{prefix}_{number}"
+
+
+def marked_regions(graph: Graph) -> list[list[Node]]:
+    """Return the nodes of every numbered region of ``graph``, by number."""
+    found: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node.region is not None:
+            found.setdefault(node.region, []).append(node)
+    return [found[number] for number in sorted(found)]
+
+
+def _check(graph: Graph, regions: list[list[Node]]) -> None:
+    """Refuse marks that would give a region two targets, or the graph a cycle, before anything has changed."""
+    for members in regions:
+        names = sorted({n.target or "host" for n in members})
+        if len(names) > 1 or names == ["host"]:
+            raise VerifyError(
+                f"region {members[0].region} belongs to {' and '.join(names)}",
+                where=f"graph {graph.name}, node {members[0].label}",
+                expected="one target",
+                hint="Run MergeRegions again after passes that change the graph.",
+            )
+    nodes = graph.nodes
+    numbers = {n: i for i, members in enumerate(regions) for n in members}
+    ids: dict[Node | int, int] = {}
+    labels = [ids.setdefault(numbers.get(n, n), len(ids)) for n in nodes]
+    for component in strong_components(contract(problem_of(graph, nodes), labels).successors):
+        if len(component) > 1:
+            where = ", ".join(n.label for n, label in zip(nodes, labels, strict=True) if label in component)
+            raise VerifyError(
+                "the regions depend on each other in a cycle",
+                where=f"graph {graph.name}",
+                found=where,
+                hint="Run MergeRegions again after passes that change the graph.",
+            )
+
+
+def _cut_out(graph: Graph, members: list[Node], symbols: Symbols, free: set[str], remarks: list[Remark]) -> None:
+    target = members[0].target
+    assert target is not None, "checked before"
+    inside = set(members)
+    for node in members:
+        node.region = None
+    if not any(graph.is_output(v) or not inside.issuperset(v.users) for n in members for v in n.outputs):
+        sources = tuple(s for n in members for s in n.sources)
+        remarks.append(Remark(PartitionGraph.name, sources, target, "unused", "nobody uses a result of the region"))
+        for node in members:
+            node.target = None
+        return
+    graph.outline(members, symbols.fresh(target), domain=REGION, target=target, bind_constants=target not in free)

@@ -1,0 +1,10 @@
+"""Targets: what an accelerator, a library or a kernel set can run, described in one file.
+
+A :class:`Target` is a plain object. Passes take targets as arguments; there is no registry.
+"""
+
+from tinycomp.target.lookup import find, names
+from tinycomp.target.policy import Policy, TransferCost
+from tinycomp.target.target import OpRule, Target, Tolerance, answer_reason
+
+__all__ = ["OpRule", "Policy", "Target", "Tolerance", "TransferCost", "answer_reason", "find", "names"]

@@ -1,0 +1,63 @@
+"""Finding targets by name: the built-in ones, and those of installed packages.
+
+A package offers a target with an entry point in its own metadata::
+
+    [project.entry-points."tinycomp.targets"]
+    npu = "acme_npu:target"
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+
+from tinycomp.errors import TargetError, did_you_mean
+from tinycomp.target.target import Target
+
+GROUP = "tinycomp.targets"
+BUILT_IN = MappingProxyType({"c": "tinycomp.targets.c:TARGET", "npu_sim": "tinycomp.targets.npu_sim:TARGET"})
+"""Where the targets stand that come with tinycomp; like entry points, they are loaded when asked for."""
+
+
+def names() -> list[str]:
+    """Return the names of all targets that can be found, built-in ones first."""
+    return [*BUILT_IN, *sorted(set(_installed()) - BUILT_IN.keys())]
+
+
+def find(name: str) -> Target:
+    """Return the target called ``name``; the built-in ones cannot be replaced.
+
+    Raises:
+        TargetError: If there is none, or its package does not load.
+    """
+    installed = _installed()
+    if name in BUILT_IN:
+        entry = EntryPoint(name, BUILT_IN[name], GROUP)
+    elif name in installed:
+        entry = installed[name]
+    else:
+        hint = did_you_mean(name, names()) or f'A package offers a target with the entry-point group "{GROUP}".'
+        raise TargetError(f'there is no target "{name}"', expected=f"one of {', '.join(names())}", hint=hint)
+    return _load(entry)
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _load(entry: EntryPoint) -> Target:
+    try:
+        found = getattr(importlib.import_module(entry.module), entry.attr or "target")
+    except (ImportError, AttributeError) as error:
+        raise TargetError(
+            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
+        ) from error
+    if not isinstance(found, Target):
+        raise TargetError(
+            f'the entry point "{entry.name}" is not a target',
+            where=entry.value,
+            expected="a tinycomp.Target",
+            found=type(found).__name__,
+        )
+    return found

@@ -1,0 +1,147 @@
+"""Which offloads are worth it: the one place where sizes, counts, costs and exclusions are weighed.
+
+A policy never takes a region apart: it keeps a region whole or hands the whole region back to the host, with a reason.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops import OPS
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCost:
+    """What it costs to reach the target, and what is won there.
+
+    Attributes:
+        bandwidth: Bytes per second between host and target.
+        launch: Seconds to start one region.
+        host_speed: Multiply-accumulates per second on the host.
+        target_speed: The same on the target.
+    """
+
+    bandwidth: float
+    launch: float = 0.0
+    host_speed: float = 1e9
+    target_speed: float = 1e12
+
+    def __post_init__(self) -> None:
+        if min(self.bandwidth, self.host_speed, self.target_speed) <= 0 or self.launch < 0:
+            raise TargetError("a transfer cost needs speeds above zero", where="TransferCost", found=repr(self))
+
+    def loss(self, macs: int, transferred: int) -> float:
+        """Return how many seconds offloading costs in sum; negative where it pays."""
+        saved = macs / self.host_speed - macs / self.target_speed
+        return transferred / self.bandwidth + self.launch - saved
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a region must fulfil to be offloaded.
+
+    Attributes:
+        min_nodes: Nodes that a region must have; the operators inside a composite count each, structural ones not.
+        min_macs: Multiply-accumulates that it must have, counting a dimension of unknown size as 1.
+        max_regions: Most regions of the target in one graph (each body is a graph of its own); the largest stay.
+        transfer: Weighs transfers against time saved; None does not.
+        exclude: Source names and operators (globs such as ``"decoder/*"`` or ``"Softmax"``) that stay on the host.
+        host_after: Source names (globs); everything that depends on one of these nodes stays on the host.
+    """
+
+    min_nodes: int = 1
+    min_macs: int = 0
+    max_regions: int | None = None
+    transfer: TransferCost | None = None
+    exclude: tuple[str, ...] = ()
+    host_after: tuple[str, ...] = ()
+
+    def excluded(self, graph: Graph) -> dict[Node, str]:
+        """Return the nodes of ``graph`` that must stay on the host, with the reason."""
+        found: dict[Node, str] = {}
+        if not (self.exclude or self.host_after):
+            return found
+        for node in graph.nodes:
+            glob = _match(self.exclude, (*node.sources, *operators(node)))
+            cause = next((p for p in graph.predecessors(node) if p in found and found[p].startswith(_BEHIND)), None)
+            behind = next(filter(None, (_match(self.host_after, p.sources) for p in graph.predecessors(node))), None)
+            if cause is not None:
+                found[node] = found[cause]
+            elif behind is not None:
+                found[node] = f"{_BEHIND}{behind}"
+            elif glob is not None:
+                found[node] = f"excluded by {glob}"
+        return found
+
+    def refusal(self, graph: Graph, region: Sequence[Node]) -> tuple[str, str] | None:
+        """Return rule and reason why ``region`` is not worth offloading by itself, or None."""
+        size = sum(len(operators(n)) for n in region)
+        if size < self.min_nodes:
+            return "min_nodes", f"the region has {size} node(s), fewer than {self.min_nodes}"
+        work = macs(region)
+        if work < self.min_macs:
+            return "min_macs", f"the region has {work} MACs, fewer than {self.min_macs}"
+        if self.transfer is not None:
+            volume = transferred_bytes(graph, region)
+            loss = self.transfer.loss(work, volume)
+            if loss > 0:
+                return "transfer", f"moving {volume} bytes costs {loss * 1e6:.3g} us more than the target saves"
+        return None
+
+    def surplus(self, regions: Sequence[Sequence[Node]]) -> list[int]:
+        """Return the indices of the regions that exceed :attr:`max_regions`: the ones with the least work."""
+        if self.max_regions is None or len(regions) <= self.max_regions:
+            return []
+        by_work = sorted(range(len(regions)), key=lambda i: (-macs(regions[i]), -len(regions[i]), i))
+        return sorted(by_work[self.max_regions :])
+
+
+_BEHIND = "host_after: depends on "
+
+
+def _match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
+    return next((g for g in globs if any(fnmatch.fnmatchcase(t, g) for t in texts)), None)
+
+
+def operators(node: Node) -> list[str]:
+    """Return the operators that ``node`` stands for, those without computation left out."""
+    return [n.op for n in _flat([node]) if "structural" not in _traits(n)]
+
+
+def macs(nodes: Iterable[Node]) -> int:
+    """Return the multiply-accumulates of ``nodes``, bodies of composites included."""
+    total = 0
+    for node in _flat(nodes):
+        record = OPS.find(node.op, node.domain, node.version)
+        total += record.macs(node) if record is not None and record.macs is not None else 0
+    return total
+
+
+def transferred_bytes(graph: Graph, region: Sequence[Node]) -> int:
+    """Return the bytes that cross the region's border at run time; constants stay on the target."""
+    inside = set(region)
+    crossing: dict[Value, None] = {}
+    for node in region:
+        outside = (v for v in node.inputs if v is not None and not v.is_const and v.producer not in inside)
+        crossing |= dict.fromkeys(outside)
+        crossing |= dict.fromkeys(v for v in node.outputs if graph.is_output(v) or not inside.issuperset(v.users))
+    return sum(tensor(v.type).nbytes() for v in crossing)
+
+
+def _flat(nodes: Iterable[Node]) -> Iterable[Node]:
+    waiting = list(nodes)
+    for node in waiting:
+        if node.is_call:
+            waiting.extend(node.body.nodes)
+        else:
+            yield node
+
+
+def _traits(node: Node) -> frozenset[str]:
+    record = OPS.find(node.op, node.domain, node.version)
+    return frozenset() if record is None else record.traits

@@ -1,0 +1,224 @@
+"""The description of one target: composites, operator rules, a code generator, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Node
+from tinycomp.target.policy import Policy
+
+if TYPE_CHECKING:
+    from tinycomp.rewrite.composite import Composite
+
+Predicate = Callable[[Node], Any]
+"""Answers True or None for yes, ``reject("reason")`` or False for no."""
+Codegen = Callable[[Node], Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a region's results may be from the reference when they are compared.
+
+    Attributes:
+        rtol: Relative to the reference.
+        atol: Absolute; for integers the number of steps.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class OpRule:
+    """One operator rule of a target.
+
+    Attributes:
+        name: Name for reports, such as ``npu.Add``.
+        predicate: Decides about one node; None accepts every one.
+    """
+
+    name: str
+    predicate: Predicate | None = None
+
+    def refusal(self, node: Node) -> str | None:
+        """Return why the rule does not accept ``node``, or None if it does.
+
+        Raises:
+            TargetError: If the predicate fails or answers something that is neither yes nor no.
+        """
+        if self.predicate is None:
+            return None
+        try:
+            answer = self.predicate(node)
+        except Exception as error:
+            raise TargetError(
+                f"the operator rule failed: {type(error).__name__}: {error}",
+                where=f"{self.name} at {node.label}",
+                hint='A rule answers True, or reject("reason"); types may be symbolic or unknown, operands None.',
+            ) from error
+        return answer_reason(answer, f"{self.name} at {node.label}")
+
+
+def answer_reason(answer: Any, where: str) -> str | None:
+    """Return the reason of a predicate's "no", or None for a "yes" (True or None).
+
+    Raises:
+        TargetError: If the answer is neither.
+    """
+    if answer is None or answer is True:
+        return None
+    if answer is False:
+        return "the rule gives no reason"
+    reason = getattr(answer, "reason", None)
+    if isinstance(reason, str):
+        return reason
+    raise TargetError(
+        "a predicate gave an answer that is neither yes nor no",
+        where=where,
+        expected='True, None, False or reject("reason")',
+        found=repr(answer),
+    )
+
+
+class Target:
+    """What can run somewhere else, and how to make it run there.
+
+    Args:
+        name: Name for options, reports and symbols.
+        bind_constants: Whether constants become part of a region's body; otherwise they become parameters.
+        claims_structural: Whether Identity, StopFusion and the like between two nodes of the target join them.
+        tolerance: For comparisons of its regions with the reference.
+        policy: Which regions are worth having.
+        description: One line for ``tinycomp targets``.
+
+    Example:
+        >>> from tinycomp.rewrite import reject
+        >>> npu = Target("npu")
+        >>> @npu.op("Add", "Mul")
+        ... def _(node):
+        ...     return node.inputs[0].type.rank == 4 or reject("only rank 4")
+        >>> npu.accept("Relu")
+        >>> sorted(rule.name for rules in npu.rules.values() for rule in rules)
+        ['npu.Add', 'npu.Mul', 'npu.Relu']
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bind_constants: bool = True,
+        claims_structural: bool = True,
+        tolerance: Tolerance | None = None,
+        policy: Policy | None = None,
+        description: str = "",
+    ) -> None:
+        if not name or name == "host":
+            raise TargetError(
+                "a target needs a name of its own", expected='a text other than "" and "host"', found=name
+            )
+        self.name = name
+        self.bind_constants = bind_constants
+        self.claims_structural = claims_structural
+        self.tolerance = tolerance or Tolerance()
+        self.policy = policy or Policy()
+        self.description = description
+        self.composites: list[Composite] = []
+        self.rules: dict[tuple[str, str], list[OpRule]] = {}
+        self._codegen: Codegen | None = None
+
+    # Describing ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def composite(self, function: Callable[..., Any]) -> Composite: ...
+    @overload
+    def composite(self, *, name: str | None = None) -> Callable[[Callable[..., Any]], Composite]: ...
+
+    def composite(self, function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
+        """Add a composite from a traced pattern function; earlier ones win. Its ``check`` adds predicates.
+
+        Raises:
+            PatternError: If the function is not a pattern.
+            TargetError: If the target has a composite of that name.
+        """
+        from tinycomp.rewrite.composite import Composite
+
+        def register(traced: Callable[..., Any]) -> Composite:
+            made = Composite.trace(traced, target=self.name, name=name)
+            if any(c.name == made.name for c in self.composites):
+                raise TargetError(f'the target has two composites "{made.name}"', where=f"target {self.name}")
+            self.composites.append(made)
+            return made
+
+        return register if function is None else register(function)
+
+    def op(self, *ops: str) -> Callable[[_F], _F]:
+        """Make the decorated predicate decide about operators such as ``"Add"`` or ``"com.vendor::Op"``.
+
+        Several rules for one operator are tried in order; ``"*"`` is every operator of its domain without a rule.
+        """
+
+        def register(predicate: _F) -> _F:
+            self._add_rules(ops, predicate)
+            return predicate
+
+        return register
+
+    def accept(self, *ops: str) -> None:
+        """Accept every node of these operators."""
+        self._add_rules(ops, None)
+
+    def _add_rules(self, ops: tuple[str, ...], predicate: Predicate | None) -> None:
+        if not ops or not all(isinstance(op, str) and op for op in ops):
+            raise TargetError(
+                "an operator rule names no operator",
+                where=f"target {self.name}",
+                found=repr(ops),
+                hint=f'Write @{self.name}.op("Add"), with the brackets.',
+            )
+        for op in ops:
+            domain, _, name = op.rpartition("::")
+            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate))
+
+    def codegen(self, function: _F) -> _F:
+        """Make the decorated function the code generator: from a region node to a program, callable or C source."""
+        self._codegen = function
+        return function
+
+    # Asking --------------------------------------------------------------------------------------------------------
+
+    def rules_for(self, node: Node) -> list[OpRule]:
+        """Return the operator rules that decide about ``node``, in order."""
+        return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
+
+    @property
+    def generates(self) -> bool:
+        """Whether the target has a code generator."""
+        return self._codegen is not None
+
+    def build(self, region: Node) -> Any:
+        """Return what the code generator makes of ``region``.
+
+        Raises:
+            TargetError: If there is no code generator, or it fails.
+        """
+        if self._codegen is None:
+            raise TargetError(
+                "the target has no code generator",
+                where=f"target {self.name}",
+                hint=f"Add one with @{self.name}.codegen.",
+            )
+        try:
+            return self._codegen(region)
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"the code generator failed: {type(error).__name__}: {error}", where=f"{self.name}, region {region.op}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<Target {self.name}>"
