@@ -83,29 +83,51 @@ static int32_t resolve_buffers(const tc_program *program, tc_context *context, v
   return TC_OK;
 }
 
-/* One step, split over the threads of a pool. */
+/* One step, handed out in pieces to the threads of a pool. */
 typedef struct tc_task {
   const tc_kernel *kernel;
   const tc_step *step;
   const tc_context *context;
   _Atomic(const char *) *failure;
   int threads;
+  int64_t piece; /* units */
+  _Alignas(64) _Atomic int64_t next;
 } tc_task;
 
-static void run_share(void *argument, int thread) {
-  const tc_task *task = argument;
+static tc_call make_call(const tc_task *task, int thread) {
+  return (tc_call){.params = task->step->params,
+                   .operands = task->context->pointers + task->step->first_pointer,
+                   .state = task->step->state,
+                   .scratch = task->context->scratch + thread * task->context->scratch_stride,
+                   .failure = task->failure};
+}
+
+static void run_pieces(void *argument, int thread) {
+  tc_task *task = argument;
   if (thread >= task->threads) {
     return;
   }
+  const tc_call call = make_call(task, thread);
   const int64_t units = task->step->units;
-  const int64_t begin = units * thread / task->threads, end = units * (thread + 1) / task->threads;
-  if (begin < end) {
-    const tc_call call = {.params = task->step->params,
-                          .operands = task->context->pointers + task->step->first_pointer,
-                          .state = task->step->state,
-                          .scratch = task->context->scratch + thread * task->context->scratch_stride,
-                          .failure = task->failure};
-    task->kernel->run(&call, begin, end);
+  for (;;) {
+    const int64_t begin = atomic_fetch_add_explicit(&task->next, task->piece, memory_order_relaxed);
+    if (begin >= units) {
+      return;
+    }
+    task->kernel->run(&call, begin, tc_min(begin + task->piece, units));
+  }
+}
+
+/* Runs one step on the calling thread, or on all threads if it is worth it. */
+static void run_step(tc_task *task, tc_pool *pool) {
+  enum { PIECES_PER_THREAD = 4 };
+  if (task->threads > 1 && task->step->parallel) {
+    task->piece = tc_max(task->step->units / (task->threads * PIECES_PER_THREAD), 1);
+    atomic_store_explicit(&task->next, 0, memory_order_relaxed);
+    tc_pool_run(pool, run_pieces, task);
+  } else if (task->step->units) {
+    const tc_call call = make_call(task, 0);
+    task->kernel->run(&call, 0, task->step->units);
   }
 }
 
@@ -118,20 +140,15 @@ static double seconds_now(void) {
 /* Runs the steps one after another; returns the index of the one that failed, or -1. */
 static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
                          _Atomic(const char *) *failure) {
-  tc_task task = {.context = context, .failure = failure};
   const int pool_threads = pool ? tc_pool_threads(pool) : 1;
-  const int threads = pool_threads < context->threads ? pool_threads : context->threads;
+  tc_task task = {.context = context,
+                  .failure = failure,
+                  .threads = pool_threads < context->threads ? pool_threads : context->threads};
   for (int64_t s = 0; s < program->step_count; s++) {
     const double start = seconds ? seconds_now() : 0;
     task.step = &program->steps[s];
     task.kernel = &program->isa->kernels[task.step->kernel];
-    if (threads > 1 && task.step->parallel) {
-      task.threads = threads;
-      tc_pool_run(pool, run_share, &task);
-    } else {
-      task.threads = 1;
-      run_share(&task, 0);
-    }
+    run_step(&task, pool);
     if (seconds) {
       seconds[s] = seconds_now() - start;
     }

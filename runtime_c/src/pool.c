@@ -1,5 +1,8 @@
 /* The thread pool: workers spin for a short while after a job, so that the next one starts within a fraction of a
- * microsecond, and then sleep on a condition variable. */
+ * microsecond, and then sleep on a condition variable.
+ *
+ * A job is offered, not assigned: the caller does whatever no worker has begun, closes the job, and waits only for
+ * workers that are inside it. So a worker that the system does not schedule in time delays nobody. */
 #include "pool.h"
 
 #include <pthread.h>
@@ -23,12 +26,13 @@ typedef struct tc_worker {
 
 struct tc_pool {
   /* Written by the caller, read by the workers. */
-  _Alignas(64) atomic_uint generation; /* a new value starts a job */
+  _Alignas(64) atomic_uint generation; /* a new value wakes the workers */
+  atomic_bool open;                    /* whether job and argument may be used */
+  atomic_bool quit;
   tc_job job;
   void *argument;
-  bool quit;
   /* Written by the workers. */
-  _Alignas(64) atomic_int running;
+  _Alignas(64) atomic_int inside; /* workers that look at the job or do it */
   _Alignas(64) atomic_int sleepers;
   atomic_flag busy;
   pid_t owner; /* threads do not survive a fork */
@@ -77,19 +81,28 @@ static void sleep_until_next(tc_pool *pool, unsigned seen) {
   pthread_mutex_unlock(&pool->mutex);
 }
 
+/* Takes part in the job if there still is one. Either this sees that the job was closed, or the caller sees that a
+ * worker is inside, because both use sequentially consistent order. */
+static void take_part(tc_pool *pool, int index) {
+  atomic_fetch_add(&pool->inside, 1);
+  if (atomic_load(&pool->open)) {
+    pool->job(pool->argument, index);
+  }
+  atomic_fetch_sub_explicit(&pool->inside, 1, memory_order_release);
+}
+
 static void *work(void *argument) {
   tc_worker *worker = argument;
   tc_pool *pool = worker->pool;
-  for (unsigned seen = 0;; seen++) {
+  unsigned seen = 0;
+  while (!atomic_load(&pool->quit)) {
+    take_part(pool, worker->index);
     if (!spin(pool, seen)) {
       sleep_until_next(pool, seen);
     }
-    if (pool->quit) {
-      return NULL;
-    }
-    pool->job(pool->argument, worker->index);
-    atomic_fetch_sub_explicit(&pool->running, 1, memory_order_release);
+    seen = atomic_load(&pool->generation);
   }
+  return NULL;
 }
 
 /* Starts a new generation and wakes whoever sleeps. */
@@ -146,7 +159,7 @@ void tc_pool_destroy(tc_pool *pool) {
     return;
   }
   if (pool->owner == getpid()) {
-    pool->quit = true;
+    atomic_store(&pool->quit, true);
     announce(pool);
     for (int i = 0; i < pool->started; i++) {
       pthread_join(pool->workers[i].thread, NULL);
@@ -169,10 +182,11 @@ void tc_pool_leave(tc_pool *pool) { atomic_flag_clear_explicit(&pool->busy, memo
 void tc_pool_run(tc_pool *pool, tc_job job, void *argument) {
   pool->job = job;
   pool->argument = argument;
-  atomic_store_explicit(&pool->running, pool->threads - 1, memory_order_relaxed);
+  atomic_store(&pool->open, true);
   announce(pool);
   job(argument, 0);
-  for (unsigned spins = 0; atomic_load_explicit(&pool->running, memory_order_acquire); spins++) {
+  atomic_store(&pool->open, false);
+  for (unsigned spins = 0; atomic_load(&pool->inside); spins++) {
     if (spins < 4096) {
       pause_briefly();
     } else {
