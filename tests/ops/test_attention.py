@@ -121,3 +121,5 @@ def test_rotary_embedding_errors():
         run_ours("RotaryEmbedding", [x, cache, cache])
     with pytest.raises(ExecutionError, match=r"RotaryEmbedding: index out of bounds; expected indices in \[-10, 9\]"):
         run_ours("RotaryEmbedding", [x, cache, cache, np.full((2, 5), 10)])
+    with pytest.raises(ModelError, match="RotaryEmbedding: X cannot be split into heads"):
+        run_ours("RotaryEmbedding", [x[:, 0], cache, cache])

@@ -55,7 +55,7 @@ class MaskRule:
         return seen
 
 
-def split_heads(x: Array, heads: int | None, name: str) -> Array:
+def split_heads(x: Array, heads: int | None, name: str, op: str = "Attention") -> Array:
     """Return (B, heads, L, D) from that or from (B, L, heads * D).
 
     Raises:
@@ -65,7 +65,7 @@ def split_heads(x: Array, heads: int | None, name: str) -> Array:
         return x
     if x.ndim != 3 or not heads or heads < 0 or x.shape[2] % heads:
         raise ModelError(
-            f"Attention: {name} cannot be split into heads",
+            f"{op}: {name} cannot be split into heads",
             expected="rank 4, or rank 3 with a number of heads that divides the last size",
             found=f"shape {list(x.shape)}, heads {heads}",
         )
@@ -159,17 +159,10 @@ def attention(
     Raises:
         ModelError: If the operands do not fit each other, or the cache is given twice or by half.
     """
-    if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
-        raise ModelError(
-            "Attention: contradictory cache inputs",
-            expected="past_key and past_value together, or nonpad_kv_seqlen, or none",
-            found="another combination",
-        )
     heads = split_heads(q, q_num_heads, "Q")
-    present_key, present_value = split_heads(k, kv_num_heads, "K"), split_heads(v, kv_num_heads, "V")
-    if past_key is not None and past_value is not None:
-        present_key = np.concatenate([past_key, present_key], axis=2)
-        present_value = np.concatenate([past_value, present_value], axis=2)
+    _check_cache(past_key, past_value, nonpad_kv_seqlen)
+    present_key = _extended(past_key, split_heads(k, kv_num_heads, "K"))
+    present_value = _extended(past_value, split_heads(v, kv_num_heads, "V"))
     _check_heads(heads, present_key, present_value)
     length, keys = heads.shape[2], present_key.shape[2]
     wide = compute_dtype(q.dtype)
@@ -192,6 +185,19 @@ def attention(
             "Attention: unknown qk_matmul_output_mode", expected="0, 1, 2 or 3", found=str(qk_matmul_output_mode)
         )
     return (y, present_key, present_value, shown[qk_matmul_output_mode].astype(q.dtype))[:outputs]
+
+
+def _check_cache(past_key: Array | None, past_value: Array | None, nonpad_kv_seqlen: Array | None) -> None:
+    if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
+        raise ModelError(
+            "Attention: contradictory cache inputs",
+            expected="past_key and past_value together, or nonpad_kv_seqlen, or none",
+            found="another combination",
+        )
+
+
+def _extended(past: Array | None, new: Array) -> Array:
+    return new if past is None else np.concatenate([past, new], axis=2)
 
 
 def _first_position(past_key: Array | None, lengths: Array | None, queries: int) -> int | Array:
@@ -233,7 +239,7 @@ def rotary_embedding(
         ModelError: If heads or caches do not fit the input.
         ExecutionError: If a position lies outside the caches.
     """
-    heads = split_heads(x, num_heads, "X")
+    heads = split_heads(x, num_heads, "X", "RotaryEmbedding")
     size = rotary_embedding_dim or heads.shape[3]
     if position_ids is not None:
         index = fix_indices(position_ids, len(cos_cache), "RotaryEmbedding")
