@@ -164,6 +164,31 @@ typedef struct tc_dwconv2d_f32_params {
   float activation_a, activation_b;
 } tc_dwconv2d_f32_params;
 
+/* ---- copying ----
+ * Kernels over several dimensions have eight of them, outermost first; those that are not needed have size 1. Strides
+ * are in elements. An operand's offset is that of its lowest element, also where a stride is negative: such a dimension
+ * is then read from its far end. */
+
+/* copy: to[i0, ..., i7] = from[i0, ..., i7], for elements of 1, 2, 4 or 8 bytes. The source's strides may be 0
+ * (repeated) or negative; the destination's are positive. The two may not overlap.
+ * Operands: to, from. */
+typedef struct tc_copy_params {
+  int64_t element_size;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t to_stride0, to_stride1, to_stride2, to_stride3, to_stride4, to_stride5, to_stride6, to_stride7;
+  int64_t from_stride0, from_stride1, from_stride2, from_stride3, from_stride4, from_stride5, from_stride6,
+      from_stride7;
+} tc_copy_params;
+
+/* fill: to[i0, ..., i7] = the low bytes of the pattern, for elements of 1, 2, 4 or 8 bytes.
+ * Operands: to. */
+typedef struct tc_fill_params {
+  int64_t element_size;
+  int64_t pattern;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t stride0, stride1, stride2, stride3, stride4, stride5, stride6, stride7;
+} tc_fill_params;
+
 /* cdef-end */
 
 #endif

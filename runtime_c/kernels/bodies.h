@@ -18,3 +18,9 @@
 #include "conv/conv2d_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
+
+#include "copy/transpose.h"
+
+#include "copy/copy.h"
+
+#include "copy/fill.h"

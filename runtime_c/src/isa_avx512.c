@@ -5,6 +5,7 @@
 
 #include "conv.h"
 #include "isa.h"
+#include "nd.h"
 
 /* Before immintrin.h, so that its inline functions belong to the same target. */
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")

@@ -6,6 +6,7 @@
 
 #include "conv.h"
 #include "isa.h"
+#include "nd.h"
 #include "simd_neon.h"
 
 #define TC_ISA_SUFFIX neon

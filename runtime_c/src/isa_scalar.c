@@ -5,6 +5,7 @@
 
 #include "conv.h"
 #include "isa.h"
+#include "nd.h"
 #include "simd_scalar.h"
 
 #define TC_ISA_SUFFIX scalar

@@ -1,0 +1,185 @@
+/* copy: a strided copy in up to eight dimensions. State: the collapsed plan, which is one of two things.
+ *
+ * Rows: dimensions in the order of the destination's strides, the last one copied at once (or repeated, or gathered).
+ * Transposition: as rows, but the source is contiguous along another dimension, which becomes the last but one; the
+ * last two are copied in blocks. Units are pieces of rows or such blocks. */
+
+enum { COPY_TO, COPY_FROM };
+
+enum { COPY_PIECE_BYTES = 32 * 1024, COPY_BLOCK = 64, COPY_BLOCK_ELEMENTS = 4096 };
+
+typedef struct copy_plan {
+  tc_rows rows; /* of a transposition: over the dimensions but the last two, one unit each */
+  bool transposes;
+  tc_transpose block;     /* strides, and sizes of a whole block */
+  int64_t tall, wide;     /* of the two transposed dimensions: rows and columns of the destination */
+  int64_t across, blocks; /* blocks side by side, and in all */
+} copy_plan;
+
+/* Orders dimensions by the destination's strides, greatest first, so that it is written in the order of memory. */
+static void copy_sort(tc_nd *nd) {
+  for (int i = 1; i < nd->rank; i++) {
+    for (int j = i; j > 0 && nd->strides[COPY_TO][j - 1] < nd->strides[COPY_TO][j]; j--) {
+      tc_nd_swap(nd, j - 1, j);
+    }
+  }
+}
+
+/* The dimension along which the source is contiguous although the destination is not, or -1. */
+static int copy_transposed_dimension(const tc_nd *nd) {
+  const int last = nd->rank - 1;
+  if (nd->strides[COPY_TO][last] != 1 || nd->strides[COPY_FROM][last] == 1 || nd->strides[COPY_FROM][last] == 0) {
+    return -1;
+  }
+  for (int i = last - 1; i >= 0; i--) {
+    if (nd->strides[COPY_FROM][i] == 1) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+/* Cuts the last two dimensions into blocks and leaves the others as rows of one element. */
+static void copy_plan_blocks(copy_plan *plan, tc_nd nd) {
+  const int last = nd.rank - 1;
+  plan->transposes = true;
+  plan->tall = nd.sizes[last - 1];
+  plan->wide = nd.sizes[last];
+  plan->block = (tc_transpose){.to_row = nd.strides[COPY_TO][last - 1],
+                               .from_row = nd.strides[COPY_FROM][last],
+                               .rows = COPY_BLOCK,
+                               .columns = COPY_BLOCK};
+  if (plan->wide < COPY_BLOCK) {
+    plan->block.columns = plan->wide;
+    plan->block.rows = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->wide, 1), 16);
+  } else if (plan->tall < COPY_BLOCK) {
+    plan->block.rows = plan->tall;
+    plan->block.columns = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->tall, 1), 16);
+  }
+  plan->across = tc_ceil_div(plan->wide, plan->block.columns);
+  plan->blocks = plan->across * tc_ceil_div(plan->tall, plan->block.rows);
+  nd.sizes[last - 1] = nd.sizes[last] = 1;
+  plan->rows = tc_rows_make(&nd, 1);
+}
+
+static copy_plan copy_plan_make(const tc_copy_params *p) {
+  tc_nd nd = tc_nd_make(TC_EIGHT(p, size));
+  tc_nd_add(&nd, TC_EIGHT(p, to_stride));
+  tc_nd_add(&nd, TC_EIGHT(p, from_stride));
+  copy_sort(&nd);
+  tc_nd_collapse(&nd);
+  copy_plan plan = {.transposes = false};
+  const int transposed = copy_transposed_dimension(&nd);
+  if (transposed >= 0 && tc_nd_count(&nd) > 0) {
+    for (int i = transposed; i < nd.rank - 2; i++) {
+      tc_nd_swap(&nd, i, i + 1);
+    }
+    copy_plan_blocks(&plan, nd);
+  } else {
+    plan.rows = tc_rows_make(&nd, COPY_PIECE_BYTES / p->element_size);
+  }
+  return plan;
+}
+
+static void copy_check(tc_prepare *prepare) {
+  const tc_copy_params *p = prepare->params;
+  const int64_t size = p->element_size;
+  TC_REQUIRE(prepare, size == 1 || size == 2 || size == 4 || size == 8, "elements of %lld bytes cannot be copied",
+             (long long)size);
+  tc_nd_require_forward(prepare, TC_EIGHT(p, size), TC_EIGHT(p, to_stride));
+  tc_nd_touch(prepare, COPY_TO, TC_EIGHT(p, size), TC_EIGHT(p, to_stride), (int)size);
+  tc_nd_touch(prepare, COPY_FROM, TC_EIGHT(p, size), TC_EIGHT(p, from_stride), (int)size);
+}
+
+static void TC_NAME(tc_copy_prepare)(tc_prepare *prepare) {
+  copy_check(prepare);
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const tc_copy_params *p = prepare->params;
+  const copy_plan plan = copy_plan_make(p);
+  prepare->units = plan.rows.units * (plan.transposes ? plan.blocks : 1);
+  prepare->cost = (double)(TC_PRODUCT(prepare, p->element_size, tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS)));
+  prepare->state_bytes = sizeof(copy_plan);
+}
+
+static void TC_NAME(tc_copy_pack)(const tc_prepare *prepare, void *state) {
+  *(copy_plan *)state = copy_plan_make(prepare->params);
+}
+
+#define COPY_STRIDED(type)                                                                                         \
+  static void copy_strided_##type(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t count) { \
+    type *y = to;                                                                                                  \
+    const type *x = from;                                                                                          \
+    if (from_step == 0) {                                                                                          \
+      const type value = *x;                                                                                       \
+      for (int64_t i = 0; i < count; i++) {                                                                        \
+        y[i * to_step] = value;                                                                                    \
+      }                                                                                                            \
+      return;                                                                                                      \
+    }                                                                                                              \
+    for (int64_t i = 0; i < count; i++) {                                                                          \
+      y[i * to_step] = x[i * from_step];                                                                           \
+    }                                                                                                              \
+  }
+COPY_STRIDED(uint8_t)
+COPY_STRIDED(uint16_t)
+COPY_STRIDED(uint32_t)
+COPY_STRIDED(uint64_t)
+#undef COPY_STRIDED
+
+static void copy_piece(char *to, const char *from, int64_t element_size, const tc_rows_walk *walk) {
+  const int64_t to_step = walk->step[COPY_TO], from_step = walk->step[COPY_FROM], count = walk->count;
+  if (to_step == 1 && from_step == 1) {
+    memcpy(to, from, (size_t)(count * element_size));
+    return;
+  }
+  switch (element_size) {
+    case 1:
+      copy_strided_uint8_t(to, to_step, from, from_step, count);
+      return;
+    case 2:
+      copy_strided_uint16_t(to, to_step, from, from_step, count);
+      return;
+    case 4:
+      copy_strided_uint32_t(to, to_step, from, from_step, count);
+      return;
+    default:
+      copy_strided_uint64_t(to, to_step, from, from_step, count);
+  }
+}
+
+static void copy_rows(const tc_call *call, const copy_plan *plan, int64_t size, int64_t begin, int64_t end) {
+  char *to = call->operands[COPY_TO];
+  const char *from = call->operands[COPY_FROM];
+  tc_rows_walk walk = tc_rows_seek(&plan->rows, begin);
+  for (int64_t unit = begin; unit < end; unit++) {
+    copy_piece(to + walk.at[COPY_TO] * size, from + walk.at[COPY_FROM] * size, size, &walk);
+    tc_rows_next(&walk);
+  }
+}
+
+static void copy_blocks(const tc_call *call, const copy_plan *plan, int64_t size, int64_t begin, int64_t end) {
+  tc_rows_walk walk = tc_rows_seek(&plan->rows, begin / plan->blocks);
+  for (int64_t unit = begin, block = begin % plan->blocks; unit < end; unit++) {
+    const int64_t row = block / plan->across * plan->block.rows, column = block % plan->across * plan->block.columns;
+    tc_transpose piece = plan->block;
+    const int64_t to = walk.at[COPY_TO] + row * piece.to_row + column;
+    const int64_t from = walk.at[COPY_FROM] + column * piece.from_row + row;
+    piece.to = (char *)call->operands[COPY_TO] + to * size;
+    piece.from = (const char *)call->operands[COPY_FROM] + from * size;
+    piece.rows = tc_min(plan->tall - row, piece.rows);
+    piece.columns = tc_min(plan->wide - column, piece.columns);
+    tc_transpose_block(&piece, size);
+    if (++block == plan->blocks) {
+      block = 0;
+      tc_rows_next(&walk);
+    }
+  }
+}
+
+static void TC_NAME(tc_copy)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_copy_params *p = call->params;
+  const copy_plan *plan = call->state;
+  (plan->transposes ? copy_blocks : copy_rows)(call, plan, p->element_size, begin, end);
+}

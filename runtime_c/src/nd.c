@@ -1,0 +1,166 @@
+/* Walking several strided operands at once. */
+#include "nd.h"
+
+#include <string.h>
+
+void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
+                 int element_size) {
+  const int64_t count = tc_product(prepare, sizes, TC_ND_DIMS);
+  int64_t span = 1;
+  for (int i = 0; i < TC_ND_DIMS && !tc_refused(prepare); i++) {
+    TC_REQUIRE(prepare, strides[i] >= -TC_MAX_BYTES && strides[i] <= TC_MAX_BYTES, "a stride of %lld is out of range",
+               (long long)strides[i]);
+    const int64_t stride = strides[i] < 0 ? -strides[i] : strides[i];
+    span += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, stride) : 0;
+  }
+  tc_touch(prepare, operand, count ? span : 0, element_size);
+}
+
+void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]) {
+  if (tc_product(prepare, sizes, TC_ND_DIMS) == 0) {
+    return;
+  }
+  for (int i = 0; i < TC_ND_DIMS; i++) {
+    TC_REQUIRE(prepare, sizes[i] == 1 || strides[i] > 0, "a destination stride is not positive");
+  }
+}
+
+tc_nd tc_nd_make(const int64_t sizes[TC_ND_DIMS]) {
+  tc_nd nd = {.rank = TC_ND_DIMS};
+  memcpy(nd.sizes, sizes, sizeof(nd.sizes));
+  return nd;
+}
+
+void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]) {
+  memcpy(nd->strides[nd->views], strides, sizeof(nd->strides[0]));
+  for (int i = 0; i < nd->rank; i++) {
+    if (strides[i] < 0 && nd->sizes[i] > 0) {
+      nd->starts[nd->views] -= (nd->sizes[i] - 1) * strides[i];
+    }
+  }
+  nd->views++;
+}
+
+void tc_nd_add_contiguous(tc_nd *nd) {
+  int64_t strides[TC_ND_DIMS], product = 1;
+  for (int i = TC_ND_DIMS - 1; i >= 0; i--) {
+    strides[i] = product;
+    product *= tc_max(nd->sizes[i], 1);
+  }
+  tc_nd_add(nd, strides);
+}
+
+/* Whether every view walks dimension `outer` and the next kept one as a single dimension. */
+static bool joins(const tc_nd *nd, int outer, int inner) {
+  for (int v = 0; v < nd->views; v++) {
+    if (nd->strides[v][outer] != nd->strides[v][inner] * nd->sizes[inner]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Copies the size and strides of one dimension onto another. */
+static void move_dimension(tc_nd *nd, int to, int from) {
+  nd->sizes[to] = nd->sizes[from];
+  for (int v = 0; v < nd->views; v++) {
+    nd->strides[v][to] = nd->strides[v][from];
+  }
+}
+
+void tc_nd_collapse(tc_nd *nd) {
+  int kept = 0;
+  for (int i = 0; i < nd->rank; i++) {
+    if (nd->sizes[i] == 1) {
+      continue;
+    }
+    if (kept > 0 && joins(nd, kept - 1, i)) {
+      const int64_t size = nd->sizes[kept - 1] * nd->sizes[i];
+      move_dimension(nd, kept - 1, i);
+      nd->sizes[kept - 1] = size;
+    } else {
+      move_dimension(nd, kept++, i);
+    }
+  }
+  if (kept == 0) { /* a single element */
+    nd->sizes[0] = 1;
+    for (int v = 0; v < nd->views; v++) {
+      nd->strides[v][0] = 1;
+    }
+    kept = 1;
+  }
+  nd->rank = kept;
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  const int64_t old = *a;
+  *a = *b;
+  *b = old;
+}
+
+void tc_nd_swap(tc_nd *nd, int i, int j) {
+  swap(&nd->sizes[i], &nd->sizes[j]);
+  for (int v = 0; v < nd->views; v++) {
+    swap(&nd->strides[v][i], &nd->strides[v][j]);
+  }
+}
+
+int64_t tc_nd_count(const tc_nd *nd) {
+  int64_t count = 1;
+  for (int i = 0; i < nd->rank; i++) {
+    count *= nd->sizes[i];
+  }
+  return count;
+}
+
+tc_rows tc_rows_make(const tc_nd *nd, int64_t piece) {
+  const int64_t row = nd->sizes[nd->rank - 1];
+  const int64_t pieces = tc_ceil_div(row, piece);
+  return (tc_rows){*nd, piece, pieces, row ? tc_nd_count(nd) / row * pieces : 0};
+}
+
+static void place_piece(tc_rows_walk *walk) {
+  const tc_nd *nd = &walk->rows->nd;
+  const int64_t first = walk->part * walk->rows->piece;
+  walk->count = tc_min(nd->sizes[nd->rank - 1] - first, walk->rows->piece);
+  for (int v = 0; v < nd->views; v++) {
+    walk->at[v] = walk->row_offsets[v] + first * walk->step[v];
+  }
+}
+
+tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit) {
+  const tc_nd *nd = &rows->nd;
+  tc_rows_walk walk = {.rows = rows, .part = unit % rows->pieces};
+  memcpy(walk.row_offsets, nd->starts, sizeof(walk.row_offsets));
+  int64_t rest = unit / rows->pieces;
+  for (int i = nd->rank - 2; i >= 0; i--) {
+    walk.index[i] = rest % nd->sizes[i];
+    rest /= nd->sizes[i];
+    for (int v = 0; v < nd->views; v++) {
+      walk.row_offsets[v] += walk.index[i] * nd->strides[v][i];
+    }
+  }
+  for (int v = 0; v < nd->views; v++) {
+    walk.step[v] = nd->strides[v][nd->rank - 1];
+  }
+  place_piece(&walk);
+  return walk;
+}
+
+void tc_rows_next(tc_rows_walk *walk) {
+  const tc_nd *nd = &walk->rows->nd;
+  if (++walk->part == walk->rows->pieces) {
+    walk->part = 0;
+    for (int i = nd->rank - 2; i >= 0; i--) {
+      const bool wraps = ++walk->index[i] == nd->sizes[i];
+      for (int v = 0; v < nd->views; v++) {
+        walk->row_offsets[v] += wraps ? -(nd->sizes[i] - 1) * nd->strides[v][i] : nd->strides[v][i];
+      }
+      if (!wraps) {
+        break;
+      }
+      walk->index[i] = 0;
+    }
+  }
+  place_piece(walk);
+}
