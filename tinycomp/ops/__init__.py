@@ -14,6 +14,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops import (
     activation,
     attention,
+    barrier,
     cast,
     comparison,
     control_flow,
@@ -52,6 +53,7 @@ __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
 FAMILIES = (
     activation.FAMILY,
     attention.FAMILY,
+    barrier.FAMILY,
     cast.FAMILY,
     comparison.FAMILY,
     control_flow.FAMILY,
