@@ -1,0 +1,146 @@
+"""AssignLayout: choose the memory order of every value, with Relayout only where two orders meet.
+
+Before, with a target whose Conv wants channels last::
+
+    %c: float32[1, 8, 6, 6] = Conv@11(%x, %w)
+    %r: float32[1, 8, 6, 6] = Relu@14(%c)
+
+After; logical shapes, axes and attributes are untouched::
+
+    %x_nhwc: float32[1, 3, 8, 8; NHWC] = tinycomp::Relayout@1(%x) {layout = "NHWC"}
+    %c: float32[1, 8, 6, 6; NHWC] = Conv@11(%x_nhwc, %w)
+    %r: float32[1, 8, 6, 6; NHWC] = Relu@14(%c)
+    %r_rm: float32[1, 8, 6, 6] = tinycomp::Relayout@1(%r) {layout = ""}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
+from tinycomp.ir.layout import CHANNELS_LAST, layout_of, memory_order
+from tinycomp.ir.types import ROW_MAJOR, TensorType
+from tinycomp.ops import OPS
+from tinycomp.passes.base import Pass
+
+
+class LayoutRule(Enum):
+    """How an operator treats the memory order of its operands and results."""
+
+    CHANNELS_LAST = "wants its data operands channels last, and gives its results so"
+    FOLLOW = "works in any order that its operands of full rank share, and gives its results in the same"
+    TRANSPOSE = "reads any order; its result takes the order that makes the copy cheapest"
+    ROW_MAJOR = "wants all operands row-major"
+
+
+Rules = Callable[[Node], LayoutRule]
+
+
+def by_traits(node: Node) -> LayoutRule:
+    """The rule that follows from an operator's record: element-wise operators follow, the others are row-major."""
+    record = OPS.find(node.op, node.domain, node.version)
+    if record is not None and "elementwise" in record.traits:
+        return LayoutRule.FOLLOW
+    return LayoutRule.ROW_MAJOR
+
+
+@dataclass(frozen=True)
+class AssignLayout(Pass):
+    """Assign layouts to the values of one graph (bodies are left alone).
+
+    Attributes:
+        rules: The layout rule of a node; a target passes its own.
+    """
+
+    rules: Rules = by_traits
+
+    def run(self, graph: Graph) -> bool:
+        """Insert Relayout nodes and set layouts; graph inputs and outputs stay row-major."""
+        assigner = _Assigner(graph)
+        for node in graph.nodes:
+            assigner.assign(node, self.rules(node))
+        assigner.finish()
+        return assigner.changed
+
+
+class _Assigner:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.changed = False
+        self._copies: dict[tuple[Value, str], Value] = {}
+
+    def assign(self, node: Node, rule: LayoutRule) -> None:
+        if rule is LayoutRule.CHANNELS_LAST:
+            self._channels_last(node)
+        elif rule is LayoutRule.FOLLOW:
+            self._follow(node)
+        elif rule is LayoutRule.TRANSPOSE:
+            self._transpose(node)
+        else:
+            for index, value in enumerate(node.inputs):
+                self._read(node, index, value, ROW_MAJOR)
+
+    def finish(self) -> None:
+        outputs = [self._in_layout(v, ROW_MAJOR) for v in self.graph.outputs]
+        self.graph.set_outputs(outputs, self.graph.output_names)
+
+    def _channels_last(self, node: Node) -> None:
+        rank = _rank(node.outputs[0])
+        layout = CHANNELS_LAST.get(rank if rank is not None else 0, ROW_MAJOR)
+        for index, value in enumerate(node.inputs):
+            if value is not None and not value.is_const and _rank(value) == rank:
+                self._read(node, index, value, layout)
+        self._write(node, layout)
+
+    def _follow(self, node: Node) -> None:
+        rank = _rank(node.outputs[0])
+        layout = next((_layout(v) for v in node.inputs if v is not None and _rank(v) == rank and _layout(v)), ROW_MAJOR)
+        for index, value in enumerate(node.inputs):
+            if value is not None and not value.is_const:
+                self._read(node, index, value, layout if _rank(value) == rank else ROW_MAJOR)
+        self._write(node, layout)
+
+    def _transpose(self, node: Node) -> None:
+        source = node.inputs[0]
+        assert source is not None
+        type_ = source.type
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            return
+        rank = len(type_.shape)
+        perm = list(node.attrs.get("perm", reversed(range(rank))))
+        order = [perm.index(dim) for dim in memory_order(type_.layout, rank)]
+        self._write(node, layout_of(order) or ROW_MAJOR)
+
+    def _read(self, node: Node, index: int, value: Value | None, layout: str) -> None:
+        if value is not None and _layout(value) != layout:
+            self.graph.set_input(node, index, self._in_layout(value, layout))
+
+    def _write(self, node: Node, layout: str) -> None:
+        for value in node.outputs:
+            if isinstance(value.type, TensorType) and value.type.layout != layout and _rank(value) in CHANNELS_LAST:
+                value.type = value.type.with_layout(layout)
+                self.changed = True
+
+    def _in_layout(self, value: Value, layout: str) -> Value:
+        if _layout(value) == layout:
+            return value
+        key = (value, layout)
+        if key not in self._copies:
+            name = self.graph.fresh(f"{value.name}_{layout.lower() or 'row_major'}")
+            relayout = self.graph.add(
+                "Relayout", [value], {"layout": layout}, domain=TINYCOMP, outputs=[name], at=value.producer
+            )
+            self._copies[key] = relayout.output
+            self._copies[relayout.output, _layout(value)] = value
+            self.changed = True
+        return self._copies[key]
+
+
+def _rank(value: Value) -> int | None:
+    return value.type.rank if isinstance(value.type, TensorType) else None
+
+
+def _layout(value: Value) -> str:
+    return value.type.layout if isinstance(value.type, TensorType) else ROW_MAJOR

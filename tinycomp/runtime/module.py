@@ -1,0 +1,182 @@
+"""Modules: what ``tinycomp.compile`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ArtifactError
+from tinycomp.runtime.cache import BoundedCache
+from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.profile import Profile, profile_plan
+from tinycomp.runtime.regions import SPECIALISATIONS
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
+
+Specialise = Callable[[Mapping[str, int]], Plan]
+"""Makes the plan for given sizes of the symbolic dimensions."""
+Pack = Callable[[], bytes]
+"""Makes the bytes of a saved module."""
+
+
+@dataclass
+class ModuleParts:
+    """Everything a module is made of.
+
+    Attributes:
+        inputs: What it takes; a symbolic dimension may have any size.
+        outputs: What it gives.
+        plan: The plan for these shapes; where dimensions are symbolic it works for all sizes, only not as fast.
+        report: What runs where.
+        graph: The partitioned graph as text.
+        defaults: Values of inputs that may be left out.
+        specialise: Makes faster plans for concrete sizes; None if nothing is symbolic.
+        pack: Makes the bytes of a saved module.
+        threads: Threads that a run may use.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    plan: Plan
+    report: Report
+    graph: str
+    pack: Pack
+    threads: int
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    specialise: Specialise | None = None
+
+
+class Module:
+    """A compiled model. Safe to call from many threads at once; can be pickled.
+
+    Example:
+        >>> import numpy as np, tinycomp
+        >>> from tinycomp.data import digits, digits_model
+        >>> module = tinycomp.compile(digits_model())
+        >>> images, labels = digits()
+        >>> probabilities = module(images[:4])
+        >>> probabilities.shape
+        (4, 10)
+    """
+
+    def __init__(self, parts: ModuleParts) -> None:
+        self._parts = parts
+        self._report = parts.report
+        self._names = tuple(spec.name for spec in parts.outputs)
+        self._plans: BoundedCache[tuple[tuple[str, int], ...], Plan] = BoundedCache(SPECIALISATIONS)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes of the inputs."""
+        return self._parts.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes of the outputs."""
+        return self._parts.outputs
+
+    @property
+    def graph(self) -> str:
+        """The partitioned IR as text; ``tinycomp.ir.parser.parse_graph`` reads it."""
+        return self._parts.graph
+
+    @property
+    def threads(self) -> int:
+        """How many threads a run may use."""
+        return self._parts.threads
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the model on arrays in input order, or by name.
+
+        Returns:
+            One array, or a tuple of them if the model has several outputs.
+
+        Raises:
+            FeedError: If an input is missing or does not fit.
+            ExecutionError: If a step fails on these values.
+        """
+        results = self._run(args, named)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model on arrays by input name and return the results by output name.
+
+        Raises:
+            FeedError: If an input is missing, unknown, or does not fit.
+            ExecutionError: If a step fails on these values.
+        """
+        return dict(zip(self._names, self._run((), feeds), strict=True))
+
+    def report(self) -> Report:
+        """Return what was offloaded, what was not, and why; with times after :meth:`profile`."""
+        return self._report
+
+    def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
+        """Time every step and, inside native regions, every kernel call.
+
+        Args:
+            feeds: Inputs by name, in order, or the only one.
+            runs: How often to run; the profile holds medians.
+
+        Returns:
+            The profile; :meth:`report` shows its times from now on.
+        """
+        args, named = _as_arguments(feeds)
+        arrays = self._check(args, named)
+        profile = profile_plan(self._plan_for(arrays), arrays, runs)
+        self._report = self._report.with_seconds(profile.by_step())
+        return profile
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the module to a file that :func:`tinycomp.load` reads."""
+        data = self._parts.pack()
+        with open(path, "wb") as file:  # noqa: PTH123 - any path-like, written at once
+            file.write(data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the bytes of a saved module."""
+        return _unpickle, (self._parts.pack(),)
+
+    def _run(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        arrays = self._check(args, named)
+        return self._plan_for(arrays).run(arrays)
+
+    def _check(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        specs = self._parts.inputs
+        if named or len(args) != len(specs):
+            args = order_feeds(specs, args, named, self._parts.defaults)
+        return [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
+
+    def _plan_for(self, arrays: Sequence[Any]) -> Plan:
+        specialise = self._parts.specialise
+        if specialise is None:
+            return self._parts.plan
+        sizes = bind_symbols(self._parts.inputs, arrays)
+        return self._plans.get(tuple(sizes.items()), lambda: specialise(sizes))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"<Module ({inputs}) -> ({outputs})>"
+
+
+def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    if isinstance(feeds, Mapping):
+        return (), feeds
+    if isinstance(feeds, np.ndarray):
+        return (feeds,), {}
+    return tuple(feeds), {}
+
+
+def _unpickle(data: bytes) -> Module:
+    """Rebuild a pickled module. The loader lives above this layer, so it is looked up by its public name."""
+    import importlib
+
+    module = importlib.import_module("tinycomp").load(data)
+    if not isinstance(module, Module):
+        raise ArtifactError("the pickled data is not a module", found=type(module).__name__)
+    return module

@@ -1,0 +1,74 @@
+"""How a plan runs an offloaded region: natively in one C call, or specialised per shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.runtime.cache import BoundedCache
+from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.plan import Run
+from tinycomp.runtime.program import Array, Program
+from tinycomp.runtime.spec import TensorSpec
+
+SPECIALISATIONS = 16
+"""How many sets of input shapes a region or module keeps compiled."""
+
+
+class NativeRegion:
+    """A program as a step: allocates its results and makes one C call.
+
+    Args:
+        program: What to run.
+        pool: Threads to share the work with.
+    """
+
+    def __init__(self, program: Program, pool: Pool) -> None:
+        self.program = program
+        self.native = NativeProgram(program, pool)
+        self._results = [(spec.shape, _dtype(spec.dtype)) for spec in program.outputs]
+
+    def __call__(self, operands: Sequence[Array]) -> list[Array]:
+        """Return fresh arrays with the results; operands that are not contiguous are copied."""
+        results = [np.empty(shape, dtype) for shape, dtype in self._results]
+        self.native.run([_ready(x) for x in operands], results)
+        return results
+
+    def profile(self, operands: Sequence[Array]) -> list[float]:
+        """Run once and return the seconds of every instruction."""
+        results = [np.empty(shape, dtype) for shape, dtype in self._results]
+        return self.native.profile([_ready(x) for x in operands], results)
+
+
+class PerShape:
+    """A region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
+
+    Args:
+        build: Makes the step for given operand shapes.
+    """
+
+    def __init__(self, build: Callable[[tuple[tuple[int, ...], ...]], Run]) -> None:
+        self._build = build
+        self.cache: BoundedCache[tuple[tuple[int, ...], ...], Run] = BoundedCache(SPECIALISATIONS)
+
+    def __call__(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """Run the step for these shapes."""
+        return self.current(operands)(operands)
+
+    def current(self, operands: Sequence[Any]) -> Run:
+        """Return the step for the shapes of ``operands``."""
+        key = tuple(np.shape(x) for x in operands)
+        return self.cache.get(key, lambda: self._build(key))
+
+
+def _ready(array: Array) -> Array:
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=["C", "A"])
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    dtype = TensorSpec("", name, ()).numpy_dtype
+    assert dtype is not None, name
+    return dtype

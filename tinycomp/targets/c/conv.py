@@ -1,0 +1,115 @@
+"""Convolution on the C target: NHWC, constant weights, bias, residual and activation fused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.conv import conv_macs
+from tinycomp.ops.spatial import Window, make_window
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.epilogue import epilogue_operands
+from tinycomp.targets.c.fused import Fused, take_apart
+from tinycomp.targets.c.rules import Rules, all_of, constant, float32, ranks, static_type
+
+FAMILY = Rules()
+
+conv_check = all_of(float32, ranks(3, 4), constant(1, 2))
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image tensor as the kernels see it; a one-dimensional one has height 1."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+
+
+def image(value: Value) -> Image:
+    """Return the sizes of a value of shape (N, C, W) or (N, C, H, W)."""
+    _, shape = static_type(value)
+    height = shape[2] if len(shape) == 4 else 1
+    return Image(shape[0], shape[1], height, shape[-1])
+
+
+def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
+    """Return the geometry of a convolution or pooling node, always with two spatial axes."""
+    attrs = node.attrs
+    _, shape = static_type(x)
+    window = make_window(
+        node.op,
+        shape[2:],
+        kernel,
+        strides=attrs.get("strides"),
+        dilations=attrs.get("dilations"),
+        pads=attrs.get("pads"),
+        auto_pad=attrs.get("auto_pad", "NOTSET"),
+        ceil_mode=bool(attrs.get("ceil_mode", 0)),
+    )
+    return window if window.rank == 2 else _two_dimensional(window)
+
+
+def _two_dimensional(window: Window) -> Window:
+    return Window(
+        (1, *window.sizes),
+        (1, *window.kernel),
+        (1, *window.strides),
+        (1, *window.dilations),
+        (0, *window.before),
+        (0, *window.after),
+        (1, *window.output),
+    )
+
+
+def window_params(window: Window) -> dict[str, int | float]:
+    """Return the parameters that all window kernels share."""
+    return {
+        "height": window.sizes[0],
+        "width": window.sizes[1],
+        "out_height": window.output[0],
+        "out_width": window.output[1],
+        "kernel_height": window.kernel[0],
+        "kernel_width": window.kernel[1],
+        "stride_height": window.strides[0],
+        "stride_width": window.strides[1],
+        "dilation_height": window.dilations[0],
+        "dilation_width": window.dilations[1],
+        "pad_top": window.before[0],
+        "pad_left": window.before[1],
+    }
+
+
+@FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
+def conv(emit: Emitter, node: Node) -> None:
+    """Emit one convolution; depthwise ones have a kernel of their own."""
+    lower_conv(emit, take_apart(node), node)
+
+
+def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit a convolution with its epilogue."""
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    source, result = image(x), image(fused.output)
+    _, filters = static_type(w)
+    window = window_of(fused.anchor, x, filters[2:])
+    bias, residual = epilogue_operands(emit, fused, axis=1)
+    params = {
+        "batch": source.batch,
+        "channels": source.channels,
+        **window_params(window),
+        "x_pixel_stride": source.channels,
+        "y_pixel_stride": result.channels,
+        "residual_pixel_stride": result.channels,
+        **fused.activation.params(),
+    }
+    groups = int(fused.anchor.attrs.get("group", 1))
+    depthwise = groups == source.channels == result.channels and filters[1] == 1
+    if not depthwise:
+        params |= {"out_channels": result.channels, "groups": groups, "algorithm": 0}
+    kernel = "dwconv2d_f32" if depthwise else "conv2d_f32"
+    emit.call(kernel, [fused.output, x, w, bias, residual], params, node)
+    emit.count_macs(conv_macs(fused.anchor))

@@ -1,0 +1,189 @@
+"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.layout import memory_order
+from tinycomp.ir.types import TensorType, bits, tensor
+from tinycomp.runtime.memory import Lifetime, plan_arena
+from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+
+Params = Mapping[str, int | float]
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A piece of memory that some kernel call writes or reads.
+
+    Attributes:
+        nbytes: Its size.
+        space: Where it lives; ``"arena"`` buffers get an offset at the end.
+        index: Which input, output or constant.
+    """
+
+    nbytes: int
+    space: str = "arena"
+    index: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A place inside a buffer.
+
+    Attributes:
+        buffer: The buffer.
+        offset: Bytes from its start.
+    """
+
+    buffer: Buffer
+    offset: int = 0
+
+    def at(self, offset: int) -> View:
+        """Return the place ``offset`` bytes further on."""
+        return View(self.buffer, self.offset + offset)
+
+
+@dataclass(frozen=True)
+class _Call:
+    kernel: str
+    operands: tuple[View | None, ...]
+    params: Params
+    sources: tuple[str, ...]
+    macs: int
+
+
+@dataclass
+class Emitter:
+    """Collects the kernel calls of one region.
+
+    Args:
+        graph: The region's graph, with static types and layouts assigned.
+    """
+
+    graph: Graph
+    calls: list[_Call] = field(default_factory=list)
+    _views: dict[Value, View] = field(default_factory=dict)
+    _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, value in enumerate(self.graph.inputs):
+            self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
+
+    def view(self, value: Value) -> View:
+        """Return where a value lies, placing it on first use."""
+        if value not in self._views:
+            if value.const is not None:
+                return self.constant(in_memory_order(value))
+            self._views[value] = View(Buffer(nbytes(tensor(value.type))))
+        return self._views[value]
+
+    def constant(self, array: np.ndarray) -> View:
+        """Return where a constant array lies; the same array is stored once."""
+        key = id(array)
+        if key not in self._constants:
+            stored = np.ascontiguousarray(array)
+            self._constants[key] = (Buffer(stored.nbytes, "constant", len(self._constants)), array)
+        return View(self._constants[key][0])
+
+    def scratch(self, size: int) -> View:
+        """Return a new arena buffer of ``size`` bytes."""
+        return View(Buffer(size))
+
+    def alias(self, value: Value, of: View) -> None:
+        """Let ``value`` lie where ``of`` lies."""
+        assert value not in self._views, value
+        self._views[value] = of
+
+    def call(self, kernel: str, operands: Sequence[Value | View | None], params: Params, node: Node) -> None:
+        """Append a kernel call on behalf of ``node``; operands are in the order of the kernel's signature."""
+        views = tuple(self.view(o) if isinstance(o, Value) else o for o in operands)
+        self.calls.append(_Call(kernel, views, dict(params), node.sources, 0))
+
+    def count_macs(self, macs: int) -> None:
+        """Credit the last call with multiply-accumulate operations."""
+        last = self.calls[-1]
+        self.calls[-1] = _Call(last.kernel, last.operands, last.params, last.sources, macs)
+
+    def finish(self, name: str) -> tuple[Program, int]:
+        """Return the program, and the smallest arena that any plan could reach."""
+        self._place_outputs()
+        arena_buffers = self._lifetimes()
+        arena = plan_arena(list(arena_buffers.values()))
+        offsets = dict(zip(arena_buffers, arena.offsets, strict=True))
+        instructions = tuple(
+            Instruction(c.kernel, tuple(_operand(v, offsets) for v in c.operands), c.params, c.sources, c.macs)
+            for c in self.calls
+        )
+        constants = tuple(np.ascontiguousarray(array) for _, array in self._constants.values())
+        inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
+        outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
+        return Program(name, inputs, outputs, constants, arena.size, instructions), arena.lower_bound
+
+    def _place_outputs(self) -> None:
+        """Let results be computed in place where their buffer is all theirs; copy the others at the end."""
+        for index, value in enumerate(self.graph.outputs):
+            view, size = self.view(value), nbytes(tensor(value.type))
+            if view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
+                view.buffer.space, view.buffer.index = "output", index
+            elif size:
+                self._copy_bytes(View(Buffer(size, "output", index)), view, size)
+
+    def _copy_bytes(self, target: View, source: View, size: int) -> None:
+        params = copy_params((size,), (1,), (1,), 1)
+        self.calls.append(_Call("copy", (target, source), params, (), 0))
+
+    def _lifetimes(self) -> dict[Buffer, Lifetime]:
+        first: dict[Buffer, int] = {}
+        last: dict[Buffer, int] = {}
+        for index, call in enumerate(self.calls):
+            for view in call.operands:
+                if view is not None and view.buffer.space == "arena":
+                    first.setdefault(view.buffer, index)
+                    last[view.buffer] = index
+        return {b: Lifetime(b.nbytes, first[b], last[b]) for b in first}
+
+
+def nbytes(type_: TensorType) -> int:
+    """Bytes of a tensor with static shape, one whole byte at least per element."""
+    return type_.size() * max(1, bits(type_.dtype) // 8)
+
+
+def memory_shape(type_: TensorType) -> tuple[int, ...]:
+    """The sizes of a tensor from slowest to fastest varying in memory."""
+    shape = type_.static_shape
+    assert shape is not None, type_
+    return tuple(shape[d] for d in memory_order(type_.layout, len(shape)))
+
+
+def in_memory_order(value: Value) -> np.ndarray:
+    """Return a constant's elements in the order of its layout."""
+    assert value.const is not None
+    layout = tensor(value.type).layout
+    return value.const.transpose(memory_order(layout, value.const.ndim)) if layout else value.const
+
+
+def _operand(view: View | None, offsets: Mapping[Buffer, int]) -> Operand:
+    if view is None:
+        return ABSENT
+    buffer = view.buffer
+    start = offsets[buffer] if buffer.space == "arena" else 0
+    return Operand(buffer.space, buffer.index, start + view.offset)
+
+
+def _spec(name: str, value: Value) -> BufferSpec:
+    type_ = tensor(value.type)
+    shape = type_.static_shape
+    assert shape is not None, value
+    return BufferSpec(name, type_.dtype, shape)
+
+
+def copy_params(
+    shape: Sequence[int], to: Sequence[int], source: Sequence[int], element_size: int
+) -> dict[str, int | float]:
+    """Parameters of the ``copy`` kernel: sizes and element strides, slowest dimension first."""
+    raise NotImplementedError

@@ -1,0 +1,54 @@
+"""What a convolution or matrix product adds to its result before it stores it: bias and residual."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinycomp.ir.graph import Value
+from tinycomp.ir.types import TensorType, tensor
+from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.fused import Fused
+
+
+def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
+    """Return the sum of all per-channel constants as one bias vector, and the residual.
+
+    Args:
+        emit: Holds the bias as a constant.
+        fused: The composite; an operand 2 of its anchor is a bias.
+        axis: The channel axis of the result: 1 for images, -1 for matrices.
+    """
+    result = tensor(fused.output.type)
+    vectors = []
+    own = fused.operands[2] if len(fused.operands) > 2 else None
+    if own is not None:
+        assert own.const is not None, own
+        vectors.append(own.const.reshape(-1))
+    residual = None
+    for value in fused.addends:
+        vector = None if value.const is None else channel_vector(value.const, result, axis)
+        if vector is not None:
+            vectors.append(vector)
+        else:
+            assert residual is None, f"{fused.output.name} has two residuals"
+            residual = value
+    if not vectors:
+        return None, residual
+    assert result.shape is not None
+    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), residual
+
+
+def channel_vector(array: np.ndarray, result: TensorType, axis: int) -> np.ndarray | None:
+    """Return a constant that broadcasts to ``result`` along the channel axis only, as a vector; else None.
+
+    >>> channel_vector(np.ones((8, 1, 1)), TensorType("float32", (1, 8, 5, 5)), 1).shape
+    (8,)
+    """
+    rank = result.rank
+    if rank is None or array.ndim > rank:
+        return None
+    padded = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    channels = (result.shape or ())[axis]
+    if not isinstance(channels, int) or padded.size != padded.shape[axis]:
+        return None
+    return np.broadcast_to(padded.reshape(-1), (channels,))

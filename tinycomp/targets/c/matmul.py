@@ -1,0 +1,203 @@
+"""Matrix products on the C target: packed constant weights where there are any, strided operands elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.epilogue import epilogue_operands
+from tinycomp.targets.c.fused import Fused, take_apart
+from tinycomp.targets.c.rules import Rules, Verdict, all_of, float32, is_known, known_rank, operand, static_type
+
+FAMILY = Rules()
+_BATCH_DIMS = 2
+
+
+def _batch_check(node: Node) -> Verdict:
+    """The kernel has two batch dimensions; more of them must be shared by both operands or belong to one."""
+    types = [v.type for v in node.inputs[:2] if v is not None]
+    shapes = [getattr(t, "shape", None) or () for t in types]
+    if max(len(s) for s in shapes) - 2 <= _BATCH_DIMS or len(shapes[1]) <= 2:
+        return True
+    return reject(f"more than {_BATCH_DIMS} batch dimensions")
+
+
+def _gemm_check(node: Node) -> Verdict:
+    addend = operand(node, 2)
+    if addend is None:
+        return True
+    shape = getattr(addend.type, "shape", None)
+    result = getattr(node.output.type, "shape", None)
+    if shape is None or result is None:
+        return reject("the shape of C is unknown")
+    if not is_known(addend):
+        return shape == result or reject(f"C is not a constant and has shape {shape}, not {result}")
+    vector = math.prod(d if isinstance(d, int) else 0 for d in shape) in (1, result[-1])
+    rows_only = len(shape) == 2 and shape[0] != 1
+    return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
+
+
+@FAMILY.lower("MatMul", check=all_of(float32, known_rank, _batch_check), layout=LayoutRule.ROW_MAJOR)
+def matmul(emit: Emitter, node: Node) -> None:
+    """Emit one matrix product, batched or not."""
+    lower_matmul(emit, take_apart(node), node)
+
+
+@FAMILY.lower("Gemm", check=all_of(float32, known_rank, _gemm_check), layout=LayoutRule.ROW_MAJOR)
+def gemm(emit: Emitter, node: Node) -> None:
+    """Emit ``alpha A B + beta C``."""
+    lower_gemm(emit, take_apart(node), node)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """One operand of a product as (batch…, rows, columns), with element strides."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], transposed: bool = False) -> _Matrix:
+        strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        if transposed:
+            shape, strides = (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
+        return cls(shape, strides)
+
+    def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
+        """Strides over ``batch`` dimensions, 0 where this operand is broadcast."""
+        own = len(self.shape) - 2
+        padded = [(1, 0)] * (len(batch) - own) + list(zip(self.shape[:-2], self.strides[:-2], strict=True))
+        return [0 if size == 1 else stride for size, stride in padded]
+
+
+def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit ONNX's MatMul with its epilogue."""
+    a, b = fused.operands[0], fused.operands[1]
+    assert a is not None
+    assert b is not None
+    a_shape, b_shape = static_type(a)[1], static_type(b)[1]
+    bias, residual = epilogue_operands(emit, fused, axis=-1)
+    if len(b_shape) == 2 and b.const is not None:
+        rows = math.prod(a_shape[:-1])
+        _emit_packed(emit, fused, node, rows, b.const, bias, residual)
+        return
+    a_matrix = _Matrix.of((1, *a_shape) if len(a_shape) == 1 else a_shape)
+    b_matrix = _Matrix.of((*b_shape, 1) if len(b_shape) == 1 else b_shape)
+    _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, 1.0)
+
+
+def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit ONNX's Gemm with its epilogue; alpha and beta go into the constants."""
+    attrs = fused.anchor.attrs
+    a, b, addend = (*fused.operands, None)[:3]
+    assert a is not None
+    assert b is not None
+    alpha, beta = float(attrs.get("alpha", 1.0)), float(attrs.get("beta", 1.0))
+    trans_a, trans_b = bool(attrs.get("transA", 0)), bool(attrs.get("transB", 0))
+    addends = fused.addends
+    scaled: list[Value] = []
+    if addend is not None:
+        scaled.append(_scaled(emit, addend, beta))
+    plain = Fused(fused.anchor, (a, b), (*scaled, *addends), fused.activation, fused.output)
+    bias, residual = epilogue_operands(emit, plain, axis=-1)
+    if b.const is not None and not trans_a:
+        weights = b.const.T if trans_b else b.const
+        weights = weights if alpha == 1.0 else weights * np.float32(alpha)
+        _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
+        return
+    a_matrix = _Matrix.of(static_type(a)[1], trans_a)
+    b_matrix = _Matrix.of(static_type(b)[1], trans_b)
+    _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, alpha)
+
+
+def _scaled(emit: Emitter, value: Value, factor: float) -> Value:
+    """``value`` times ``factor``: at compile time for a constant; other factors than 1 need one."""
+    if factor == 1.0:
+        return value
+    assert value.const is not None, value
+    return emit.graph.add_const(value.const * np.float32(factor), f"{value.name}_scaled")
+
+
+def _emit_packed(
+    emit: Emitter,
+    fused: Fused,
+    node: Node,
+    rows: int,
+    weights: np.ndarray,
+    bias: View | None,
+    residual: Value | None,
+) -> None:
+    depth, columns = weights.shape
+    # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
+    trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
+    params = {
+        "m": rows,
+        "n": columns,
+        "k": depth,
+        "lda": depth,
+        "ldc": columns,
+        "ldr": columns,
+        "trans_b": int(trans_b),
+        **fused.activation.params(),
+    }
+    packed = emit.constant(weights.T if trans_b else weights)
+    emit.call("gemm_f32", [fused.output, fused.operands[0], packed, bias, residual], params, node)
+    emit.count_macs(rows * columns * depth)
+
+
+def _emit_strided(
+    emit: Emitter,
+    fused: Fused,
+    node: Node,
+    a: _Matrix,
+    b: _Matrix,
+    bias: View | None,
+    residual: Value | None,
+    alpha: float,
+) -> None:
+    rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    sizes, strides = _two_batches(batch, a.batch_strides(batch), b.batch_strides(batch), rows * columns)
+    params = {
+        "batch0": sizes[0],
+        "batch1": sizes[1],
+        "m": rows,
+        "n": columns,
+        "k": depth,
+        "a_row": a.strides[-2],
+        "a_column": a.strides[-1],
+        "b_row": b.strides[-2],
+        "b_column": b.strides[-1],
+        "c_row": columns,
+        "r_row": columns,
+        "alpha": alpha,
+        **fused.activation.params(),
+    }
+    for letter, (outer, inner) in zip("abcr", (*strides, strides[2]), strict=True):
+        params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner}
+    emit.call("matmul_f32", [fused.output, fused.operands[0], fused.operands[1], bias, residual], params, node)
+    emit.count_macs(math.prod(batch) * rows * columns * depth)
+
+
+def _two_batches(
+    batch: tuple[int, ...], a: list[int], b: list[int], matrix: int
+) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """Merge batch dimensions that are contiguous in every operand until two are left."""
+    c = [matrix * math.prod(batch[i + 1 :]) for i in range(len(batch))]
+    dims = [[size, *steps] for size, *steps in zip(batch, a, b, c, strict=True) if size != 1]
+    merged: list[list[int]] = []
+    for dim in dims:
+        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
+            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
+        else:
+            merged.append(dim)
+    assert len(merged) <= _BATCH_DIMS, batch
+    merged = [[1, 0, 0, 0]] * (_BATCH_DIMS - len(merged)) + merged
+    (size0, *steps0), (size1, *steps1) = merged
+    return (size0, size1), list(zip(steps0, steps1, strict=True))
