@@ -102,8 +102,8 @@ def test_names_may_be_used_again_in_branches_and_shadow_outer_ones() -> None:
     graph = helper.make_graph(nodes, "main", inputs, [helper.make_empty_tensor_value_info("y")])
     node = only(import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])), "If")
     then = node.bodies["then_branch"]
-    assert [v.name for v in node.inputs] == ["c", "x", "k"]
-    assert [v.name for v in then.inputs] == ["x", "k_outer"]
+    assert [v.name for v in node.inputs] == ["c", "k", "x"]
+    assert [v.name for v in then.inputs] == ["k_outer", "x"]
     assert only(then, "Neg").inputs[0].producer is only(then, "Exp")
 
 
@@ -118,22 +118,24 @@ def test_retyping_follows_narrower_operands() -> None:
 
 
 def nested_ifs(depth: int) -> onnx.ModelProto:
-    out = helper.make_empty_tensor_value_info("r")
-    body = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "leaf", [], [out])
+    """Build from the outside in: protobuf cannot copy or parse more than about 30 levels, but it can hold them."""
+    model = helper.make_model(onnx.GraphProto(name="main"), opset_imports=[helper.make_opsetid("", 17)])
+    graph = model.graph
+    graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]))
     for _ in range(depth):
-        node = onnx.NodeProto(op_type="If", input=["c"], output=["r"])
-        for key in ("then_branch", "else_branch"):
-            attribute = node.attribute.add(name=key, type=onnx.AttributeProto.GRAPH)
-            if key == "then_branch":
-                attribute.g.CopyFrom(body)
-            else:
-                attribute.g.CopyFrom(helper.make_graph([helper.make_node("Exp", ["x"], ["r"])], "e", [], [out]))
-        body = helper.make_graph([node], "level", [], [out])
-    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-              helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]  # fmt: skip
-    body.input.extend(inputs)
-    body.output[0].CopyFrom(helper.make_tensor_value_info("r", TensorProto.FLOAT, [2]))
-    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)])
+        graph.output.add(name="r")
+        node = graph.node.add(op_type="If", input=["c"], output=["r"])
+        node.attribute.add(name="else_branch", type=onnx.AttributeProto.GRAPH)
+        fill_leaf(node.attribute[0].g, "Exp")
+        graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+    fill_leaf(graph, "Neg")
+    return model
+
+
+def fill_leaf(graph: onnx.GraphProto, op: str) -> None:
+    graph.node.add(op_type=op, input=["x"], output=["r"])
+    graph.output.add(name="r")
 
 
 def test_nesting_is_bounded() -> None:
@@ -159,12 +161,13 @@ def changed(text: str, old: str, new: str) -> onnx.ModelProto:
          r"node y \(If\): else_branch has the wrong number of outputs; expected 1; found 2"),
         (BRANCHES, "no () =>", "no (float[2] q) =>", ModelError,
          r"node y \(If\), else_branch: the body has the wrong number of inputs; expected 0; found 1"),
-        (LOOP, "next = Add(v, step)", "f = Add(v, step) next = Cast <to = 11> (f)", TypeInferenceError,
+        (LOOP, "next = Add(v, step)\n            seen = Mul(next, v)",
+         "seen = Add(v, step) next = Cast <to = 11> (seen)", TypeInferenceError,
          r"node last \(Loop\): the body changes the type of a carried value \(number 0\); expected float32\[4\]"),
         (LOOP, "float[4] v)", "double[4] v)", ModelError,
          r'node last \(Loop\), body, input "v": the declared type of a body\'s input contradicts the operand'),
-        (LOOP, "(int64 i, bool go, float[4] v)", "(int64 i, bool go)", ModelError,
-         r"the body has the wrong number of inputs; expected 3; found 2"),
+        (LOOP, "(int64 i, bool go, float[4] v)", "(int64 i, bool go, float[4] v, float[4] u)", ModelError,
+         r"node last \(Loop\), body: the body has the wrong number of inputs; expected 3; found 4"),
         (LOOP, "=> (bool go_on, float[4] next, float[4] seen)", "=> (bool go_on, float[4] next)", TypeInferenceError,
          r"node last \(Loop\): body has the wrong number of outputs; expected 3; found 2"),
         (SCAN, "num_scan_inputs = 1", "num_scan_inputs = 3", TypeInferenceError,

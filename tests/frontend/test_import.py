@@ -120,7 +120,9 @@ def test_a_default_value_must_fit_its_input() -> None:
         inputs=[float_info("x", [2, 4]), float_info("w", [4])],
         initializers=[numpy_helper.from_array(np.ones(5, np.float32), "w")],
     )
-    text = r'input "w": the initializer does not fit the input of the same name; expected float32\[4\]; found float32\[5\]'
+    text = (
+        r'input "w": the initializer does not fit the input of the same name; expected float32\[4\]; found float32\[5\]'
+    )
     with pytest.raises(ModelError, match=text):
         import_model(model)
 
@@ -205,7 +207,7 @@ def test_given_shapes_replace_declared_ones_and_bind_their_symbols() -> None:
     [
         ({"imput": (1, 4)}, r'shapes names the input "imput".*one of \[\'input\', \'other\'\].*Did you mean "input"\?'),
         ({"input": (1, 4, 4)}, r'input "input": the given shape has the wrong rank; expected 2 dimensions'),
-        ({"input": (-1, 4)}, r'a dimension of the given shape is not valid; expected a size of at least 0.*found -1'),
+        ({"input": (-1, 4)}, r"a dimension of the given shape is not valid; expected a size of at least 0.*found -1"),
         ({"input": (1, 4), "other": (2, 4)}, r'the given shapes disagree about the dimension "N"; expected 1; found 2'),
     ],
 )

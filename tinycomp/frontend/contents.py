@@ -13,15 +13,8 @@ import onnx
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.functions import LocalFunction, resolve
 from tinycomp.frontend.insertion import constant_array, insert, operands_of, result_names
-from tinycomp.frontend.loading import normal_domain
-from tinycomp.frontend.naming import (
-    check_text,
-    defined_names,
-    free_names,
-    node_label,
-    produced_names,
-    sorted_nodes,
-)
+from tinycomp.frontend.loading import check_text, normal_domain
+from tinycomp.frontend.naming import defined_names, free_names, node_label, produced_names, sorted_nodes
 from tinycomp.frontend.scope import Context, Scope
 from tinycomp.frontend.signature import find_signature
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
@@ -81,7 +74,7 @@ def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
 
 def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
     for node in sorted_nodes(nodes, scope.known(), where):
-        for text in (node.name, node.op_type, node.domain):
+        for text in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
             check_text(text, where)
         label = f"node {context.prefix}{node_label(node)} ({node.op_type})"
         function = context.functions.find(node)
@@ -153,6 +146,7 @@ def _open_body(proto: onnx.GraphProto, key: str, formals: Sequence[Type], contex
             expected=str(len(formals)),
             found=str(len(proto.input)),
         )
+    check_text(proto.name, where)
     graph = Graph(proto.name or key, infer=infer_node_types, opsets=context.opsets)
     scope = Scope(graph, defined_names(proto, where), declared_types(proto, context))
     for entry, wanted in zip(proto.input, formals, strict=True):
@@ -201,7 +195,6 @@ def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, co
     draft = _call_draft(proto, operands)
     plain = [a for a in attributes if not a.HasField("g")]
     draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in plain}
-    context.budget.spend(len(proto.node), where)
     inner = context.deeper(
         where,
         opsets=function.opsets,

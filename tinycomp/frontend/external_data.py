@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
+from tinycomp.frontend.loading import check_text
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
 _ALIGNMENT = 8
@@ -78,6 +79,8 @@ class ExternalData:
 def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
+        check_text(entry.key, where)
+        check_text(entry.value, where)
         if entry.key in _KEYS:
             entries[entry.key] = entry.value
         else:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
 
-from tinycomp.errors import ModelError, did_you_mean
-from tinycomp.frontend.loading import normal_domain, opset_imports
+from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+from tinycomp.frontend.loading import check_text, normal_domain, opset_imports
 from tinycomp.frontend.naming import bodies_of, check_nesting, produced_names, unique
 from tinycomp.ir.proto import attribute_kind
 
 Key = tuple[str, str, str]
 """Domain, name, overload."""
+_MAX_EXPANDED = 250_000
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ class FunctionTable:
 
     def __init__(self, protos: Sequence[onnx.FunctionProto], ir_version: int) -> None:
         self._functions: dict[Key, LocalFunction] = {}
+        self._sizes: dict[Key, int] = {}
         for proto in protos:
+            for text in (proto.domain, proto.name, proto.overload, *proto.attribute):
+                check_text(text, "a function")
             key = (normal_domain(proto.domain), proto.name, proto.overload)
             where = f"function {proto.domain}::{proto.name}"
             if key in self._functions:
@@ -86,9 +91,23 @@ class FunctionTable:
         """Return the function that a node calls, or None."""
         return self._functions.get(_key(node)) if self._functions else None
 
+    def check_expansion(self, nodes: Sequence[onnx.NodeProto], where: str) -> None:
+        """Refuse a graph whose calls, each with a body of its own, would become too many nodes.
+
+        Raises:
+            UnsupportedError: If the bodies would have more than 250,000 nodes together.
+        """
+        expanded = self._expanded(nodes) if self._functions else 0
+        if expanded > _MAX_EXPANDED:
+            raise UnsupportedError(
+                "the function calls expand to too many nodes",
+                where=where,
+                expected=f"up to {_MAX_EXPANDED} nodes",
+                found=f"about {expanded:.1e}" if expanded > 1e9 else str(expanded),
+            )
+
     def _check_recursion(self) -> None:
-        """Walk the call graph depth first, iteratively, and refuse a call back to a function still open."""
-        done: set[Key] = set()
+        """Walk the call graph depth first, iteratively; refuse a call back to a function still open, and note sizes."""
         for start in self._functions:
             path: dict[Key, None] = {}
             stack = [(start, False)]
@@ -96,28 +115,30 @@ class FunctionTable:
                 key, leaving = stack.pop()
                 if leaving:
                     del path[key]
-                    done.add(key)
-                    continue
-                if key in path:
+                    self._sizes[key] = self._expanded(self._functions[key].proto.node)
+                elif key in path:
                     names = [k[1] for k in path]
-                    cycle = [*names[names.index(key[1]) :], key[1]]
+                    cycle = [*names[list(path).index(key) :], key[1]]
                     raise ModelError(f"the function calls itself: {' -> '.join(cycle)}", where=f"function {key[1]}")
-                if key in done:
-                    continue
-                path[key] = None
-                stack.append((key, True))
-                stack.extend((k, False) for k in self._calls(key))
+                elif key not in self._sizes:
+                    path[key] = None
+                    stack.append((key, True))
+                    stack.extend((k, False) for k in self._calls(self._functions[key].proto.node))
 
-    def _calls(self, key: Key) -> list[Key]:
-        found: dict[Key, None] = {}
-        pending = list(self._functions[key].proto.node)
+    def _expanded(self, nodes: Sequence[onnx.NodeProto]) -> int:
+        """Return the number of nodes that the calls among ``nodes`` bring, with ``nodes`` themselves."""
+        return len(nodes) + sum(self._sizes[key] * count for key, count in self._calls(nodes).items())
+
+    def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        pending = list(nodes)
         while pending:
             node = pending.pop()
             if _key(node) in self._functions:
-                found[_key(node)] = None
+                found[_key(node)] += 1
             for body in bodies_of(node):
                 pending.extend(body.node)
-        return list(found)
+        return found
 
 
 def _key(node: onnx.NodeProto) -> Key:

@@ -80,6 +80,7 @@ def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_ve
     """
     imports: dict[str, int] = {}
     for entry in proto.opset_import:
+        check_text(entry.domain, where)
         domain = normal_domain(entry.domain)
         version = int(entry.version)
         if imports.setdefault(domain, version) != version:
@@ -95,6 +96,16 @@ def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_ve
             raise ModelError("opset_import is missing", where=where, expected=f"an entry for {shown('')}", found="none")
         imports[""] = 1
     return imports
+
+
+def check_text(text: str, where: str) -> None:
+    """Refuse a name that is not UTF-8 (which protobuf hands over as bytes).
+
+    Raises:
+        ModelError: If it is not.
+    """
+    if not isinstance(text, str):
+        raise ModelError("a name is not UTF-8", where=where, expected="UTF-8 text", found=repr(text)[:80])
 
 
 def normal_domain(domain: str) -> str:

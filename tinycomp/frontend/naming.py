@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 import onnx
 
 from tinycomp.errors import ModelError, TinycompWarning, UnsupportedError, did_you_mean
+from tinycomp.frontend.loading import check_text
 
 MAX_NESTING = 64
 
@@ -82,12 +83,6 @@ def unique(names: Sequence[str], known: set[str], what: str, where: str) -> set[
     return found
 
 
-def check_text(name: str, where: str) -> None:
-    """Refuse a name that is not UTF-8 (which protobuf hands over as bytes)."""
-    if not isinstance(name, str):
-        raise ModelError("a name is not UTF-8", where=where, expected="UTF-8 text", found=repr(name)[:80])
-
-
 def free_names(graph: onnx.GraphProto) -> dict[str, None]:
     """Return the names that a graph reads but does not define, in order of first use."""
     defined = {v.name for v in graph.input} | {t.name for t in graph.initializer}
@@ -127,8 +122,9 @@ def sorted_nodes(nodes: Sequence[onnx.NodeProto], known: Collection[str], where:
     _check_all_made(nodes, every, seen, where)
     if in_order:
         return nodes
+    order = _sorted(nodes, every, where)
     warnings.warn(f"{where}: the nodes are not in topological order; they have been sorted", TinycompWarning, 2)
-    return _sorted(nodes, every, where)
+    return order
 
 
 def _check_all_made(

@@ -16,8 +16,8 @@ from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.contents import check_default, declared_types, import_contents
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable
-from tinycomp.frontend.loading import LoadedModel, load_model, opset_imports
-from tinycomp.frontend.naming import check_nesting, check_text, defined_names
+from tinycomp.frontend.loading import LoadedModel, check_text, load_model, opset_imports
+from tinycomp.frontend.naming import check_nesting, defined_names
 from tinycomp.frontend.scope import Context, Scope
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.proto import type_from_proto
@@ -59,8 +59,10 @@ def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, sha
 
 def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
     proto = loaded.proto.graph
-    check_text(proto.name, loaded.where)
+    for text in (proto.name, *(t for entry in loaded.proto.metadata_props for t in (entry.key, entry.value))):
+        check_text(text, loaded.where)
     check_nesting(proto.node, loaded.where)
+    context.functions.check_expansion(proto.node, loaded.where)
     graph = Graph(proto.name or "main", infer=infer_node_types, opsets=context.opsets)
     graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
     scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))

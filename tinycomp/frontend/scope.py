@@ -8,33 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx
 
-from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.functions import FunctionTable
 from tinycomp.frontend.naming import MAX_NESTING, too_deep
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.proto_tensor import ReadExternal
 from tinycomp.ir.types import Type
-
-_MAX_EXPANDED = 250_000
-
-
-@dataclass
-class Budget:
-    """How many nodes the bodies of function calls may still bring; calls of calls can multiply without limit."""
-
-    left: int = _MAX_EXPANDED
-
-    def spend(self, nodes: int, where: str) -> None:
-        """Count the nodes of one function body.
-
-        Raises:
-            UnsupportedError: If the budget is used up.
-        """
-        self.left -= nodes
-        if self.left < 0:
-            raise UnsupportedError(
-                "the function calls expand to too many nodes", where=where, expected=f"up to {_MAX_EXPANDED} nodes"
-            )
 
 
 @dataclass(frozen=True)
@@ -50,7 +29,6 @@ class Context:
         environment: Attributes of the function call, None outside functions.
         prefix: Label of the function call, put before the names of nodes.
         depth: How many bodies and calls enclose this graph.
-        budget: Shared by the whole import.
     """
 
     ir_version: int
@@ -61,7 +39,6 @@ class Context:
     environment: Mapping[str, onnx.AttributeProto] | None = None
     prefix: str = ""
     depth: int = 0
-    budget: Budget = field(default_factory=Budget)
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.

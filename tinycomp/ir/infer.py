@@ -16,7 +16,7 @@ from onnx import checker, defs, shape_inference
 from tinycomp.errors import ModelError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_from_proto, type_to_proto
-from tinycomp.ir.types import UNKNOWN, TensorType, Type, refine
+from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, refine
 
 _SMALL = 256
 """Constants up to this many elements take part in inference (shapes, axes, pads, …)."""
@@ -59,6 +59,8 @@ def infer_types(node: Node) -> list[Type]:
     try:
         return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
     except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
+        if any(v is not None and _is_vague(v.type) for v in node.inputs):
+            return [UNKNOWN for _ in node.outputs]
         raise _failure(node, error) from error
 
 
@@ -131,8 +133,7 @@ def _infer_cached(
         proto.input.append(name)
         if value is None:
             continue
-        if value.type != UNKNOWN:
-            types[name] = type_to_proto(value.type)
+        types[name] = type_to_proto(value.type)
         if _informs(value):
             assert value.const is not None
             data[name] = tensor_to_proto(value.const, name)
@@ -147,6 +148,13 @@ def _infer_cached(
 
 def _output_type(proto: onnx.TypeProto | None) -> Type:
     return UNKNOWN if proto is None else type_from_proto(proto)
+
+
+def _is_vague(type_: Type) -> bool:
+    """Whether the element type is unknown, which onnx's inference may take for an error."""
+    while isinstance(type_, (SequenceType, OptionalType)):
+        type_ = type_.element
+    return type_ == UNKNOWN
 
 
 def _failure(node: Node, error: Exception) -> TypeInferenceError:

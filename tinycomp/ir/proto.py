@@ -80,6 +80,8 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
+    if kind == "dim_param" and not isinstance(dim.dim_param, str):
+        raise ModelError("the name of a dimension is not UTF-8", expected="UTF-8 text", found=repr(dim.dim_param)[:80])
     return (dim.dim_param or None) if kind == "dim_param" else None
 
 

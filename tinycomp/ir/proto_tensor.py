@@ -218,7 +218,4 @@ def _unpacked(data: NDArray[np.uint8], dtype: str, width: int, count: int) -> np
     else:
         shifts = np.arange(0, 8, width, dtype=np.uint8)
         codes = ((data[:, np.newaxis] >> shifts) & np.uint8((1 << width) - 1)).reshape(-1)[:count]
-    if dtype.startswith("int"):
-        sign = np.int8(1 << (width - 1))
-        codes = ((codes.view(np.int8) ^ sign) - sign).view(np.uint8)
     return codes.view(numpy_dtype(dtype))
