@@ -1,0 +1,231 @@
+"""Sub-patterns that ask for an operator: names, attributes, operands, bodies, results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tinycomp.errors import PatternError
+from tinycomp.ir.graph import COMPOSITE, TINYCOMP, Node, Value
+from tinycomp.rewrite.constraints import check_attr
+from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.pattern import ValuePattern
+from tinycomp.rewrite.search import Choice, Goal, Search
+from tinycomp.rewrite.traits import has_trait, permutable
+
+_MOST_PERMUTED = 6
+"""Variadic operators with more operands are tried in the given order only: 7! orders are too many."""
+
+
+class OpPattern(ValuePattern):
+    """One operator application; as a value it stands for the first result.
+
+    Args:
+        names: Accepted operators as (domain, name); None for any.
+        operands: One pattern per operand. An operand without a pattern must be absent, unless ``variadic``.
+        variadic: Whether further operands may follow (``...``).
+        attrs: Constraint per attribute.
+        bodies: Patterns of the results of each nested graph, by attribute name.
+        trait: A trait that the operator must have, or an empty text.
+        anywhere: The only operand pattern may stand at any operand; the others are unconstrained.
+    """
+
+    def __init__(
+        self,
+        names: frozenset[Head] | None,
+        operands: Sequence[ValuePattern],
+        *,
+        variadic: bool = False,
+        attrs: Mapping[str, Any] | None = None,
+        bodies: Mapping[str, Sequence[ValuePattern]] | None = None,
+        trait: str = "",
+        anywhere: bool = False,
+    ) -> None:
+        self.names = names
+        self.operands = tuple(operands)
+        self.variadic = variadic
+        self.attrs = dict(attrs or {})
+        self.bodies = dict(bodies or {})
+        self.trait = trait
+        self.anywhere = anywhere
+
+    def __getitem__(self, index: int) -> ValuePattern:
+        """Return the pattern of result ``index``."""
+        return self if index == 0 else Result(self, index)
+
+    def __iter__(self) -> Iterator[ValuePattern]:
+        raise PatternError(
+            "the number of results of an operator pattern is not known",
+            where=self.text,
+            hint="Write P.Split(x)[1], or a, b = P.Split(x).results(2).",
+        )
+
+    def results(self, count: int) -> tuple[ValuePattern, ...]:
+        """Return the patterns of the first ``count`` results."""
+        return tuple(self[i] for i in range(count))
+
+    @property
+    def text(self) -> str:
+        """The operator in messages."""
+        if self.names is None:
+            return f"an {self.trait.replace('elementwise', 'element-wise')} operator" if self.trait else "any operator"
+        return " or ".join(sorted(_display(head) for head in self.names))
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The accepted operators."""
+        return self.names
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return operands, then what the bodies hold."""
+        return (*self.operands, *itertools.chain.from_iterable(self.bodies.values()))
+
+    def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Yield the ways to stand for ``value`` as the first result."""
+        return self.result_choices(value, 0, anchored, search)
+
+    def result_choices(self, value: Value | None, index: int, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Yield the ways in which ``value`` can be result ``index``, directly or behind no-ops."""
+        crossed: list[Node] = []
+        while value is not None and value.producer is not None:
+            node = value.producer
+            if self.accepts(node):
+                yield from self._at(node, value, index, crossed, search)
+            if anchored or not search.looks_through(value):
+                break
+            crossed = [*crossed, node]
+            value = search.resolve(node.inputs[0])
+        if value is None or value.producer is None or not self.accepts(value.producer):
+            search.fail(f"expected {self.text}, found {search.describe(value)}", value.producer if value else None)
+
+    def accepts(self, node: Node) -> bool:
+        """Whether the operator of ``node`` is one of those asked for, whatever its operands."""
+        if self.names is not None and (node.domain, node.op) not in self.names:
+            return False
+        return not self.trait or has_trait(node, self.trait)
+
+    def _at(self, node: Node, value: Value, index: int, crossed: list[Node], search: Search) -> Iterator[Choice]:
+        held = search.nodes.get(self)
+        if held is not None and held is not node:
+            search.fail(f"expected {self.text} at {held.label} again, found {search.describe(value)}", node)
+            return
+        if index >= len(node.outputs) or node.outputs[index] is not value:
+            search.fail(f"expected result {index} of {self.text}, found {value.name} at {node.label}", node)
+            return
+        for no_op in crossed:
+            search.add_member(no_op)
+        search.record(search.values, self[index], value)
+        if held is not None:
+            yield ()
+            return
+        search.record(search.nodes, self, node)
+        search.add_member(node)
+        yield from self._inside(node, search)
+
+    def _inside(self, node: Node, search: Search) -> Iterator[Choice]:
+        for name, wanted in self.attrs.items():
+            reason = check_attr(node, name, wanted, search)
+            if reason:
+                search.fail(f"{reason} at {node.label}", node)
+                return
+        bodies = self._body_goals(node, search)
+        if bodies is None:
+            return
+        yield (Goal(_Operands(self, node), None), *bodies)
+
+    def _body_goals(self, node: Node, search: Search) -> list[Goal] | None:
+        goals = []
+        for name, patterns in self.bodies.items():
+            body = node.bodies.get(name)
+            if body is None or len(body.outputs) != len(patterns):
+                found = "none" if body is None else f"{len(body.outputs)} results"
+                search.fail(f"expected {name} with {len(patterns)} results, found {found} at {node.label}", node)
+                return None
+            search.enter(node, body)
+            goals += [Goal(p, v) for p, v in zip(patterns, body.outputs, strict=True)]
+        return goals
+
+
+class _Operands(ValuePattern):
+    """The operands of one matched node, in every order that the operator allows."""
+
+    def __init__(self, op: OpPattern, node: Node) -> None:
+        self.op = op
+        self.node = node
+
+    def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        found = list(self.node.inputs[: len(self.node.inputs) - self.node.captures])
+        while found and found[-1] is None:
+            found.pop()
+        if self.op.anywhere:
+            yield from self._positions(found, search)
+            return
+        wanted = len(self.op.operands)
+        if len(found) > wanted and not self.op.variadic:
+            plural = "" if wanted == 1 else "s"
+            search.fail(f"expected {wanted} operand{plural}, found {len(found)} at {self.node.label}", self.node)
+            return
+        found += [None] * (wanted - len(found))
+        for order in _permutations(found, permutable(self.node)):
+            for extra in order[wanted:]:
+                _note_rest(extra, search)
+            yield tuple(Goal(p, v) for p, v in zip(self.op.operands, order, strict=False))
+
+    def _positions(self, found: list[Value | None], search: Search) -> Iterator[Choice]:
+        for index, value in enumerate(found):
+            if value is None or value in found[:index]:
+                continue
+            for other in found[:index] + found[index + 1 :]:
+                _note_rest(other, search)
+            yield (Goal(self.op.operands[0], value),)
+
+
+class Result(ValuePattern):
+    """Result ``index`` of an operator pattern (never 0, which the operator pattern itself stands for)."""
+
+    def __init__(self, op: OpPattern, index: int) -> None:
+        self.op = op
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and other.op is self.op and other.index == self.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.op), self.index))
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of the operator."""
+        return self.op.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the operator."""
+        return (self.op,)
+
+    def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Yield the ways in which ``value`` can be this result."""
+        return self.op.result_choices(value, self.index, anchored, search)
+
+
+def _note_rest(value: Value | None, search: Search) -> None:
+    resolved = search.resolve(value)
+    if resolved is not None:
+        search.record(search.rest, resolved, None)
+
+
+def _permutations(values: list[Value | None], count: int) -> Iterator[list[Value | None]]:
+    """Yield ``values`` with their first ``count`` entries in every distinct order, the given one first."""
+    if not 2 <= count <= min(len(values), _MOST_PERMUTED):
+        yield values
+        return
+    seen = set()
+    for head in itertools.permutations(values[:count]):
+        if head not in seen:
+            seen.add(head)
+            yield [*head, *values[count:]]
+
+
+def _display(head: Head) -> str:
+    domain, name = head
+    return name if domain in ("", COMPOSITE, TINYCOMP) else f"{domain}::{name}"

@@ -1,0 +1,316 @@
+"""Sub-patterns that stand for a value without asking for an operator, and their common base.
+
+Users build them with :data:`tinycomp.rewrite.P`. A sub-pattern object stands for one value: used in two places of a
+pattern, both places must hold the very same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from tinycomp.errors import PatternError
+from tinycomp.ir.graph import Value
+from tinycomp.rewrite.constraints import Constraints, check_const
+from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.search import Choice, Goal, Search
+
+if TYPE_CHECKING:
+    from tinycomp.rewrite.op_pattern import OpPattern
+
+_P = TypeVar("_P", bound="ValuePattern")
+
+
+class ValuePattern:
+    """Base of everything that can stand where a pattern expects a value.
+
+    Attributes:
+        name: The binding under which a match shows the value; empty for none.
+    """
+
+    name: str = ""
+
+    # For users -----------------------------------------------------------------------------------------------------
+
+    def named(self: _P, name: str) -> _P:
+        """Bind the value to ``name`` in the match, and return the pattern itself."""
+        self.name = name
+        return self
+
+    def where(self, **constraints: Any) -> Where:
+        """Ask for a dtype, shape, rank, value, number of uses, layout, or constness; see :class:`Constraints`."""
+        return Where(self, Constraints(**constraints))
+
+    def __add__(self, other: Any) -> OpPattern:
+        return _binary("Add", self, other)
+
+    def __radd__(self, other: Any) -> OpPattern:
+        return _binary("Add", other, self)
+
+    def __sub__(self, other: Any) -> OpPattern:
+        return _binary("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> OpPattern:
+        return _binary("Sub", other, self)
+
+    def __mul__(self, other: Any) -> OpPattern:
+        return _binary("Mul", self, other)
+
+    def __rmul__(self, other: Any) -> OpPattern:
+        return _binary("Mul", other, self)
+
+    def __truediv__(self, other: Any) -> OpPattern:
+        return _binary("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> OpPattern:
+        return _binary("Div", other, self)
+
+    def __matmul__(self, other: Any) -> OpPattern:
+        return _binary("MatMul", self, other)
+
+    def __or__(self, other: Any) -> AnyOf:
+        return AnyOf([self, to_pattern(other)])
+
+    # For the search ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its value is a parameter of what is matched."""
+        return False
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Operators that the pattern can stand at; None means any, empty means that it stands at no operator."""
+        return frozenset()
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the direct sub-patterns."""
+        return ()
+
+    def required(self) -> Sequence[ValuePattern]:
+        """Return the direct sub-patterns that every match needs."""
+        return self.children()
+
+    def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Yield the ways to stand for ``value``, each as the goals that remain."""
+        if self in search.values:
+            if search.values[self] is value:
+                yield ()
+            else:
+                search.fail(f"expected {self._held(search)} again, found {search.describe(value)}")
+            return
+        for choice in self.fresh_choices(value, anchored, search):
+            search.record(search.values, self, value)
+            yield choice
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Like :meth:`choices`, when the pattern stands for nothing yet."""
+        raise NotImplementedError
+
+    def _held(self, search: Search) -> str:
+        held = search.values[self]
+        return f"{self.name or 'the value'} ({held.name})" if held is not None else f"{self.name} absent"
+
+
+def _binary(op: str, a: Any, b: Any) -> OpPattern:
+    from tinycomp.rewrite.op_pattern import OpPattern
+
+    return OpPattern(frozenset({("", op)}), [to_pattern(a), to_pattern(b)])
+
+
+def to_pattern(item: Any) -> ValuePattern:
+    """Return a pattern for what stands in an operand's place: None is ``P.absent``, a number or array ``P.const``."""
+    if isinstance(item, ValuePattern):
+        return item
+    if item is None:
+        return Absent()
+    if isinstance(item, (bool, int, float, list, np.ndarray, np.generic)):
+        return Const(item)
+    raise PatternError(
+        "an operand must be a pattern", expected="a pattern, a number, an array, None or ...", found=repr(item)
+    )
+
+
+class AnyValue(ValuePattern):
+    """``P.any``: any value; with ``optional``, also an absent operand."""
+
+    def __init__(self, name: str = "", *, optional: bool = False) -> None:
+        self.name = name
+        self.optional = optional
+
+    def __call__(self) -> AnyValue:
+        """Return another one, so that ``P.any()`` reads like the other constructs."""
+        return AnyValue()
+
+    @property
+    def is_free(self) -> bool:
+        """True: any value is a parameter."""
+        return True
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Accept every value."""
+        if value is None and not self.optional:
+            search.fail(f"expected {f'an operand {self.name}' if self.name else 'an operand'}, found none")
+            return
+        yield ()
+
+
+class Const(ValuePattern):
+    """``P.const``: a constant, optionally of a given value."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def __call__(self, value: Any = None) -> Const:
+        """Return a pattern for the constant ``value``: a number, an array, or a predicate on the array."""
+        return Const(value)
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Accept a constant."""
+        if value is None or value.const is None:
+            search.fail(f"expected a constant, found {search.describe(value)}", value.producer if value else None)
+            return
+        reason = "" if self.value is None else check_const(value.const, self.value)
+        if reason:
+            search.fail(reason)
+            return
+        yield ()
+
+
+class NotConst(AnyValue):
+    """``P.not_const``: any value that is not a constant."""
+
+    def __call__(self) -> NotConst:
+        """Return another one."""
+        return NotConst()
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Accept whatever is computed at run time."""
+        if value is None or value.const is not None:
+            search.fail(f"expected anything but a constant, found {search.describe(value)}")
+            return
+        yield ()
+
+
+class Absent(ValuePattern):
+    """``P.absent`` or ``None``: the operand must be left out."""
+
+    def __call__(self) -> Absent:
+        """Return another one."""
+        return Absent()
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Accept an absent operand."""
+        if value is None:
+            yield ()
+        else:
+            search.fail(f"expected an absent operand, found {search.describe(value)}")
+
+
+class AnyOf(ValuePattern):
+    """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
+
+    def __init__(self, options: Sequence[ValuePattern]) -> None:
+        self.options = tuple(options)
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The union over the alternatives."""
+        found = [option.heads for option in self.options]
+        return None if None in found else frozenset[Head]().union(*(h for h in found if h is not None))
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the alternatives."""
+        return self.options
+
+    def required(self) -> Sequence[ValuePattern]:
+        """Return the last alternative, which for ``P.optional`` is the smallest."""
+        return self.options[-1:]
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Try the alternatives in order."""
+        for option in self.options:
+            yield (Goal(option, value, anchored),)
+
+
+class Where(ValuePattern):
+    """A sub-pattern whose value must also satisfy constraints."""
+
+    def __init__(self, inner: ValuePattern, constraints: Constraints) -> None:
+        self.inner = inner
+        self.constraints = constraints
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of the inner pattern."""
+        return self.inner.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the inner pattern."""
+        return (self.inner,)
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Match the inner pattern first, so that a failure tells how far the match had come."""
+        yield (Goal(self.inner, value, anchored), Goal(_Test(self.constraints), value, anchored))
+
+
+class _Test(ValuePattern):
+    def __init__(self, constraints: Constraints) -> None:
+        self.constraints = constraints
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        reason = "" if value is None else self.constraints.check(value, search)
+        if reason:
+            assert value is not None
+            search.fail(reason, value.producer)
+        else:
+            yield ()
+
+
+class Repeat(ValuePattern):
+    """``P.repeat``: a chain of steps above ``start``; the longest chain is tried first.
+
+    Args:
+        step: Builds one link of the chain from what stands below it.
+        start: What the chain begins with.
+        at_least: Fewest links.
+        at_most: Most links, or None for any number.
+    """
+
+    def __init__(
+        self, step: Callable[[ValuePattern], ValuePattern], start: ValuePattern, at_least: int, at_most: int | None
+    ) -> None:
+        self.step = step
+        self.start = start
+        self.at_least = at_least
+        self.at_most = at_most
+        self._link: ValuePattern | None = None
+
+    @property
+    def link(self) -> ValuePattern:
+        """One more step, above the rest of the chain."""
+        if self._link is None:
+            rest = None if self.at_most is None else self.at_most - 1
+            self._link = self.step(Repeat(self.step, self.start, max(self.at_least - 1, 0), rest))
+        return self._link
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of one link, and of the start where no link is needed."""
+        first = self.link.heads
+        if self.at_least or first is None:
+            return first
+        return None if self.start.heads is None else first | self.start.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the start and, where at least one link is needed, a link."""
+        return (self.link, self.start) if self.at_least else (self.start,)
+
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+        """Try one more link, then the start."""
+        if self.at_most is None or self.at_most > 0:
+            yield (Goal(self.link, value, anchored),)
+        if self.at_least <= 0:
+            yield (Goal(self.start, value, anchored),)

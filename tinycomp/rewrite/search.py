@@ -1,0 +1,174 @@
+"""The backtracking search behind every match: a goal stack with a trail, no recursion.
+
+A *goal* asks a sub-pattern to stand for a value. A sub-pattern answers with *choices*, each a tuple of further goals;
+choices are generated lazily, and everything that a choice records is undone before the next one is tried. So whoever
+consumes the matches (predicates, the escape test) takes part in the search simply by asking for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.rewrite.match import Rejection
+from tinycomp.rewrite.traits import is_structural
+
+if TYPE_CHECKING:
+    from tinycomp.rewrite.op_pattern import OpPattern
+    from tinycomp.rewrite.pattern import ValuePattern
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Goal(NamedTuple):
+    """``pattern`` must stand for ``value``; ``anchored`` forbids looking through a no-op on the way (roots)."""
+
+    pattern: ValuePattern
+    value: Value | None
+    anchored: bool = False
+
+
+Choice = tuple[Goal, ...]
+_Pending = tuple[Goal, Any] | None
+
+STEPS = 100_000
+"""Steps after which one attempt gives up; a pattern with n swappable operands can have 2ⁿ orders."""
+
+
+class Search:
+    """What has been matched so far on the current branch of the search.
+
+    Args:
+        graph: The graph that holds the node, or None; it counts graph outputs as uses.
+        through: Names of the no-ops to look through; None means every structural operator.
+        size: Number of operators that the pattern asks for at least.
+
+    Attributes:
+        values: The value that each sub-pattern stands for.
+        nodes: The node that each operator pattern stands for.
+        members: Every matched node of the graph itself, root first.
+        rest: Operands that ``...`` and chains leave unconstrained.
+        attrs: Attribute bindings.
+        dims: Sizes bound by ``where(shape=…)``.
+        failure: The furthest failure so far.
+    """
+
+    def __init__(self, graph: Graph | None, through: frozenset[str] | None, size: int) -> None:
+        self.graph = graph
+        self.values: dict[ValuePattern, Value | None] = {}
+        self.nodes: dict[OpPattern, Node] = {}
+        self.members: dict[Node, None] = {}
+        self.rest: dict[Value, None] = {}
+        self.attrs: dict[str, Any] = {}
+        self.dims: dict[str, Any] = {}
+        self.failure = Rejection("")
+        self._through = through
+        self._size = max(size, 1)
+        self._furthest = -1
+        self._steps = 0
+        self._formals: dict[Value, Value] = {}
+        self._bodies: dict[Graph, None] = {}
+        self._trail: list[tuple[dict[Any, Any], Any]] = []
+
+    # Recording -----------------------------------------------------------------------------------------------------
+
+    def record(self, table: dict[_K, _V], key: _K, value: _V) -> None:
+        """Enter ``key`` into one of the tables until the search goes back beyond this point."""
+        if key not in table:
+            table[key] = value
+            self._trail.append((table, key))
+
+    def add_member(self, node: Node) -> None:
+        """Record a matched node, unless it lies in a body of another matched node."""
+        if not any(node in body for body in self._bodies):
+            self.record(self.members, node, None)
+
+    def enter(self, node: Node, body: Graph) -> None:
+        """Let the values that ``body`` captures stand for the operands of ``node``."""
+        self.record(self._bodies, body, None)
+        count = len(node.inputs) if node.is_call else node.captures
+        for formal, actual in zip(body.inputs[::-1][:count], node.inputs[::-1], strict=False):
+            if actual is not None:
+                self.record(self._formals, formal, actual)
+
+    def fail(self, reason: str, node: Node | None = None) -> None:
+        """Remember a failure if the search has never come further."""
+        done = len(self.nodes)
+        if done > self._furthest:
+            self._furthest = done
+            self.failure = Rejection(reason, node, min(done / self._size, 1.0), tuple(self.members))
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    def resolve(self, value: Value | None) -> Value | None:
+        """Return the outer value that a captured one stands for."""
+        while value is not None and value in self._formals:
+            value = self._formals[value]
+        return value
+
+    def looks_through(self, value: Value) -> bool:
+        """Whether ``value`` is only its producer's first operand handed on, and the pattern may ignore that."""
+        node = value.producer
+        if node is None or value is not node.output or node.inputs[0] is None:
+            return False
+        return (self._through is None or node.op in self._through) and is_structural(node)
+
+    def uses(self, value: Value) -> int:
+        """Number of uses, graph outputs included where the graph is known."""
+        return sum(value.users.values()) if self.graph is None else self.graph.use_count(value)
+
+    def describe(self, value: Value | None) -> str:
+        """Name a value for a message."""
+        if value is None:
+            return "no operand"
+        if value.const is not None:
+            return f"constant {value.name}"
+        if value.producer is None:
+            return f"graph input {value.name}"
+        return f"{value.producer.qualified_op} at {value.producer.label}"
+
+    # Searching -----------------------------------------------------------------------------------------------------
+
+    def solve(self, goals: Iterable[Goal]) -> Iterator[None]:
+        """Yield once per way to satisfy all goals, with the tables describing that way until the next step."""
+        pending: _Pending = _push(tuple(goals), None)
+        stack: list[tuple[int, Iterator[Choice], _Pending]] = []
+        while True:
+            if pending is None:
+                yield
+            elif self._steps >= STEPS:
+                self._furthest = -1
+                self.fail(f"gave up after {STEPS} steps of backtracking")
+                return
+            else:
+                self._steps += 1
+                goal, rest = pending
+                choices = goal.pattern.choices(self.resolve(goal.value), goal.anchored, self)
+                stack.append((len(self._trail), iter(choices), rest))
+            pending = _PENDING
+            while stack and pending is _PENDING:
+                mark, choices, rest = stack[-1]
+                self._undo(mark)
+                choice = next(choices, None)
+                if choice is None:
+                    stack.pop()
+                else:
+                    pending = _push(choice, rest)
+            if pending is _PENDING:
+                return
+
+    def _undo(self, mark: int) -> None:
+        while len(self._trail) > mark:
+            table, key = self._trail.pop()
+            del table[key]
+
+
+def _push(goals: Choice, rest: _Pending) -> _Pending:
+    for goal in reversed(goals):
+        rest = (goal, rest)
+    return rest
+
+
+_PENDING: Any = object()
