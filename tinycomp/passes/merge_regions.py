@@ -32,7 +32,7 @@ class MergeRegions(Pass):
 
         %a = Conv(%x, %w) target "npu"     ->  %a = Conv(%x, %w) target "npu" region 0
         %b = Softmax(%a)                   ->  %b = Softmax(%a)
-        %c = Relu(%a) target "npu"         ->  %c = Relu(%a) target "npu" region 0
+        %c = Relu(%a) target "npu"         ->  %c = Relu(%a) target "npu" region 1
         %d = Add(%b, %c) target "npu"      ->  %d = Add(%b, %c) target "npu" region 1
 
     Attributes:

@@ -1,0 +1,143 @@
+"""Regions of whole graphs: the trouble cases by name, barriers, policies, and the reasons given."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.partition_tools import claims, graph_of, regions, remarks, target_of
+from tinycomp.errors import TinycompError
+from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.target import Policy, TransferCost
+
+STAGE = "merge-regions"
+
+
+def merged(body, outputs, *targets, inputs="x", **options):
+    graph = graph_of(body, outputs, inputs)
+    AnnotateTarget(targets or [target_of("npu", "Relu", "Add", "Mul")]).run(graph)
+    MergeRegions(**options).run(graph)
+    return graph
+
+
+def test_a_diamond_with_one_unsupported_side():
+    graph = merged("%a = Relu(%x)\n%h = Neg(%a)\n%b = Relu(%a)\n%c = Add(%h, %b)", "c")
+    assert regions(graph) == [{"a"}, {"b", "c"}]
+    assert remarks(graph, STAGE) == [
+        (("a", "b"), "npu", "acyclic", "joining the region of a and the region of b would close a cycle through h")
+    ]
+
+
+def test_an_unsupported_node_between():
+    graph = merged("%a = Relu(%x)\n%h = Neg(%a)\n%b = Relu(%h)", "b")
+    assert regions(graph) == [{"a"}, {"b"}]
+
+
+def test_two_convex_regions_that_depend_on_each_other():
+    """Both pairs (a1, a2) and (b2, b1) are convex; forming both makes each wait for the other."""
+    body = "%a1 = Relu(%x)\n%b2 = Relu(%y)\n%h1 = Neg(%a1)\n%h2 = Neg(%b2)\n%a2 = Add(%a1, %h2)\n%b1 = Add(%b2, %h1)"
+    graph = merged(body, "a2 b1", inputs="x y")
+    assert len(regions(graph)) == 3
+
+
+def test_an_if_between_two_supported_halves():
+    """The captured value makes the If depend on the first half."""
+    body = """%p: bool[] = const true
+%a = Relu(%x)
+%y = If(%p | %a)
+  then_branch = graph @then (%t: float32[2, 4]) -> (%u) { %u = Relu(%t)  %w = Relu(%u) }
+  else_branch = graph @else (%t: float32[2, 4]) -> (%u) { %u = Neg(%t) }
+%b = Add(%a, %y)"""
+    graph = merged(body, "b")
+    assert regions(graph) == [{"a"}, {"b"}]
+    branch = next(n for n in graph.nodes if n.op == "If").bodies["then_branch"]
+    assert [n.region for n in branch.nodes] == [2, 2]
+
+
+@pytest.mark.parametrize("shared", ["%k: float32[] = const 2.0", ""])
+def test_a_shared_constant_or_input_is_no_bridge(shared):
+    other = "%k" if shared else "%x"
+    graph = merged(f"{shared}\n%a = Mul(%x, {other})\n%b = Mul(%y, {other})", "a b", inputs="x y")
+    assert regions(graph) == [{"a"}, {"b"}]
+
+
+def test_host_nodes_are_never_joined_and_output_order_does_not_matter():
+    body = "%a = Relu(%x)\n%h = Neg(%a)\n%b = Relu(%a)\n%i = Neg(%b)\n%c = Add(%b, %h)\n%d = Add(%c, %i)"
+    found = []
+    for outputs in itertools.permutations(["h", "i", "c", "d"]):
+        graph = merged(body, " ".join(outputs))
+        assert {n.region for n in graph.nodes if n.op == "Neg"} == {None}
+        found.append(regions(graph))
+    assert found == [[{"a", "b"}, {"c", "d"}]] * len(found)
+
+
+def test_two_targets_do_not_wait_for_each_other():
+    p, q = target_of("p", "Relu", "Add"), target_of("q", "Neg", "Mul")
+    body = "%a = Relu(%x)\n%m = Neg(%y)\n%b = Add(%a, %m)\n%n = Mul(%m, %a)"
+    graph = merged(body, "b n", p, q, inputs="x y")
+    assert len(regions(graph)) == 3
+
+
+def test_a_value_used_twice_and_a_node_with_two_results():
+    body = "%a = Relu(%x)\n%s, %t = Split(%a) {axis = 0}\n%b = Add(%s, %t)\n%c = Mul(%b, %b)"
+    graph = merged(body, "c", target_of("npu", "Relu", "Split", "Add", "Mul"))
+    assert regions(graph) == [{"a", "s", "b", "c"}]
+
+
+BARRIER = "%a = Relu(%x)\n%s = tinycomp::StopFusion@1(%a)\n%b = Relu(%s)\n%i = Identity(%b)\n%c = Relu(%i)"
+
+
+@pytest.mark.parametrize(
+    ("barriers", "expected"),
+    [("transparent", [{"a", "s", "b", "i", "c"}]), ("binding", [{"a"}, {"b", "i", "c"}]),
+     ("identity", [{"a"}, {"b"}, {"c"}])],
+)  # fmt: skip
+def test_barriers_cut_only_when_asked_to(barriers, expected):
+    graph = merged(BARRIER, "c", barriers=barriers)
+    assert regions(graph) == expected
+    if barriers == "binding":
+        assert remarks(graph, STAGE) == [(("s",), "npu", "barriers=binding", "StopFusion cuts regions here")]
+
+
+def test_an_unknown_barrier_option():
+    with pytest.raises(TinycompError, match='found bindng. Did you mean "binding"'):
+        MergeRegions(barriers="bindng")
+
+
+def test_running_twice_changes_nothing():
+    graph = merged(BARRIER, "c")
+    before = str(graph)
+    assert not MergeRegions().run(graph)
+    assert str(graph) == before
+
+
+def test_a_policy_hands_whole_regions_back_and_says_so():
+    body = "%a = Relu(%x)\n%h = Neg(%a)\n%b = Relu(%h)\n%c = Relu(%b)"
+    graph = merged(body, "c", policy=Policy(min_nodes=2))
+    assert regions(graph) == [{"b", "c"}]
+    assert claims(graph) == {"a": None, "h": None, "b": "npu", "c": "npu"}
+    assert remarks(graph, STAGE) == [
+        (("a",), "npu", "policy.min_nodes", "the region has 1 node(s), fewer than 2"),
+    ]
+
+
+def test_the_policy_of_a_target_counts_for_its_regions_only():
+    p, q = target_of("p", "Relu", policy=Policy(min_nodes=2)), target_of("q", "Neg")
+    graph = merged("%a = Relu(%x)\n%b = Neg(%x)", "a b", p, q, targets=[p, q])
+    assert claims(graph) == {"a": None, "b": "q"}
+
+
+def test_the_number_of_regions_is_limited_per_target():
+    p, q = target_of("p", "Relu"), target_of("q", "Neg")
+    body = "%a = Relu(%x)\n%b = Neg(%a)\n%c = Relu(%b)\n%d = Relu(%c)"
+    graph = merged(body, "d", p, q, policy=Policy(max_regions=1))
+    assert claims(graph) == {"a": None, "b": "q", "c": "p", "d": "p"}
+    assert remarks(graph, STAGE)[-1][2] == "policy.max_regions"
+
+
+def test_dear_transfers_keep_small_regions_on_the_host():
+    graph = merged("%a = Relu(%x)", "a", policy=Policy(transfer=TransferCost(bandwidth=1e9)))
+    assert claims(graph) == {"a": None}
+    assert remarks(graph, STAGE)[0][2] == "policy.transfer"
