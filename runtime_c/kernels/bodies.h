@@ -1,6 +1,8 @@
 /* Every kernel body, included once per instruction set after its SIMD vocabulary. */
 #include "common/math.h"
 
+#include "common/log.h"
+
 #include "common/activation.h"
 
 #include "gemm/tile_f32.h"
@@ -17,6 +19,10 @@
 
 #include "conv/conv2d_f32.h"
 
+#include "conv/winograd_tile.h"
+
+#include "conv/conv2d_winograd_f32.h"
+
 #include "dwconv/dwconv2d_f32.h"
 
 #include "copy/transpose.h"
@@ -24,3 +30,13 @@
 #include "copy/copy.h"
 
 #include "copy/fill.h"
+
+#include "elementwise/unary_f32.h"
+
+#include "elementwise/rows.h"
+
+#include "elementwise/binary_f32.h"
+
+#include "elementwise/binary_typed.h"
+
+#include "elementwise/where.h"

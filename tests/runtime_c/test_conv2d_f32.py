@@ -5,6 +5,7 @@ import pytest
 
 from tests.runtime_c.helpers import Weight, run_single
 from tests.runtime_c.windows import conv2d, window_params
+from tinycomp.errors import TargetError
 
 # x (NHWC), w (OIHW), strides, dilations, pads (top, left, bottom, right), groups
 CASES = {
@@ -62,3 +63,44 @@ def test_conv_reads_and_writes_slices_of_channels(isa, pool, rng):
     y = run_single("conv2d_f32", [x, Weight(w), None, None], params, ("float32", (1, 6, 7, 25)), isa, pool)
     np.testing.assert_allclose(y[..., :18], conv2d(x[..., :10], w, *geometry), rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(y[..., 18:], 77)
+
+
+def is_winograd_case(case: str) -> bool:
+    _, w_shape, strides, dilations, _, groups = CASES[case]
+    return w_shape[2:] == (3, 3) and strides == dilations == (1, 1) and groups == 1
+
+
+@pytest.mark.parametrize("activation", [1, 6])
+@pytest.mark.parametrize("case", [case for case in CASES if is_winograd_case(case)])
+def test_winograd_equals_numpy(case, activation, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    bias = rng.standard_normal(w_shape[0], np.float32)
+    before = conv2d(x, w, *geometry)
+    residual = rng.standard_normal(before.shape, np.float32)
+    params = {**conv_params(x, w, *geometry), "activation": activation}
+    operands = [x, Weight(w), Weight(bias), residual]
+    y = run_single("conv2d_winograd_f32", operands, params, ("float32", before.shape), isa, pool)
+    before += bias + residual
+    with np.errstate(over="ignore"):
+        expected = np.maximum(before, 0) if activation == 1 else before / (1 + np.exp(-before))
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=4e-4)
+
+
+def test_winograd_is_as_exact_as_the_direct_form(isa, rng):
+    x, w = rng.standard_normal((1, 28, 28, 128), np.float32), rng.standard_normal((32, 128, 3, 3), np.float32)
+    geometry = ((1, 1), (1, 1), (1, 1, 1, 1), 1)
+    expected = conv2d(x, w, *geometry)
+    errors = []
+    for kernel in ("conv2d_f32", "conv2d_winograd_f32"):
+        operands = [x, Weight(w), None, None]
+        y = run_single(kernel, operands, conv_params(x, w, *geometry), ("float32", expected.shape), isa)
+        errors.append(np.sqrt(np.mean((y - expected) ** 2)))
+    assert errors[1] < 2.5 * errors[0]
+
+
+def test_winograd_refuses_other_windows(rng):
+    x, w = rng.standard_normal((1, 8, 8, 4), np.float32), rng.standard_normal((4, 4, 3, 3), np.float32)
+    params = conv_params(x, w, (2, 2), (1, 1), (1, 1, 1, 1), 1)
+    with pytest.raises(TargetError, match="only 3x3 windows of stride and dilation 1"):
+        run_single("conv2d_winograd_f32", [x, Weight(w), None, None], params, ("float32", (1, 4, 4, 4)), "scalar")

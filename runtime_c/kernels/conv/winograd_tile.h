@@ -1,0 +1,110 @@
+/* The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+ * Networks", 2015) in the Cook-Toom form with the points 0, +-3/4, +-3/2 and infinity. These points keep the error of
+ * float at that of a direct convolution; the usual 0, +-1, +-2 lose about two bits. */
+
+enum { WINO_OUT = 4, WINO_IN = 6, WINO_PRODUCTS = WINO_IN * WINO_IN };
+
+#define WINO_A 0.75f
+#define WINO_B 1.5f
+#define WINO_A2 (WINO_A * WINO_A)
+#define WINO_B2 (WINO_B * WINO_B)
+
+/* One dimension of the input transform: the values of the polynomials that vanish at all other points. */
+TC_INLINE void wino_input_1d(const tc_vf d[WINO_IN], tc_vf t[WINO_IN]) {
+  const tc_vf sum = tc_vf_set1(-(WINO_A2 + WINO_B2)), product = tc_vf_set1(WINO_A2 * WINO_B2);
+  const tc_vf a2 = tc_vf_set1(-WINO_A2), b2 = tc_vf_set1(-WINO_B2);
+  const tc_vf even_a = tc_vf_fma(b2, d[2], d[4]), even_b = tc_vf_fma(a2, d[2], d[4]);
+  const tc_vf odd_a = tc_vf_mul(tc_vf_set1(WINO_A), tc_vf_fma(b2, d[1], d[3]));
+  const tc_vf odd_b = tc_vf_mul(tc_vf_set1(WINO_B), tc_vf_fma(a2, d[1], d[3]));
+  t[0] = tc_vf_fma(product, d[0], tc_vf_fma(sum, d[2], d[4]));
+  t[1] = tc_vf_add(even_a, odd_a);
+  t[2] = tc_vf_sub(even_a, odd_a);
+  t[3] = tc_vf_add(even_b, odd_b);
+  t[4] = tc_vf_sub(even_b, odd_b);
+  t[5] = tc_vf_fma(product, d[1], tc_vf_fma(sum, d[3], d[5]));
+}
+
+/* One dimension of the output transform: the sums over all points of point^i times the product there. */
+TC_INLINE void wino_output_1d(const tc_vf m[WINO_IN], tc_vf y[WINO_OUT]) {
+  const tc_vf even_a = tc_vf_add(m[1], m[2]), odd_a = tc_vf_sub(m[1], m[2]);
+  const tc_vf even_b = tc_vf_add(m[3], m[4]), odd_b = tc_vf_sub(m[3], m[4]);
+  y[0] = tc_vf_add(m[0], tc_vf_add(even_a, even_b));
+  y[1] = tc_vf_fma(tc_vf_set1(WINO_A), odd_a, tc_vf_mul(tc_vf_set1(WINO_B), odd_b));
+  y[2] = tc_vf_fma(tc_vf_set1(WINO_A2), even_a, tc_vf_mul(tc_vf_set1(WINO_B2), even_b));
+  y[3] = tc_vf_fma(tc_vf_set1(WINO_A2 * WINO_A), odd_a, tc_vf_fma(tc_vf_set1(WINO_B2 * WINO_B), odd_b, m[5]));
+}
+
+/* The transform of one 3x3 filter, in double precision because it happens once. */
+static void wino_filter(const float *filter, double out[WINO_PRODUCTS]) {
+  const double points[WINO_IN - 1] = {0, WINO_A, -WINO_A, WINO_B, -WINO_B};
+  double g[WINO_IN][3] = {{0}};
+  for (int j = 0; j < WINO_IN - 1; j++) {
+    double scale = 1;
+    for (int k = 0; k < WINO_IN - 1; k++) {
+      scale *= k == j ? 1 : points[j] - points[k];
+    }
+    g[j][0] = 1 / scale;
+    g[j][1] = points[j] / scale;
+    g[j][2] = points[j] * points[j] / scale;
+  }
+  g[WINO_IN - 1][2] = 1;
+  for (int i = 0; i < WINO_IN; i++) {
+    for (int j = 0; j < WINO_IN; j++) {
+      double sum = 0;
+      for (int k = 0; k < 9; k++) {
+        sum += g[i][k / 3] * g[j][k % 3] * (double)filter[k];
+      }
+      out[i * WINO_IN + j] = sum;
+    }
+  }
+}
+
+/* Transforms one vector of channels of a 6x6 patch, given by its 36 pixels, to `out`; products are `stride` apart. */
+TC_INLINE void wino_input_2d(const float *const pixels[WINO_PRODUCTS], int64_t channel, int64_t count, float *out,
+                             int64_t stride) {
+  tc_vf columns[WINO_IN][WINO_IN];
+#pragma GCC unroll 1
+  for (int j = 0; j < WINO_IN; j++) {
+    tc_vf d[WINO_IN], t[WINO_IN];
+#pragma GCC unroll 6
+    for (int i = 0; i < WINO_IN; i++) {
+      d[i] = tc_load_column(pixels[i * WINO_IN + j] + channel, true, count);
+    }
+    wino_input_1d(d, t);
+#pragma GCC unroll 6
+    for (int i = 0; i < WINO_IN; i++) {
+      columns[i][j] = t[i];
+    }
+  }
+#pragma GCC unroll 1
+  for (int i = 0; i < WINO_IN; i++) {
+    tc_vf t[WINO_IN];
+    wino_input_1d(columns[i], t);
+#pragma GCC unroll 6
+    for (int j = 0; j < WINO_IN; j++) {
+      tc_vf_store(out + (i * WINO_IN + j) * stride, t[j]);
+    }
+  }
+}
+
+/* Transforms one vector of columns of the 36 products, `stride` apart, to a 4x4 patch of sums. */
+TC_INLINE void wino_output_2d(const float *products, int64_t stride, tc_vf out[WINO_OUT][WINO_OUT]) {
+  tc_vf columns[WINO_OUT][WINO_IN];
+#pragma GCC unroll 1
+  for (int j = 0; j < WINO_IN; j++) {
+    tc_vf m[WINO_IN], y[WINO_OUT];
+#pragma GCC unroll 6
+    for (int i = 0; i < WINO_IN; i++) {
+      m[i] = tc_vf_load(products + (i * WINO_IN + j) * stride);
+    }
+    wino_output_1d(m, y);
+#pragma GCC unroll 4
+    for (int i = 0; i < WINO_OUT; i++) {
+      columns[i][j] = y[i];
+    }
+  }
+#pragma GCC unroll 1
+  for (int i = 0; i < WINO_OUT; i++) {
+    wino_output_1d(columns[i], out[i]);
+  }
+}
