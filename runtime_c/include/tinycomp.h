@@ -192,6 +192,117 @@ typedef struct tc_fill_params {
   int64_t stride0, stride1, stride2, stride3, stride4, stride5, stride6, stride7;
 } tc_fill_params;
 
+/* ---- elementwise ----
+ * The output is contiguous; the operands of binary kernels have strides (0 repeats). An operand that is walked exactly
+ * like the output, with elements of the same size, may be the output. */
+
+/* What unary_f32 computes: any enum tc_activation but NONE, or one of these. */
+enum tc_unary {
+  TC_UNARY_ABS = 32,
+  TC_UNARY_NEG = 33,
+  TC_UNARY_EXP = 34,
+  TC_UNARY_LOG = 35,
+  TC_UNARY_SQRT = 36,
+  TC_UNARY_RECIPROCAL = 37,
+  TC_UNARY_FLOOR = 38,
+  TC_UNARY_CEIL = 39,
+  TC_UNARY_ROUND = 40, /* to nearest, ties to even */
+  TC_UNARY_SIGN = 41,
+  TC_UNARY_ERF = 42,
+  TC_UNARY_SOFTPLUS = 43,         /* ln(1 + e^x) */
+  TC_UNARY_SOFTSIGN = 44,         /* x / (1 + |x|) */
+  TC_UNARY_ELU = 45,              /* x < 0 ? a*(e^x - 1) : x */
+  TC_UNARY_SELU = 46,             /* b * elu(x) */
+  TC_UNARY_CELU = 47,             /* x < 0 ? a*(e^(x/a) - 1) : x */
+  TC_UNARY_MISH = 48,             /* x * tanh(ln(1 + e^x)) */
+  TC_UNARY_THRESHOLDED_RELU = 49, /* x > a ? x : 0 */
+  TC_UNARY_SHRINK = 50,           /* x < -a ? x + b : x > a ? x - b : 0 */
+  TC_UNARY_SIN = 51,
+  TC_UNARY_COS = 52,
+  TC_UNARY_TAN = 53,
+  TC_UNARY_ASIN = 54,
+  TC_UNARY_ACOS = 55,
+  TC_UNARY_ATAN = 56,
+  TC_UNARY_SINH = 57,
+  TC_UNARY_COSH = 58,
+  TC_UNARY_ASINH = 59,
+  TC_UNARY_ACOSH = 60,
+  TC_UNARY_ATANH = 61
+};
+
+/* unary_f32: y[i] = op(x[i]) over contiguous data. Operands: y, x. */
+typedef struct tc_unary_f32_params {
+  int64_t op; /* an enum tc_activation or an enum tc_unary */
+  int64_t count;
+  float a, b;
+} tc_unary_f32_params;
+
+/* Arithmetic on two operands. Integers wrap around; x / 0 and x mod 0 are 0 there. */
+enum tc_binary {
+  TC_BINARY_ADD = 0,
+  TC_BINARY_SUB = 1,
+  TC_BINARY_MUL = 2,
+  TC_BINARY_DIV = 3, /* of integers: towards zero */
+  TC_BINARY_POW = 4,
+  TC_BINARY_MIN = 5,   /* NaN if either is */
+  TC_BINARY_MAX = 6,   /* NaN if either is */
+  TC_BINARY_MOD = 7,   /* the remainder with the sign of the divisor; integers only */
+  TC_BINARY_FMOD = 8,  /* the remainder with the sign of the dividend */
+  TC_BINARY_PRELU = 9, /* a < 0 ? a*b : a; f32 only */
+  TC_BINARY_AND = 10,  /* of bits, as the next two; integers only */
+  TC_BINARY_OR = 11,
+  TC_BINARY_XOR = 12
+};
+
+/* binary_f32: y = activation(a op b). Operands: y, a, b. */
+typedef struct tc_binary_f32_params {
+  int64_t op; /* an enum tc_binary */
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_binary_f32_params;
+
+/* Comparisons, whose results are bytes of 0 or 1; with NaN only NOT_EQUAL holds. */
+enum tc_compare {
+  TC_COMPARE_EQUAL = 0,
+  TC_COMPARE_NOT_EQUAL = 1,
+  TC_COMPARE_LESS = 2,
+  TC_COMPARE_LESS_EQUAL = 3,
+  TC_COMPARE_GREATER = 4,
+  TC_COMPARE_GREATER_EQUAL = 5
+};
+
+/* Logic on bytes, of which all but 0 are true; negation is XOR with a true constant. */
+enum tc_logical { TC_LOGICAL_AND = 0, TC_LOGICAL_OR = 1, TC_LOGICAL_XOR = 2, TC_LOGICAL_EQUAL = 3 };
+
+/* binary_i32, binary_i64 (op: an enum tc_binary), compare_f32, compare_i32, compare_i64 (an enum tc_compare), logical
+ * (an enum tc_logical): y = a op b. Operands: y, a, b. */
+typedef struct tc_binary_params {
+  int64_t op;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+} tc_binary_params;
+typedef tc_binary_params tc_binary_i32_params;
+typedef tc_binary_params tc_binary_i64_params;
+typedef tc_binary_params tc_compare_f32_params;
+typedef tc_binary_params tc_compare_i32_params;
+typedef tc_binary_params tc_compare_i64_params;
+typedef tc_binary_params tc_logical_params;
+
+/* where: y = condition ? a : b, the condition being bytes, the data elements of 1, 2, 4 or 8 bytes.
+ * Operands: y, condition, a, b. */
+typedef struct tc_where_params {
+  int64_t element_size;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t condition_stride0, condition_stride1, condition_stride2, condition_stride3, condition_stride4,
+      condition_stride5, condition_stride6, condition_stride7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+} tc_where_params;
+
 /* cdef-end */
 
 #endif

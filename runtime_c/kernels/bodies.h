@@ -1,6 +1,8 @@
 /* Every kernel body, included once per instruction set after its SIMD vocabulary. */
 #include "common/math.h"
 
+#include "common/log.h"
+
 #include "common/activation.h"
 
 #include "gemm/tile_f32.h"
@@ -28,3 +30,13 @@
 #include "copy/copy.h"
 
 #include "copy/fill.h"
+
+#include "elementwise/unary_f32.h"
+
+#include "elementwise/rows.h"
+
+#include "elementwise/binary_f32.h"
+
+#include "elementwise/binary_typed.h"
+
+#include "elementwise/where.h"

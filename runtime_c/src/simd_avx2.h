@@ -40,6 +40,14 @@ TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) {
   return _mm256_mul_ps(_mm256_mul_ps(a, _mm256_castsi256_ps(f0)), _mm256_castsi256_ps(f1));
 }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+/* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */
+TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
+  const __m256i bits = _mm256_castps_si256(a);
+  const __m256i whole = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)), 23);
+  *n = _mm256_cvtepi32_ps(whole);
+  return _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(whole, 23)));
+}
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm256_blendv_ps(b, a, m); }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) {
   __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -31,6 +31,14 @@ TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return _mm512_sqrt_ps(a); }
 TC_INLINE tc_vf tc_vf_round(tc_vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) { return _mm512_scalef_ps(a, n); }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+/* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */
+TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
+  const __m512i bits = _mm512_castps_si512(a);
+  const __m512i whole = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)), 23);
+  *n = _mm512_cvtepi32_ps(whole);
+  return _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(whole, 23)));
+}
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm512_mask_blend_ps(m, b, a); }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return _mm512_reduce_add_ps(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return _mm512_reduce_max_ps(a); }

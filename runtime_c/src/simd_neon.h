@@ -48,6 +48,14 @@ TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) {
   return vmulq_f32(vmulq_f32(a, f0), f1);
 }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return vcltq_f32(a, b); }
+TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return vceqq_f32(a, b); }
+/* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */
+TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
+  const int32x4_t bits = vreinterpretq_s32_f32(a);
+  const int32x4_t whole = vshrq_n_s32(vsubq_s32(bits, vdupq_n_s32(0x3f3504f3)), 23);
+  *n = vcvtq_f32_s32(whole);
+  return vreinterpretq_f32_s32(vsubq_s32(bits, vshlq_n_s32(whole, 23)));
+}
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return vbslq_f32(m, a, b); }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return vaddvq_f32(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return vmaxvq_f32(a); }

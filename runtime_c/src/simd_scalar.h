@@ -30,6 +30,17 @@ TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return sqrtf(a); }
 TC_INLINE tc_vf tc_vf_round(tc_vf a) { return rintf(a); }
 TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) { return ldexpf(a, (int)n); }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return a < b; }
+TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return a == b; }
+/* Subtracting the bits of sqrt(1/2) makes the exponent field count from there; in unsigned arithmetic, which wraps. */
+TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
+  uint32_t bits;
+  memcpy(&bits, &a, sizeof(bits));
+  const int32_t whole = (int32_t)(bits - 0x3f3504f3u) >> 23;
+  *n = (float)whole;
+  bits -= (uint32_t)whole << 23;
+  memcpy(&a, &bits, sizeof(bits));
+  return a;
+}
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return m ? a : b; }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return a; }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return a; }

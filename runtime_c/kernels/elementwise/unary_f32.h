@@ -1,0 +1,138 @@
+/* unary_f32: functions of one number over contiguous data. Units are pieces of it. */
+
+enum { UNARY_PIECE = 2048 };
+
+/* One row per function that is computed on vectors: TC_UNARY(kind, expression in x, a and b). */
+#define TC_UNARY_LIST                                                             \
+  TC_UNARY(ABS, tc_vf_abs(x))                                                     \
+  TC_UNARY(NEG, tc_vf_mul(x, tc_vf_set1(-1.0f)))                                  \
+  TC_UNARY(EXP, tc_vf_exp(x))                                                     \
+  TC_UNARY(LOG, tc_vf_log(x))                                                     \
+  TC_UNARY(SQRT, tc_vf_sqrt(x))                                                   \
+  TC_UNARY(RECIPROCAL, tc_vf_div(tc_vf_set1(1.0f), x))                            \
+  TC_UNARY(FLOOR, tc_vf_floor(x))                                                 \
+  TC_UNARY(CEIL, tc_vf_ceil(x))                                                   \
+  TC_UNARY(ROUND, tc_vf_round(x))                                                 \
+  TC_UNARY(SIGN, unary_sign(x))                                                   \
+  TC_UNARY(ERF, tc_vf_erf(x))                                                     \
+  TC_UNARY(SOFTPLUS, unary_softplus(x))                                           \
+  TC_UNARY(SOFTSIGN, tc_vf_div(x, tc_vf_add(tc_vf_abs(x), tc_vf_set1(1.0f))))     \
+  TC_UNARY(ELU, unary_below_zero(x, tc_vf_mul(a, tc_vf_expm1(x))))                \
+  TC_UNARY(SELU, tc_vf_mul(b, unary_below_zero(x, tc_vf_mul(a, tc_vf_expm1(x))))) \
+  TC_UNARY(CELU, unary_below_zero(x, tc_vf_mul(a, tc_vf_expm1(tc_vf_div(x, a))))) \
+  TC_UNARY(MISH, unary_mish(x))                                                   \
+  TC_UNARY(THRESHOLDED_RELU, tc_vf_select(tc_vf_lt(a, x), x, tc_vf_set1(0.0f)))   \
+  TC_UNARY(SHRINK, unary_shrink(x, a, b))
+
+/* One row per function that the C library computes, a number at a time: TC_UNARY_LIBM(kind, function). */
+#define TC_UNARY_LIBM_LIST                                                                                          \
+  TC_UNARY_LIBM(SIN, sinf)                                                                                          \
+  TC_UNARY_LIBM(COS, cosf) TC_UNARY_LIBM(TAN, tanf) TC_UNARY_LIBM(ASIN, asinf) TC_UNARY_LIBM(ACOS, acosf)           \
+      TC_UNARY_LIBM(ATAN, atanf) TC_UNARY_LIBM(SINH, sinhf) TC_UNARY_LIBM(COSH, coshf) TC_UNARY_LIBM(ASINH, asinhf) \
+          TC_UNARY_LIBM(ACOSH, acoshf) TC_UNARY_LIBM(ATANH, atanhf)
+
+TC_INLINE tc_vf unary_sign(tc_vf x) {
+  const tc_vf zero = tc_vf_set1(0.0f), below = tc_vf_select(tc_vf_lt(x, zero), tc_vf_set1(-1.0f), x);
+  return tc_vf_select(tc_vf_lt(zero, x), tc_vf_set1(1.0f), below);
+}
+
+/* ln(1 + e^x), of which e^-|x| cannot overflow. */
+TC_INLINE tc_vf unary_softplus(tc_vf x) {
+  const tc_vf zero = tc_vf_set1(0.0f), e = tc_vf_exp(tc_vf_sub(zero, tc_vf_abs(x)));
+  return tc_vf_add(tc_vf_max(zero, x), tc_vf_log1p(e));
+}
+
+TC_INLINE tc_vf unary_below_zero(tc_vf x, tc_vf y) { return tc_vf_select(tc_vf_lt(x, tc_vf_set1(0.0f)), y, x); }
+
+/* x * tanh(softplus(x)) = x * (e^2 + 2e) / (e^2 + 2e + 2) with e = e^x; beyond 20 the quotient is 1. */
+TC_INLINE tc_vf unary_mish(tc_vf x) {
+  const tc_vf e = tc_vf_exp(tc_vf_min(tc_vf_set1(20.0f), x));
+  const tc_vf sum = tc_vf_mul(e, tc_vf_add(e, tc_vf_set1(2.0f)));
+  return tc_vf_mul(x, tc_vf_div(sum, tc_vf_add(sum, tc_vf_set1(2.0f))));
+}
+
+/* x + b below -a, x - b above a, 0 in between. */
+TC_INLINE tc_vf unary_shrink(tc_vf x, tc_vf a, tc_vf b) {
+  const tc_vf zero = tc_vf_set1(0.0f), above = tc_vf_select(tc_vf_lt(a, x), tc_vf_sub(x, b), zero);
+  return tc_vf_select(tc_vf_lt(x, tc_vf_sub(zero, a)), tc_vf_add(x, b), above);
+}
+
+typedef void (*unary_fn)(float *y, const float *x, int64_t count, float a, float b);
+
+#define UNARY_VECTORS(name, expression)                                                    \
+  static void name(float *to, const float *from, int64_t count, float alpha, float beta) { \
+    const tc_vf a __attribute__((unused)) = tc_vf_set1(alpha);                             \
+    const tc_vf b __attribute__((unused)) = tc_vf_set1(beta);                              \
+    int64_t i = 0;                                                                         \
+    for (; i + TC_LANES <= count; i += TC_LANES) {                                         \
+      const tc_vf x = tc_vf_load(from + i);                                                \
+      tc_vf_store(to + i, expression);                                                     \
+    }                                                                                      \
+    if (i < count) {                                                                       \
+      const tc_vf x = tc_vf_load_first(from + i, count - i);                               \
+      tc_vf_store_first(to + i, expression, count - i);                                    \
+    }                                                                                      \
+  }
+#define TC_UNARY(kind, expression) UNARY_VECTORS(unary_##kind, expression)
+TC_UNARY_LIST
+#undef TC_UNARY
+#define TC_ACTIVATION(kind, expression) UNARY_VECTORS(unary_act_##kind, expression)
+TC_ACTIVATION_LIST
+#undef TC_ACTIVATION
+UNARY_VECTORS(unary_act_RELU, tc_vf_max(tc_vf_set1(0.0f), x))
+UNARY_VECTORS(unary_act_CLIP, tc_vf_min(b, tc_vf_max(a, x)))
+#undef UNARY_VECTORS
+
+#define TC_UNARY_LIBM(kind, function)                                                                    \
+  static void unary_##kind(float *to, const float *from, int64_t count, float a __attribute__((unused)), \
+                           float b __attribute__((unused))) {                                            \
+    for (int64_t i = 0; i < count; i++) {                                                                \
+      to[i] = function(from[i]);                                                                         \
+    }                                                                                                    \
+  }
+TC_UNARY_LIBM_LIST
+#undef TC_UNARY_LIBM
+
+/* The function that computes an operation, or NULL if there is none. */
+static unary_fn unary_find(int64_t op) {
+  switch (op) {
+#define TC_UNARY(kind, expression) \
+  case TC_UNARY_##kind:            \
+    return unary_##kind;
+#define TC_UNARY_LIBM(kind, function) TC_UNARY(kind, function)
+#define TC_ACTIVATION(kind, expression) \
+  case TC_ACT_##kind:                   \
+    return unary_act_##kind;
+    TC_UNARY_LIST
+    TC_UNARY_LIBM_LIST
+    TC_ACTIVATION_LIST
+    TC_ACTIVATION(RELU, 0)
+    TC_ACTIVATION(CLIP, 0)
+#undef TC_UNARY
+#undef TC_UNARY_LIBM
+#undef TC_ACTIVATION
+    default:
+      return NULL;
+  }
+}
+
+static void TC_NAME(tc_unary_f32_prepare)(tc_prepare *prepare) {
+  const tc_unary_f32_params *p = prepare->params;
+  enum { COST = 12 }; /* operations per element, between a clamp and a logarithm */
+  TC_REQUIRE(prepare, unary_find(p->op), "there is no unary operation %lld", (long long)p->op);
+  TC_REQUIRE(prepare, !isnan(p->a) && !isnan(p->b), "a or b is NaN");
+  tc_touch(prepare, 0, p->count, sizeof(float));
+  tc_touch(prepare, 1, p->count, sizeof(float));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  prepare->units = tc_ceil_div(p->count, UNARY_PIECE);
+  prepare->cost = (double)p->count * COST;
+}
+
+static void TC_NAME(tc_unary_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_unary_f32_params *p = call->params;
+  const int64_t first = begin * UNARY_PIECE, last = tc_min(end * UNARY_PIECE, p->count);
+  unary_find(p->op)((float *)call->operands[0] + first, (const float *)call->operands[1] + first, last - first, p->a,
+                    p->b);
+}
