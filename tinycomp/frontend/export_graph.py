@@ -1,8 +1,7 @@
 """Graphs as GraphProto and FunctionProto.
 
 Composites, regions and calls become model-local functions with their constants inside; what a body of control flow
-captures is read from the graph around it again. A node whose operator version no common opset has is wrapped into a
-function with an opset import of its own.
+captures is read from the graph around it again.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from tinycomp.errors import UnsupportedError
 from tinycomp.frontend.contents import OP_KEY, TARGET_KEY
 from tinycomp.frontend.export_names import Names, bind_outputs
 from tinycomp.frontend.loading import newest_opsets
-from tinycomp.frontend.opsets import choose_opsets, keeps_version
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.infer import schema
 from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
 
-VERSIONS = "tinycomp.version"
-"""Domain of the functions that keep a single node at its operator version."""
 _IDENTITIES = frozenset({"Relayout", "StopFusion"})
 
 
@@ -58,22 +54,19 @@ class Library:
 
 
 class Writer:
-    """Writes the nodes that share one set of opset imports.
+    """Writes the nodes of one graph or function body, the bodies of control flow included.
 
     Args:
         library: Receives the functions that the nodes need.
-        nodes: The nodes of the graph or function body.
-        preferred: Opset versions that the graph imports.
+        chosen: The opset version of every domain.
 
     Attributes:
-        opsets: The chosen versions of the domains that have been used so far.
-        preferred: Versions that functions should use if they suit them.
+        opsets: The versions of the domains that have been used so far.
     """
 
-    def __init__(self, library: Library, nodes: Iterable[Node], preferred: Mapping[str, int]) -> None:
+    def __init__(self, library: Library, chosen: Mapping[str, int]) -> None:
         self._library = library
-        self._chosen = choose_opsets(nodes, preferred)
-        self.preferred = {**preferred, **self._chosen}
+        self._chosen = chosen
         self._labels: set[str] = set()
         self.opsets: dict[str, int] = {}
 
@@ -111,8 +104,17 @@ class Writer:
             self.use("")
             nodes.extend(copies)
 
-    def plain(self, node: Node, names: Names) -> onnx.NodeProto:
-        """Return a node as it is, its bodies as graph attributes."""
+    def _node(self, node: Node, names: Names) -> onnx.NodeProto:
+        if node.is_call:
+            self.use(node.domain)
+            name = self._library.add(_call_function(self._library, node, self._chosen))
+            return self._head(node, name, node.domain, node.inputs, names)
+        if node.domain == TINYCOMP:
+            return self._identity(node, names)
+        return self._plain(node, names)
+
+    def _plain(self, node: Node, names: Names) -> onnx.NodeProto:
+        """Write a node as it is, its bodies as graph attributes."""
         self.use(node.domain)
         operands = node.inputs[: len(node.inputs) - node.captures]
         proto = self._head(node, node.op, node.domain, operands, names)
@@ -124,20 +126,6 @@ class Writer:
             captured = {f: names[v] for f, v in zip(formals, outer, strict=True) if v is not None}
             proto.attribute.append(helper.make_attribute(key, self.graph(body, Names(names), captured, nested=True)))
         return proto
-
-    def _node(self, node: Node, names: Names) -> onnx.NodeProto:
-        if node.is_call:
-            self.use(node.domain)
-            name = self._library.add(_call_function(self._library, node, self.preferred))
-            return self._head(node, name, node.domain, node.inputs, names)
-        if node.domain == TINYCOMP:
-            return self._identity(node, names)
-        if keeps_version(node, self._chosen):
-            return self.plain(node, names)
-        self.use(VERSIONS)
-        name = self._library.add(_version_function(self._library, node, self.preferred))
-        operands = tuple(dict.fromkeys(v for v in node.inputs if v is not None))
-        return self._head(node, name, VERSIONS, operands, names)
 
     def _identity(self, node: Node, names: Names) -> onnx.NodeProto:
         if node.op not in _IDENTITIES:
@@ -162,8 +150,7 @@ class Writer:
 
     def use(self, domain: str) -> None:
         """Note that the nodes need ``domain``."""
-        known = (self._chosen, self.preferred, newest_opsets())
-        self.opsets.setdefault(domain, next((d[domain] for d in known if domain in d), 1))
+        self.opsets.setdefault(domain, self._chosen.get(domain, newest_opsets().get(domain, 1)))
 
 
 def _trimmed(names: list[str]) -> list[str]:
@@ -185,12 +172,12 @@ def _initializer(value: Value, name: str) -> onnx.TensorProto:
     return tensor_to_proto(value.const, name)
 
 
-def _call_function(library: Library, node: Node, preferred: Mapping[str, int]) -> onnx.FunctionProto:
+def _call_function(library: Library, node: Node, chosen: Mapping[str, int]) -> onnx.FunctionProto:
     """Return the body of a composite, region or call as a function, constants as Constant nodes."""
     body = node.body
     names = Names()
     names.claim_all(body, {})
-    writer = Writer(library, body.nodes, {**body.opsets, **preferred})
+    writer = Writer(library, chosen)
     proto = onnx.FunctionProto(name=node.op, domain=node.domain)
     proto.input.extend(names[v] for v in body.inputs)
     used = [v for v in body.constants if body.use_count(v)]
@@ -205,26 +192,7 @@ def _call_function(library: Library, node: Node, preferred: Mapping[str, int]) -
     outputs, copies = bind_outputs(body, names, (), indirect)
     writer.add_identities(proto.node, copies)
     proto.output.extend(outputs)
-    _finish(proto, writer.opsets)
+    proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in writer.opsets.items())
     if node.is_composite or node.is_region:
         helper.set_metadata_props(proto, {OP_KEY: node.op} | ({TARGET_KEY: node.target} if node.target else {}))
     return proto
-
-
-def _version_function(library: Library, node: Node, preferred: Mapping[str, int]) -> onnx.FunctionProto:
-    """Return a function that holds one node; its names are canonical, so that equal nodes share it."""
-    names = Names()
-    writer = Writer(library, [node], {**preferred, node.domain: node.version})
-    proto = onnx.FunctionProto(name=f"{node.op}_{node.version}", domain=VERSIONS)
-    operands = dict.fromkeys(v for v in node.inputs if v is not None)
-    proto.input.extend(names.claim(v, f"x{i}") for i, v in enumerate(operands))
-    proto.output.extend(names.claim(v, f"y{i}") for i, v in enumerate(node.outputs) if v.name)
-    inner = writer.plain(node, names)
-    inner.name = node.op
-    proto.node.append(inner)
-    _finish(proto, writer.opsets)
-    return proto
-
-
-def _finish(proto: onnx.FunctionProto, opsets: Mapping[str, int]) -> None:
-    proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())

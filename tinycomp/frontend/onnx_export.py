@@ -14,6 +14,7 @@ from onnx import helper
 from tinycomp.frontend.export_graph import Library, Writer
 from tinycomp.frontend.export_names import Names
 from tinycomp.frontend.loading import newest_opsets
+from tinycomp.frontend.opsets import choose_opsets
 from tinycomp.ir.graph import Graph
 
 _OLDEST_IR = 8
@@ -32,14 +33,15 @@ def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelPr
         model_name: Name of the exported graph; by default the name it has.
 
     Raises:
-        UnsupportedError: If a node has no counterpart in ONNX.
+        UnsupportedError: If a node has no counterpart in ONNX, or no opset suits all nodes.
     """
     library = Library()
-    writer = Writer(library, graph.nodes, graph.opsets)
+    chosen = choose_opsets(graph)
+    writer = Writer(library, chosen)
     proto = onnx.ModelProto(producer_name="tinycomp", producer_version=_version())
     proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
     proto.graph.name = model_name or graph.name
-    opsets = writer.opsets or {"": writer.preferred.get("", newest_opsets()[""])}
+    opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
     proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
     proto.functions.extend(library.protos)
     proto.ir_version = _ir_version(proto)

@@ -1,76 +1,68 @@
-"""Choosing opset versions for export: one per domain under which every node keeps the version it has."""
+"""Choosing opset versions for export: one per domain under which every node means what it means here.
+
+A function may import opsets of its own, but only as far as its operators mean the same in the opset of the model:
+ONNX's checker refuses anything else, and onnxruntime, which inlines functions, would run such an operator with the meaning
+of the opset of the model. So one version is chosen for a graph and everything in it.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from onnx import defs
 
-from tinycomp.frontend.loading import newest_opsets
-from tinycomp.ir.graph import Node
+from tinycomp.errors import UnsupportedError
+from tinycomp.frontend.loading import newest_opsets, shown
+from tinycomp.ir.graph import Graph, Node
 
 Interval = tuple[int, int]
 
 
-def nodes_in_force(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes that share one set of opset imports: bodies of control flow included, of calls not."""
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        yield node
-        if not node.is_call:
-            for body in node.bodies.values():
-                stack.extend(body.nodes)
+def choose_opsets(graph: Graph) -> dict[str, int]:
+    """Return an opset version per domain under which every node keeps the version it has.
 
-
-def choose_opsets(nodes: Iterable[Node], preferred: Mapping[str, int]) -> dict[str, int]:
-    """Return an opset version per domain that keeps as many nodes as possible at the version they have.
-
-    Where several versions suit equally many nodes, the one that suits most nodes inside calls wins (ONNX's checker
-    wants functions and graph to agree), then the preferred one, then the lowest.
+    The version that the graph imports wins where it suits all nodes, else the lowest that does.
 
     Args:
-        nodes: Nodes of one graph or function body.
-        preferred: Versions that the graph imports.
+        graph: The graph; nodes in bodies count too.
+
+    Raises:
+        UnsupportedError: If no version suits all nodes.
     """
-    nodes = list(nodes)
-    own, inner = _count(nodes_in_force(nodes)), _count(_nodes_in_calls(nodes))
-    return {
-        domain: _choose(own.get(domain, Counter()), inner.get(domain, Counter()), preferred.get(domain))
-        for domain in {**own, **inner}
-    }
-
-
-def _nodes_in_calls(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes_in_force(nodes):
-        if node.is_call:
-            yield from (inner for _, inner in node.body.walk())
-
-
-def _count(nodes: Iterable[Node]) -> dict[str, Counter[Interval]]:
-    counts: dict[str, Counter[Interval]] = {}
+    spans: dict[str, Counter[Interval]] = {}
+    nodes = [node for _, node in graph.walk() if not node.is_call]
     for node in nodes:
-        span = None if node.is_call else interval(node.op, node.domain, node.version)
+        span = interval(node.op, node.domain, node.version)
         if span is not None:
-            counts.setdefault(node.domain, Counter())[span] += 1
-    return counts
+            spans.setdefault(node.domain, Counter())[span] += 1
+    chosen = {domain: _choose(counts, graph.opsets.get(domain)) for domain, counts in spans.items()}
+    for node in nodes:
+        _check(node, chosen)
+    return {**graph.opsets, **chosen}
 
 
-def keeps_version(node: Node, opsets: Mapping[str, int]) -> bool:
-    """Whether a node means the same under these opset versions."""
-    span = interval(node.op, node.domain, node.version)
-    return span is None or span[0] <= opsets.get(node.domain, span[0]) <= span[1]
-
-
-def _choose(own: Counter[Interval], inner: Counter[Interval], preferred: int | None) -> int:
-    candidates = {low for low, _ in [*own, *inner]} | ({preferred} if preferred is not None else set())
-    return max(candidates, key=lambda v: (_suited(own, v), _suited(inner, v), v == preferred, -v))
+def _choose(counts: Counter[Interval], preferred: int | None) -> int:
+    """Return the version that suits most nodes; ties go to the preferred one, then to the lowest."""
+    candidates = {low for low, _ in counts} | ({preferred} if preferred is not None else set())
+    return max(candidates, key=lambda version: (_suited(counts, version), version == preferred, -version))
 
 
 def _suited(counts: Counter[Interval], version: int) -> int:
     return sum(count for (low, high), count in counts.items() if low <= version <= high)
+
+
+def _check(node: Node, chosen: Mapping[str, int]) -> None:
+    span = interval(node.op, node.domain, node.version)
+    if span is not None and not span[0] <= chosen[node.domain] <= span[1]:
+        raise UnsupportedError(
+            f"no opset of domain {shown(node.domain)} suits every node of the graph",
+            where=f"node {node.label} ({node.qualified_op}, version {node.version})",
+            expected=f"an opset from {span[0]} to {span[1]} for this node",
+            found=f"{chosen[node.domain]} for most others",
+            hint="Build the graph with one opset, or convert the model with onnx.version_converter first.",
+        )
 
 
 @functools.cache

@@ -259,3 +259,12 @@ def _expect_same_kind(node: Node, index: int, types: Sequence[Type]) -> None:
 
 def _misfit(node: Node, message: str, expected: str, found: str) -> TypeInferenceError:
     return TypeInferenceError(message, where=f"node {node.label} ({node.qualified_op})", expected=expected, found=found)
+
+
+def retype(graph: Graph, types: Sequence[Type]) -> None:
+    """Give the inputs of ``graph`` new types and infer everything behind them again, bodies included.
+
+    Raises:
+        TypeInferenceError: If operands no longer fit their operators.
+    """
+    _retype(graph, types, widen=False)

@@ -1,0 +1,71 @@
+"""The single-node models of ONNX's backend tests: import all, export all, and run a sample both ways."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx
+import pytest
+from onnx.backend.test.case.node import collect_testcases
+
+from tests.frontend.samples import assert_same, run
+from tinycomp.errors import UnsupportedError
+from tinycomp.frontend import export_model, import_model
+
+REFUSED = "only control-flow operators may hold graphs"
+STRIDE = 4
+
+
+@pytest.fixture(scope="module")
+def cases() -> list:
+    return collect_testcases(None)
+
+
+def refused(case: object) -> str:
+    try:
+        import_model(case.model)  # type: ignore[attr-defined]
+    except UnsupportedError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+def test_nearly_all_can_be_imported(cases: list) -> None:
+    """Only FlexAttention with score or probability functions, an operator of a preview domain, is left out."""
+    reasons = {case.name: reason for case in cases if (reason := refused(case))}
+    assert set(reasons.values()) == {REFUSED}
+    assert all(name.startswith("test_flexattention_") for name in reasons)
+    assert len(reasons) <= 5
+    assert len(cases) > 1500
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+def test_the_exported_models_pass_the_checker_and_keep_their_nodes(cases: list) -> None:
+    for case in cases:
+        if refused(case):
+            continue
+        graph = import_model(case.model)
+        model = export_model(graph)
+        try:
+            onnx.checker.check_model(case.model, full_check=True)
+        except Exception:
+            continue
+        onnx.checker.check_model(model, full_check=True)
+        before = Counter(n.op_type for n in case.model.graph.node if n.op_type != "Constant")
+        assert Counter(n.op_type for n in model.graph.node) == before, case.name
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+def test_a_sample_gives_equal_outputs(cases: list) -> None:
+    compared = 0
+    for case in cases[::STRIDE]:
+        if refused(case) or not case.data_sets:
+            continue
+        feeds = dict(zip([v.name for v in case.model.graph.input], case.data_sets[0][0], strict=False))
+        try:
+            wanted = run(case.model, feeds)
+        except Exception:
+            continue
+        assert_same(run(export_model(import_model(case.model)), feeds), wanted, case.name)
+        compared += 1
+    assert compared > len(cases) / STRIDE / 2
