@@ -1,0 +1,79 @@
+"""Making one node of each match of a target's patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.remarks import Remark
+from tinycomp.passes.base import Pass
+from tinycomp.rewrite.composite import Composite
+from tinycomp.rewrite.engine import open_graphs
+from tinycomp.rewrite.match import Rejection
+from tinycomp.rewrite.partition import outline_all
+from tinycomp.rewrite.select import Selection
+from tinycomp.target import Target, find
+
+
+@dataclass(frozen=True)
+class MergeComposite(Pass):
+    """Make one atomic node of each match of a table of patterns.
+
+    Earlier composites win; within one, roots are tried from the outputs back. A match is accepted when its predicates
+    hold, no node of it is taken, and no value of a non-root node is used outside it; a refused match reserves nothing,
+    and the search goes on with the next way to match. Cheap pure producers that several matches share are copied, so
+    that each owns one. The free values become the parameters in the order of the pattern; constants that ``P.const``
+    matched are bound in the body. Bodies of If, Loop, Scan and functions are merged in their own scope; nodes that a
+    target has claimed are left alone. Every attempt that got past its root and failed becomes a remark.
+
+    Before and after, for ``P.Relu(P.Conv(x, w))``::
+
+        %c = Conv(%x, %w)      ->  %r = tinycomp.composite::"npu.conv_relu"(%x, %w) target "npu" body = …
+        %r = Relu(%c)
+
+    Attributes:
+        target: A target, the name of one, or a table of composites.
+    """
+
+    target: Target | str | Sequence[Composite] = field(default=())
+
+    def run(self, graph: Graph) -> bool:
+        """Merge in ``graph`` and its open bodies; remarks go to ``graph``.
+
+        Raises:
+            TargetError: If there is no target of that name.
+        """
+        table = self._table()
+        made = [_merge(scope, table, graph.remarks) for scope in open_graphs(graph)]
+        return any(made)
+
+    def _table(self) -> Sequence[Composite]:
+        target = find(self.target) if isinstance(self.target, str) else self.target
+        return target.composites if isinstance(target, Target) else target
+
+
+def _merge(graph: Graph, table: Sequence[Composite], remarks: list[Remark]) -> list[Node]:
+    """Merge in one scope; a composite that asks for others is tried once those are nodes."""
+    made: list[Node] = []
+    selection = Selection(graph)
+    for composite in table:
+        if composite.pattern.mentions_composites and selection.chosen:
+            made += outline_all(selection)
+            selection = Selection(graph)
+        failed = selection.choose(composite)
+        remarks += [_remark(composite, root, why) for root, why in failed if why.nodes and root not in selection.taken]
+    return made + outline_all(selection)
+
+
+def _remark(composite: Composite, root: Node, why: Rejection) -> Remark:
+    sources = chain.from_iterable(n.sources or (n.label,) for n in (why.nodes or (root,)))
+    return Remark(
+        stage=MergeComposite.name,
+        sources=tuple(dict.fromkeys(sources)),
+        target=composite.target,
+        rule=composite.qualified_name,
+        reason=why.reason,
+        progress=why.progress,
+    )

@@ -1,0 +1,171 @@
+"""Choosing matches: which may stand together, and why another may not.
+
+A match is accepted when its predicates hold, no node of it is taken, no value of a non-root node is used outside, and
+making one node of it closes no cycle, asked in this order. The first three questions take part in the search: a match
+that fails one is followed by the next way to match at the same root. A refused match reserves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.rewrite.composite import Composite
+from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.match import Match, Rejection, reject
+from tinycomp.rewrite.matcher import find
+from tinycomp.rewrite.traits import is_duplicable
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """An accepted match.
+
+    Attributes:
+        composite: What was matched.
+        match: Where.
+        owned: The nodes that belong to it alone; the others are copied for it.
+    """
+
+    composite: Composite
+    match: Match
+    owned: frozenset[Node]
+
+
+class Selection:
+    """Matches on one graph that can all be made composites; the graph does not change meanwhile."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.chosen: list[Chosen] = []
+        self.taken: dict[Node, Chosen] = {}
+        self._place = {node: index for index, node in enumerate(graph.nodes)}
+        self._by_head: dict[Head, list[Node]] = {}
+        for node in reversed(self._place):
+            self._by_head.setdefault((node.domain, node.op), []).append(node)
+
+    def choose(self, composite: Composite) -> list[tuple[Node, Rejection]]:
+        """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts."""
+        failed = []
+        accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
+        for root in self._roots(composite):
+            if root in self.taken or not _may_take(root, composite):
+                continue
+            answer = find(composite.pattern, root, self.graph, accept)
+            if isinstance(answer, Match):
+                self._take(composite, answer)
+            else:
+                failed.append((root, answer))
+        return failed
+
+    def _roots(self, composite: Composite) -> Iterable[Node]:
+        heads = composite.pattern.heads
+        if heads is None:
+            return reversed(self._place)
+        found = [node for head in heads for node in self._by_head.get(head, ())]
+        return found if len(heads) == 1 else sorted(found, key=self._place.__getitem__, reverse=True)
+
+    def _take(self, composite: Composite, match: Match) -> None:
+        copies = copies_needed(match, self.graph)
+        assert not isinstance(copies, Rejection)
+        chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))
+        self.chosen.append(chosen)
+        self.taken.update(dict.fromkeys(chosen.owned, chosen))
+
+    # The tests of a match, in order ----------------------------------------------------------------------------------
+
+    def _is_free(self, match: Match, composite: Composite) -> Rejection | None:
+        for node in match.matched:
+            if node in self.taken:
+                return Rejection(f"lost {node.label} to {self.taken[node].composite.qualified_name}", node)
+            if not _may_take(node, composite):
+                return Rejection(f"{node.label} belongs to {node.target or node.op} already", node)
+        return None
+
+    def _is_closed(self, match: Match) -> Rejection | None:
+        copies = copies_needed(match, self.graph)
+        return copies if isinstance(copies, Rejection) else None
+
+    def _stays_acyclic(self, match: Match) -> Rejection | None:
+        """Refuse a match with several roots from which a path leads back into it.
+
+        With one root there is no such path: every member is an ancestor of the root, and only the root's value leaves.
+        """
+        if len({v.producer for v in match.outputs}) == 1:
+            return None
+        copies = copies_needed(match, self.graph)
+        assert not isinstance(copies, Rejection)
+        members = {n for n in match.matched if n not in copies}
+        through = self._way_back(members)
+        return None if through is None else reject(f"would close a cycle through {through.label}")
+
+    def _way_back(self, members: set[Node]) -> Node | None:
+        limit = self._horizon(max(self._place[n] for n in members))
+        first = [u for n in members for u in self.graph.successors(n) if u not in members]
+        came_from = {u: u for u in first}
+        stack = list(came_from)
+        while stack:
+            node = stack.pop()
+            group = self.taken[node].owned if node in self.taken else (node,)
+            for user in (u for n in group for u in self.graph.successors(n)):
+                if user in members:
+                    return came_from[node]
+                if user not in came_from and self._place[user] <= limit:
+                    came_from[user] = came_from[node]
+                    stack.append(user)
+        return None
+
+    def _horizon(self, limit: int) -> int:
+        """Return the last place from which a path can lead back to ``limit``: chosen matches join distant places."""
+        spans = [sorted(self._place[n] for n in c.owned) for c in self.chosen if len(c.match.outputs) > 1]
+        for span in sorted(spans):
+            if span[0] <= limit:
+                limit = max(limit, span[-1])
+        return limit
+
+
+def _may_take(node: Node, composite: Composite) -> bool:
+    """Whether the node is nobody's, or a composite of the same target, which a larger one may hold."""
+    if node.is_region or (node.target is not None and not node.is_composite):
+        return False
+    return node.target in (None, composite.target)
+
+
+def copies_needed(match: Match, graph: Graph) -> set[Node] | Rejection:
+    """Return the members that the match needs copies of, because their values are used outside too.
+
+    A cheap, pure producer is copied, so that each match owns one. What a copied node reads from other members is then
+    used outside as well, by the original.
+
+    Returns:
+        The nodes to copy, or a rejection when a value escapes whose producer cannot be copied.
+    """
+    members = set(match.matched)
+    roots = {v.producer for v in match.outputs}
+    copies: set[Node] = set()
+    stack = [n for n in match.matched if n not in roots and _escape(n, members, graph) is not None]
+    while stack:
+        node = stack.pop()
+        if node in copies or node in roots:
+            continue
+        if not is_duplicable(node):
+            return Rejection(_escape_text(node, members - copies, graph), node)
+        copies.add(node)
+        stack += [v.producer for v in node.inputs if v is not None and v.producer in members]
+    return copies
+
+
+def _escape(node: Node, members: set[Node], graph: Graph) -> Value | None:
+    for value in node.outputs:
+        if sum(slots for user, slots in value.users.items() if user in members) != graph.use_count(value):
+            return value
+    return None
+
+
+def _escape_text(node: Node, members: set[Node], graph: Graph) -> str:
+    value = _escape(node, members, graph) or node.output
+    if graph.is_output(value):
+        return f"the result of {node.label} is also an output of the graph"
+    user = next((u for u in value.users if u not in members), None)
+    return f"the result of {node.label} is also used by {user.label if user else 'another node'}"
