@@ -374,6 +374,14 @@ class Graph:
         assert not self.use_count(value)
         del self._values[value.name]
 
+    def remove_input(self, value: Value) -> None:
+        """Forget a graph input that nobody reads."""
+        assert value in self.inputs
+        assert not self.use_count(value)
+        self.inputs.remove(value)
+        self.defaults.pop(value.name, None)
+        del self._values[value.name]
+
     def set_input(self, node: Node, index: int, value: Value | None) -> None:
         """Make operand ``index`` of ``node`` read ``value``; types are not inferred again."""
         old = node.inputs[index]

@@ -1,0 +1,130 @@
+"""Small edits that the optimisation passes share: replace a result, keep names and sources, refine types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.infer import since_version
+from tinycomp.ir.types import Type, refine
+
+
+def version_of(graph: Graph, op: str) -> int:
+    """Return the version of ONNX's ``op`` that a node added to ``graph`` gets."""
+    return since_version(op, "", graph.opsets.get(""))
+
+
+def joined_sources(*nodes: Node) -> tuple[str, ...]:
+    """Return the source names of ``nodes``, each once, in order."""
+    return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
+
+
+def only_reader(graph: Graph, value: Value) -> bool:
+    """Whether ``value`` is read at most once, so that its producer may be merged into the reader."""
+    return graph.use_count(value) == 1
+
+
+def bypass(graph: Graph, node: Node, value: Value) -> bool:
+    """Let everyone who reads the first result of ``node`` read ``value`` instead, which equals it.
+
+    Returns:
+        True, for rules to return.
+    """
+    value.type = refine(node.output.type, value.type)
+    graph.replace_uses(node.output, value)
+    return True
+
+
+def take_over(graph: Graph, old: Node, new: Node) -> bool:
+    """Let ``new`` stand in the place of ``old``: uses, names and what is known of the types go over; erase ``old``.
+
+    Returns:
+        True, for rules to return.
+    """
+    names = [value.name for value in old.outputs]
+    for before, after in zip(old.outputs, new.outputs, strict=True):
+        if before.name:
+            after.type = refine(before.type, after.type)
+            graph.replace_uses(before, after)
+    graph.erase(old)
+    for name, after in zip(names, new.outputs, strict=True):
+        if name and after.name != name:
+            graph.rename(after, name)
+    return True
+
+
+def replace(
+    graph: Graph,
+    node: Node,
+    op: str,
+    inputs: Iterable[Value | None],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    merged: Sequence[Node] = (),
+) -> bool:
+    """Replace a node of ONNX's domain with one result by another, in the version that the graph's opset has.
+
+    Args:
+        graph: The graph.
+        node: The node to replace.
+        op: Operator of the new node.
+        inputs: Its operands.
+        attrs: Its attributes.
+        merged: Further nodes whose work the new node does; their source names come first.
+
+    Returns:
+        True, for rules to return.
+    """
+    sources = joined_sources(*merged, node)
+    new = graph.add(op, inputs, attrs, outputs=[graph.fresh(node.output.name)], at=node, sources=sources)
+    return take_over(graph, node, new)
+
+
+def replace_by_constant(graph: Graph, value: Value, array: np.ndarray) -> Value:
+    """Let everyone who reads ``value`` read a constant instead; the producer is left for its caller to erase."""
+    constant = graph.add_const(array, value.name)
+    graph.replace_uses(value, constant)
+    return constant
+
+
+def erase_dead(graph: Graph, node: Node) -> None:
+    """Erase a node that nobody reads, then the producers and constants that this leaves unread."""
+    waiting = [node]
+    while waiting:
+        dead = waiting.pop()
+        if dead not in graph or any(graph.use_count(value) for value in dead.outputs):
+            continue
+        operands = dict.fromkeys(value for value in dead.inputs if value is not None)
+        graph.erase(dead)
+        for value in operands:
+            if value.producer is not None:
+                waiting.append(value.producer)
+            elif value.is_const and not graph.use_count(value):
+                graph.erase_unused(value)
+
+
+def retype(graph: Graph, node: Node) -> bool:
+    """Infer the types of a node's results anew, keeping what was known already; return whether any is new."""
+    changed = False
+    for value, found in zip(node.outputs, graph.infer(node), strict=False):
+        better: Type = refine(value.type, found)
+        changed |= better != value.type
+        value.type = better
+    return changed
+
+
+def stored(result: object) -> np.ndarray | None:
+    """Return a kernel's result as an array fit for a constant, or None where it is not an array.
+
+    A view is copied where it would keep a larger array alive or is not row-major.
+    """
+    if not isinstance(result, (np.ndarray, np.generic)):
+        return None
+    array = np.asarray(result, order="C")
+    base = array.base
+    if isinstance(base, np.ndarray) and base.nbytes > array.nbytes:
+        return array.copy()
+    return array

@@ -1,0 +1,121 @@
+"""EliminateCommonSubexpressions: compute once what the graph computes twice, and store equal constants once.
+
+>>> from tinycomp.ir.parser import parse_graph
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
+...   %a: float32[2] = Add(%x, %k) from ["a"]
+...   %b: float32[2] = Add(%k, %x) from ["b"]
+...   %y: float32[2] = Mul(%a, %b)
+... }''')
+>>> EliminateCommonSubexpressions().run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
+  %a: float32[2] = Add@14(%x, %k) from ["a", "b"]
+  %y: float32[2] = Mul@14(%a, %a)
+}
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.equality import equal
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.literals import content_hash
+from tinycomp.ir.types import refine
+from tinycomp.passes.base import Pass
+from tinycomp.passes.edits import erase_dead, joined_sources
+from tinycomp.passes.fold_constants import is_random
+from tinycomp.rewrite import open_graphs
+from tinycomp.rewrite.traits import permutable
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpressions(Pass):
+    """Merge equal constants and equal nodes, in the graph and in the bodies of unclaimed nodes.
+
+    Nodes are equal when operator, version, attributes, bodies and operands are; the operands of a commutative operator
+    may stand in any order. Operators that draw random numbers, claimed nodes, composites and regions stay.
+    """
+
+    def run(self, graph: Graph) -> bool:
+        """Merge in topological order, inner graphs first, so that bodies are at their simplest when compared."""
+        return sum(_merge(each) for each in reversed(open_graphs(graph))) > 0
+
+
+def _merge(graph: Graph) -> int:
+    changes = _merge_constants(graph)
+    seen: dict[Hashable, Node] = {}
+    for node in graph.nodes:
+        if not _mergeable(node):
+            continue
+        first = seen.setdefault(_key(node), node)
+        if first is node or not _same_bodies(first, node):
+            continue
+        for kept, value in zip(first.outputs, node.outputs, strict=True):
+            if value.name:
+                kept.type = refine(value.type, kept.type)
+                graph.replace_uses(value, kept)
+        first.sources = joined_sources(first, node)
+        erase_dead(graph, node)
+        changes += 1
+    return changes
+
+
+def _merge_constants(graph: Graph) -> int:
+    """Merge equal constants; only arrays of the same type are read and hashed."""
+    groups: defaultdict[Any, list[Value]] = defaultdict(list)
+    for value in graph.constants:
+        groups[value.type].append(value)
+    changes = 0
+    for values in groups.values():
+        by_content: dict[Hashable, Value] = {}
+        for value in values if len(values) > 1 else ():
+            assert value.const is not None
+            first = by_content.setdefault(content_hash(value.const), value)
+            if first is not value:
+                graph.replace_uses(value, first)
+                graph.erase_unused(value)
+                changes += 1
+    return changes
+
+
+def _mergeable(node: Node) -> bool:
+    if node.target is not None or node.is_composite or node.is_region or is_random(node):
+        return False
+    return not any(is_random(inner) for body in node.bodies.values() for _, inner in body.walk())
+
+
+def _key(node: Node) -> Hashable:
+    """Return what equal nodes share; bodies are compared afterwards."""
+    operands: list[int] = [id(value) for value in node.inputs]
+    free = permutable(node)
+    return (
+        node.domain,
+        node.op,
+        node.version,
+        node.captures,
+        (*sorted(operands[:free]), *operands[free:]),
+        tuple(bool(value.name) for value in node.outputs),
+        tuple(sorted((key, _frozen(value)) for key, value in node.attrs.items())),
+        tuple(sorted((key, len(body)) for key, body in node.bodies.items())),
+    )
+
+
+def _frozen(value: Any) -> Hashable:
+    """Return a hashable stand-in for an attribute; floats by their bits, so that NaN and -0.0 are what they are."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, content_hash(value))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, value))
+    return (type(value).__name__, value.hex() if isinstance(value, float) else value)
+
+
+def _same_bodies(a: Node, b: Node) -> bool:
+    return a.bodies.keys() == b.bodies.keys() and all(equal(body, b.bodies[key]) for key, body in a.bodies.items())

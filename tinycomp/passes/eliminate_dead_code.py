@@ -1,0 +1,52 @@
+"""EliminateDeadCode: remove nodes, constants and captures that no result depends on.
+
+>>> from tinycomp.ir.parser import parse_graph
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {
+...   %a: float32[2] = Exp(%x)
+...   %b: float32[2] = Neg(%a)
+...   %y: float32[2] = Relu(%x)
+... }''')
+>>> EliminateDeadCode().run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {
+  %y: float32[2] = Relu@14(%x)
+}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Graph
+from tinycomp.passes.base import Pass
+from tinycomp.passes.captures import drop_unused_captures
+from tinycomp.rewrite import open_graphs
+
+
+@dataclass(frozen=True)
+class EliminateDeadCode(Pass):
+    """Remove what is unused from the graph and from the bodies of unclaimed nodes; graph inputs stay.
+
+    A captured value that no body of its node reads is dropped from the node, so that its producer can die too.
+    """
+
+    def run(self, graph: Graph) -> bool:
+        """Sweep every graph once, inner graphs first and each from its results to its inputs."""
+        return sum(_sweep(each) for each in reversed(open_graphs(graph))) > 0
+
+
+def _sweep(graph: Graph) -> bool:
+    changed = False
+    for node in reversed(graph.nodes):
+        if not any(graph.use_count(value) for value in node.outputs):
+            graph.erase(node)
+            changed = True
+        elif node.target is None:
+            changed |= drop_unused_captures(graph, node)
+    for value in graph.constants:
+        if not graph.use_count(value):
+            graph.erase_unused(value)
+            changed = True
+    return changed

@@ -1,0 +1,62 @@
+"""InlineFunctions: replace calls of model-local functions by what the functions do.
+
+>>> from tinycomp.ir.parser import parse_graph
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17, local = 1} (%x: float32[2]) -> (%y) {
+...   %y: float32[2] = local::Twice(%x) from ["call"]
+...     body = graph @Twice (%a: float32[2]) -> (%b) { %b: float32[2] = Add(%a, %a) }
+... }''')
+>>> InlineFunctions().run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17, local = 1} (%x: float32[2]) -> (%y) {
+  %y: float32[2] = Add@14(%x, %x) from ["call"]
+}
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.passes.base import Pass
+from tinycomp.passes.scopes import scopes
+
+
+@dataclass(frozen=True)
+class InlineFunctions(Pass):
+    """Inline every unclaimed call, also of functions in functions and in bodies; composites and regions stay."""
+
+    def run(self, graph: Graph) -> bool:
+        """Inline until no call is left; functions cannot call themselves, so that comes to an end."""
+        return sum(_inline_all(each) for each in scopes(graph)) > 0
+
+
+def is_function_call(node: Node) -> bool:
+    """Whether the node calls a function of the model and nobody has claimed it."""
+    return node.is_call and not node.is_composite and not node.is_region and node.target is None
+
+
+def _inline_all(graph: Graph) -> bool:
+    waiting = deque(node for node in graph.nodes if is_function_call(node))
+    changed = bool(waiting)
+    while waiting:
+        node = waiting.popleft()
+        _bind_absent_operands(node)
+        waiting += (inner for inner in graph.inline(node) if is_function_call(inner))
+    return changed
+
+
+def _bind_absent_operands(node: Node) -> None:
+    """Make a formal whose operand the call leaves out absent inside as well."""
+    for formal, actual in zip(node.body.inputs, node.inputs, strict=True):
+        if actual is None:
+            _forget(node.body, formal)
+
+
+def _forget(body: Graph, formal: Value) -> None:
+    for user in list(formal.users):
+        for index, value in enumerate(user.inputs):
+            if value is formal:
+                body.set_input(user, index, None)
