@@ -1,8 +1,8 @@
 """Choosing opset versions for export: one per domain under which every node means what it means here.
 
 A function may import opsets of its own, but only as far as its operators mean the same in the opset of the model:
-ONNX's checker refuses anything else, and onnxruntime, which inlines functions, would run such an operator with the meaning
-of the opset of the model. So one version is chosen for a graph and everything in it.
+ONNX's checker refuses anything else, and onnxruntime, which inlines functions, would run such an operator with the
+meaning of the opset of the model. So one version is chosen for a graph and everything in it.
 """
 
 from __future__ import annotations
