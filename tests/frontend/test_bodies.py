@@ -204,16 +204,10 @@ def test_a_graph_attribute_of_another_operator_is_refused() -> None:
         import_model(helper.make_model(graph, opset_imports=imports))
 
 
-def test_a_loop_over_optional_values_ends_present() -> None:
-    case = next(c for c in _cases() if c.name == "test_loop16_seq_none")
+def test_a_loop_over_optional_values_ends_present(node_cases: list) -> None:
+    case = next(c for c in node_cases if c.name == "test_loop16_seq_none")
     node = only(import_model(case.model), "Loop")
     assert isinstance(node.output.type, SequenceType)
-
-
-def _cases() -> list:
-    from onnx.backend.test.case.node import collect_testcases
-
-    return collect_testcases("Loop")
 
 
 def test_bodies_share_the_arrays_of_constants_with_nothing_copied() -> None:
