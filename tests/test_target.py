@@ -8,7 +8,7 @@ import pytest
 
 from tests.partition_tools import graph_of, target_of
 from tinycomp.errors import TargetError
-from tinycomp.rewrite import reject
+from tinycomp.rewrite import P, reject
 from tinycomp.target import Policy, Target, TransferCost, find, lookup, names
 from tinycomp.target.policy import macs, operators, transferred_bytes
 
@@ -76,7 +76,7 @@ def test_wrongly_written_targets():
 
 def test_the_code_generator():
     npu = Target("npu")
-    graph, (relu,) = nodes("%a = Relu(%x)", "a")
+    _, (relu,) = nodes("%a = Relu(%x)", "a")
     assert not npu.generates
     with pytest.raises(TargetError, match=r"target npu: the target has no code generator. Add one with @npu.codegen"):
         npu.build(relu)
@@ -90,6 +90,28 @@ def test_the_code_generator():
         npu.build(relu)
     npu.codegen(lambda region: region.op)
     assert npu.build(relu) == "Relu"
+
+
+def test_composites_are_traced_named_and_checked():
+    npu = Target("npu")
+
+    @npu.composite
+    def relu_neg(x):
+        return P.Neg(P.Relu(x))
+
+    @npu.composite(name="double")
+    def _(x):
+        return P.Add(x, x)
+
+    @relu_neg.check
+    def _(m):
+        return m.x.type.rank == 4 or reject("rank 4 only")
+
+    assert [c.qualified_name for c in npu.composites] == ["npu.relu_neg", "npu.double"]
+    _, (_, neg) = nodes("%a = Relu(%x)\n%b = Neg(%a)", "b")
+    assert str(relu_neg.match(neg)) == "rank 4 only"
+    with pytest.raises(TargetError, match='target npu: the target has two composites "double"'):
+        npu.composite(name="double")(lambda x: P.Relu(x))
 
 
 def test_unknown_names_are_answered_with_the_nearest():

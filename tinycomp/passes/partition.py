@@ -70,7 +70,6 @@ class Symbols:
         while f"{prefix}_{number}" in self._taken:
             number += 1
         self._next[prefix] = number + 1
-        self._taken.add(f"{prefix}_{number}")
         return f"{prefix}_{number}"
 
 

@@ -62,6 +62,5 @@ def _release(graph: Graph, region: list[Node], rule: str, reason: str, remarks: 
     remarks.append(Remark(_STAGE, sources, region[0].target or "", f"policy.{rule}", reason))
     for node in region:
         node.target = None
-        node.region = None
         if node.is_composite:
             graph.inline(node)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
+from tinycomp.rewrite import Composite
 from tinycomp.target.policy import Policy
-
-if TYPE_CHECKING:
-    from tinycomp.rewrite.composite import Composite
 
 Predicate = Callable[[Node], Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no."""
@@ -144,7 +142,6 @@ class Target:
             PatternError: If the function is not a pattern.
             TargetError: If the target has a composite of that name.
         """
-        from tinycomp.rewrite.composite import Composite
 
         def register(traced: Callable[..., Any]) -> Composite:
             made = Composite.trace(traced, target=self.name, name=name)

@@ -9,7 +9,7 @@ import pytest
 from tests.partition_tools import claims, graph_of, regions, remarks, target_of
 from tinycomp.errors import TinycompError
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.merge_regions import MergeRegions, problem_of
 from tinycomp.target import Policy, TransferCost
 
 STAGE = "merge-regions"
@@ -73,6 +73,20 @@ def test_host_nodes_are_never_joined_and_output_order_does_not_matter():
     assert found == [[{"a", "b"}, {"c", "d"}]] * len(found)
 
 
+def test_host_nodes_have_no_links():
+    graph = graph_of("%a = Neg(%x)\n%b = Neg(%a)\n%c = Relu(%b)\n%d = Relu(%c)", "d")
+    AnnotateTarget([target_of("npu", "Relu")]).run(graph)
+    problem = problem_of(graph, graph.nodes)
+    assert problem.colors == [0, 0, 1, 1]
+    assert problem.links == [set(), set(), {3}, {2}]
+
+
+def test_borders_between_different_targets_need_no_reason():
+    graph = merged("%a = Relu(%x)\n%b = Neg(%a)", "b", target_of("p", "Relu"), target_of("q", "Neg"))
+    assert regions(graph) == [{"a"}, {"b"}]
+    assert remarks(graph, STAGE) == []
+
+
 def test_two_targets_do_not_wait_for_each_other():
     p, q = target_of("p", "Relu", "Add"), target_of("q", "Neg", "Mul")
     body = "%a = Relu(%x)\n%m = Neg(%y)\n%b = Add(%a, %m)\n%n = Mul(%m, %a)"
@@ -102,7 +116,7 @@ def test_barriers_cut_only_when_asked_to(barriers, expected):
 
 
 def test_an_unknown_barrier_option():
-    with pytest.raises(TinycompError, match='found bindng. Did you mean "binding"'):
+    with pytest.raises(TinycompError, match=r'found bindng\. Did you mean "binding"'):
         MergeRegions(barriers="bindng")
 
 

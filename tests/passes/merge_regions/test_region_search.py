@@ -57,7 +57,7 @@ def test_bounds_and_greedy_groupings_enclose_the_minimum():
     for problem in problems(1500, 8, seed=50_000):
         best = oracle(problem)
         assert lower_bound(problem, reach(problem)) <= best
-        for labels in (sweep(problem), join_pairs(problem), [v for v in range(len(problem))]):
+        for labels in (sweep(problem), join_pairs(problem), list(range(len(problem)))):
             groups = colored(contract(problem, labels))
             assert is_valid(problem, groups), problem
             assert len(groups) >= best
@@ -110,6 +110,19 @@ def test_vertices_that_are_legal_only_together_are_joined_together():
     problem = problem_of([1, 1, 1], [(0, 1), (1, 2), (0, 2)])
     assert not is_acyclic(problem, [[0, 2]])
     assert RegionSearch().minimum(problem) == [[0, 1, 2]]
+
+
+def test_a_link_that_must_not_be_used():
+    """The sweeps and joining the busiest link both end at three regions."""
+    edges = [
+        (0, 4), (0, 5), (0, 6), (1, 4), (1, 6), (2, 0), (2, 1), (2, 3), (2, 4), (2, 5), (3, 5), (3, 6), (5, 4),
+        (7, 1), (7, 3), (7, 4), (7, 6),
+    ]  # fmt: skip
+    problem = problem_of([1, 0, 1, 1, 1, 1, 1, 1], edges)
+    assert len(colored(contract(problem, sweep(problem)))) == 3
+    groups = RegionSearch().minimum(problem)
+    assert is_valid(problem, groups)
+    assert len(groups) == oracle(problem) == 2
 
 
 def test_targets_alternate_without_a_cycle():
