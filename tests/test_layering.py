@@ -16,7 +16,9 @@ PACKAGE = Path(tinycomp.__file__).parent
 RUNTIME = frozenset({"errors", "runtime"})
 OPS = frozenset({"errors", "ir", "ops"})
 PASSES = OPS | {"rewrite", "target", "passes"}
-EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler", "report"}
+EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler"} | {
+    "lowering", "reporting", "dumping", "checking", "saving", "loading"
+}  # fmt: skip
 
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
@@ -30,8 +32,13 @@ SEES: dict[str, frozenset[str]] = {
     "data": frozenset({"errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
     "pipeline": PASSES | {"pipeline"},
-    "report": PASSES | {"runtime", "report"},
+    "lowering": PASSES | {"runtime", "lowering"},
+    "reporting": PASSES | {"runtime", "reporting"},
+    "dumping": PASSES | {"runtime", "dumping"},
+    "checking": PASSES | {"runtime", "lowering", "checking"},
+    "saving": EVERYTHING_BUT_CLI,
     "compiler": EVERYTHING_BUT_CLI,
+    "loading": EVERYTHING_BUT_CLI,
     "backend": EVERYTHING_BUT_CLI | {"backend"},
     "cli": EVERYTHING_BUT_CLI | {"backend", "cli"},
     "__init__": EVERYTHING_BUT_CLI,

@@ -1,1 +1,63 @@
-"""tinycomp."""
+"""tinycomp: a graph-rewriting compiler for ONNX models. Bring your own backend, or run on a fast C runtime."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tinycomp.compiler import compile  # noqa: A004 - the public name
+    from tinycomp.compiler import load_graph as from_onnx
+    from tinycomp.errors import TinycompError
+    from tinycomp.frontend import export_model as to_onnx
+    from tinycomp.ir.graph import Graph
+    from tinycomp.loading import load
+    from tinycomp.pipeline import Pipeline
+    from tinycomp.rewrite import P, reject
+    from tinycomp.runtime.module import Module
+    from tinycomp.target import Target
+
+_WHERE = {
+    "Graph": ("tinycomp.ir.graph", "Graph"),
+    "Module": ("tinycomp.runtime.module", "Module"),
+    "P": ("tinycomp.rewrite", "P"),
+    "Pipeline": ("tinycomp.pipeline", "Pipeline"),
+    "Target": ("tinycomp.target", "Target"),
+    "TinycompError": ("tinycomp.errors", "TinycompError"),
+    "compile": ("tinycomp.compiler", "compile"),
+    "from_onnx": ("tinycomp.compiler", "load_graph"),
+    "load": ("tinycomp.loading", "load"),
+    "reject": ("tinycomp.rewrite", "reject"),
+    "to_onnx": ("tinycomp.frontend", "export_model"),
+}
+__all__ = [
+    "Graph",
+    "Module",
+    "P",
+    "Pipeline",
+    "Target",
+    "TinycompError",
+    "compile",
+    "from_onnx",
+    "load",
+    "reject",
+    "to_onnx",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use, so that a saved module loads without onnx or networkx."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tinycomp")
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE, "__version__"])

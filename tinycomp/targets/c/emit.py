@@ -78,7 +78,8 @@ class Emitter:
         """Return where a value lies, placing it on first use."""
         if value not in self._views:
             if value.const is not None:
-                return self.constant(in_memory_order(value))
+                self._views[value] = self.constant(in_memory_order(value))
+                return self._views[value]
             self._views[value] = View(Buffer(nbytes(tensor(value.type))))
         return self._views[value]
 
@@ -134,7 +135,7 @@ class Emitter:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
 
     def _copy_bytes(self, target: View, source: View, size: int) -> None:
-        params = copy_params((size,), (1,), (1,), 1)
+        params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
         self.calls.append(_Call("copy", (target, source), params, (), 0))
 
     def _lifetimes(self) -> dict[Buffer, Lifetime]:
@@ -182,8 +183,29 @@ def _spec(name: str, value: Value) -> BufferSpec:
     return BufferSpec(name, type_.dtype, shape)
 
 
-def copy_params(
-    shape: Sequence[int], to: Sequence[int], source: Sequence[int], element_size: int
-) -> dict[str, int | float]:
-    """Parameters of the ``copy`` kernel: sizes and element strides, slowest dimension first."""
-    raise NotImplementedError
+def nd_params(sizes: Sequence[int], **strides: Sequence[int]) -> dict[str, int | float]:
+    """Parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
+
+    Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
+
+    >>> params = nd_params((2, 3, 4), a_stride=(12, 4, 1), b_stride=(4, 0, 1))
+    >>> [params[f"size{i}"] for i in range(4)], [params[f"a_stride{i}"] for i in range(4)]
+    ([2, 3, 4, 1], [12, 4, 1, 0])
+    """
+    dims = [list(column) for column in zip(sizes, *strides.values(), strict=True) if column[0] != 1]
+    merged: list[list[int]] = []
+    for dim in dims:
+        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
+            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
+        else:
+            merged.append(dim)
+    padding = _KERNEL_DIMS - len(merged)
+    assert padding >= 0, sizes
+    columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(strides))
+    params: dict[str, int | float] = {f"size{i}": n for i, n in enumerate([*columns[0], *[1] * padding])}
+    for name, column in zip(strides, columns[1:], strict=True):
+        params |= {f"{name}{i}": n for i, n in enumerate([*column, *[0] * padding])}
+    return params
+
+
+_KERNEL_DIMS = 8

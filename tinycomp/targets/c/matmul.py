@@ -28,7 +28,7 @@ def _batch_check(node: Node) -> Verdict:
     return reject(f"more than {_BATCH_DIMS} batch dimensions")
 
 
-def _gemm_check(node: Node) -> Verdict:
+def _addend_check(node: Node) -> Verdict:
     addend = operand(node, 2)
     if addend is None:
         return True
@@ -43,13 +43,17 @@ def _gemm_check(node: Node) -> Verdict:
     return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
 
 
-@FAMILY.lower("MatMul", check=all_of(float32, known_rank, _batch_check), layout=LayoutRule.ROW_MAJOR)
+matmul_check = all_of(float32, known_rank, _batch_check)
+gemm_check = all_of(float32, known_rank, _addend_check)
+
+
+@FAMILY.lower("MatMul", check=matmul_check, layout=LayoutRule.ROW_MAJOR)
 def matmul(emit: Emitter, node: Node) -> None:
     """Emit one matrix product, batched or not."""
     lower_matmul(emit, take_apart(node), node)
 
 
-@FAMILY.lower("Gemm", check=all_of(float32, known_rank, _gemm_check), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Gemm", check=gemm_check, layout=LayoutRule.ROW_MAJOR)
 def gemm(emit: Emitter, node: Node) -> None:
     """Emit ``alpha A B + beta C``."""
     lower_gemm(emit, take_apart(node), node)

@@ -1,4 +1,4 @@
-"""The form of the C target's rules: per operator a check, a layout rule and a lowering, side by side in one family file.
+"""The form of the C target's rules: per operator a check, a layout rule and a lowering, together in one family file.
 
 A family file looks like this; the check answers True or ``reject("reason")`` and sees types that may still be symbolic,
 the lowering runs with static types and emits kernel calls::

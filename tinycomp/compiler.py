@@ -1,0 +1,225 @@
+"""From a model to a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from tinycomp.checking import NumericCheck, check_regions
+from tinycomp.dumping import Dump
+from tinycomp.errors import FallbackError, TargetError
+from tinycomp.frontend import import_model
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.types import Dim, TensorType, substitute
+from tinycomp.lowering import Lowering, specs
+from tinycomp.ops.typing import retype
+from tinycomp.passes.base import Pass
+from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
+from tinycomp.reporting import make_report
+from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.plan import Plan
+from tinycomp.saving import pack
+from tinycomp.target import Target, find
+
+Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
+AnyTarget = str | Target
+Shapes = Mapping[str, Sequence[int | str | None]]
+HOST = "host"
+"""The name of no target at all: everything runs on the numpy kernels."""
+
+
+def compile(  # noqa: A001 - the public name
+    model: Model,
+    target: AnyTarget | Sequence[AnyTarget] = "c",
+    *,
+    shapes: Shapes | None = None,
+    threads: int | None = None,
+    strict: bool = False,
+    passes: str | Sequence[Pass] | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    verify: bool = False,
+) -> Module:
+    """Compile a model for one or more targets; what none of them takes runs on the host.
+
+    Args:
+        model: Path or bytes of an ONNX file, a ModelProto, or a graph.
+        target: Name of a target, a Target, or several in order of priority; ``"host"`` for none.
+        shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``.
+        threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
+        strict: Raise if any node is left to the host.
+        passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,annotate-target"``.
+        dump: A folder to write the graph to after every pass.
+        verify: Check structure and numbers after every pass, and every region against the numpy kernels.
+
+    Returns:
+        The module.
+
+    Raises:
+        ModelError: If the model is not valid.
+        UnsupportedError: If it asks for something that no tier can do.
+        TargetError: If a target is unknown, or its code generator fails.
+        FallbackError: If ``strict`` and nodes were left to the host.
+        VerifyError: If ``verify`` finds a difference.
+    """
+    compiler = Compiler(
+        targets=resolve_targets(target),
+        pool=Pool(threads if threads is not None else default_threads()),
+        passes=passes,
+        dump=None if dump is None else Path(dump),
+        verify=verify,
+    )
+    graph = load_graph(model, shapes)
+    partitioned = compiler.partition(graph)
+    if strict:
+        _refuse_fallback(compiler, partitioned)
+    return compiler.module(graph, partitioned)
+
+
+def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
+    """Return a model as a graph of its own, with a symbol for every dimension that nothing names.
+
+    Raises:
+        ModelError: If the model is not valid or ``shapes`` does not fit it.
+    """
+    if isinstance(model, Graph):
+        graph = model.clone()
+        if shapes:
+            wanted = {n: TensorType("", tuple(s)) for n, s in shapes.items()}
+            retype(graph, [_with_shape(v.type, wanted.get(v.name)) for v in graph.inputs])
+    else:
+        graph = import_model(model, shapes=shapes)
+    named = [_with_symbols(v.name, v.type) for v in graph.inputs]
+    if named != [v.type for v in graph.inputs]:
+        retype(graph, named)
+    return graph
+
+
+def _with_shape(type_: Any, wanted: TensorType | None) -> Any:
+    return type_ if wanted is None else dataclasses.replace(type_, shape=wanted.shape)
+
+
+def _with_symbols(name: str, type_: Any) -> Any:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims: tuple[Dim, ...] = tuple(f"{name}.{i}" if d is None else d for i, d in enumerate(type_.shape))
+    return dataclasses.replace(type_, shape=dims)
+
+
+def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ...]:
+    """Return targets in priority order from names and Target objects.
+
+    Raises:
+        TargetError: If a name is unknown, or two targets share one.
+    """
+    wanted = [target] if isinstance(target, (str, Target)) else list(target)
+    found = [find(t) if isinstance(t, str) else t for t in wanted if t != HOST]
+    for each in found:
+        if not isinstance(each, Target):
+            raise TargetError("not a target", expected="a name or a tinycomp.Target", found=repr(each))
+    names = [t.name for t in found]
+    if len(set(names)) != len(names):
+        raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How to turn graphs into modules: the options of :func:`compile`, resolved.
+
+    Attributes:
+        targets: In priority order.
+        pool: Threads of the module.
+        passes: Replaces the default pipeline.
+        dump: Where to write the graph after every pass.
+        verify: Whether to check numbers on the way.
+    """
+
+    targets: tuple[Target, ...]
+    pool: Pool
+    passes: str | Sequence[Pass] | None = None
+    dump: Path | None = None
+    verify: bool = False
+
+    def pipeline(self) -> list[Pass]:
+        """Return the passes that will run."""
+        if self.passes is None:
+            return [*optimisation_passes(), *partitioning_passes(self.targets)]
+        return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
+
+    def partition(self, graph: Graph) -> Graph:
+        """Return the optimised graph with its regions outlined.
+
+        Raises:
+            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+        """
+        observers: list[Observer] = []
+        if self.dump is not None:
+            observers.append(Dump(self.dump))
+        if self.verify:
+            observers.append(NumericCheck(self.lowering()))
+        partitioned = Pipeline(self.pipeline(), check=self.verify, observers=observers)(graph)
+        if self.verify:
+            check_regions(partitioned, self.lowering())
+        return partitioned
+
+    def lowering(self) -> Lowering:
+        """Return a fresh lowering for these targets."""
+        return Lowering({t.name: t for t in self.targets}, self.pool)
+
+    def module(self, graph: Graph, partitioned: Graph) -> Module:
+        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into."""
+        lowering = self.lowering()
+        plan = lowering.plan(partitioned)
+        symbolic = has_symbols(graph)
+        names = [t.name for t in self.targets]
+        report = make_report(partitioned, graph.name, names, _notes(symbolic))
+        parts = ModuleParts(
+            inputs=specs([v.name for v in graph.inputs], graph.inputs),
+            outputs=specs(partitioned.output_names, partitioned.outputs),
+            plan=plan,
+            report=report,
+            graph=str(partitioned),
+            pack=functools.partial(pack, self, graph, partitioned, plan, report, lowering.programs),
+            threads=self.pool.threads,
+            defaults=graph.defaults,
+            specialise=functools.partial(self.specialise, graph) if symbolic else None,
+        )
+        return Module(parts)
+
+    def specialise(self, graph: Graph, sizes: Mapping[str, int]) -> Plan:
+        """Return the plan of ``graph`` for concrete sizes of its symbols."""
+        concrete = graph.clone()
+        retype(concrete, [substitute(v.type, sizes) for v in concrete.inputs])
+        quiet = dataclasses.replace(self, dump=None, verify=False)
+        return quiet.lowering().plan(quiet.partition(concrete))
+
+
+def has_symbols(graph: Graph) -> bool:
+    """Whether any input of the graph has a named dimension."""
+    return any(isinstance(d, str) for v in graph.inputs if isinstance(v.type, TensorType) for d in v.type.shape or ())
+
+
+def _notes(symbolic: bool) -> list[str]:
+    return ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
+
+
+def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:
+    report = make_report(partitioned, partitioned.name, [t.name for t in compiler.targets])
+    if not report.hosts:
+        return
+    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in report.hosts]
+    raise FallbackError(
+        f"{len(rows)} node(s) would run on the host",
+        where=partitioned.name,
+        expected=f"every node on {', '.join(t.name for t in compiler.targets) or 'a target'}",
+        found="; ".join(rows[:10]) + (f"; and {len(rows) - 10} more" if len(rows) > 10 else ""),
+        hint="Compile without strict=True, or add a target that takes them.",
+    )

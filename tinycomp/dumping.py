@@ -1,0 +1,50 @@
+"""Writing the graph after every pass, so that it can be read, compared and replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.printer import print_graph
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.runtime.archive import Archive, read_archive
+
+CONSTANTS = "constants.tca"
+"""The file beside the dumps that holds their large constants, by content hash."""
+
+
+class Dump:
+    """An observer of pipelines that writes ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants.
+
+    Args:
+        folder: Where to write; made if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._constants: dict[str, np.ndarray] = {}
+        self._written = -1
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, number: int, name: str, graph: Graph) -> None:
+        """Write the graph behind pass ``number``."""
+        text = print_graph(graph, constants=self._constants)
+        (self.folder / f"{number:02}-{name}.tir").write_text(text, encoding="utf-8")
+        if len(self._constants) != self._written:
+            (self.folder / CONSTANTS).write_bytes(Archive(arrays=self._constants).to_bytes())
+            self._written = len(self._constants)
+
+
+def read_dump(path: Path) -> Graph:
+    """Return the graph in a ``.tir`` file; large constants come from the store beside it.
+
+    Raises:
+        ParseError: If the text is not valid, or a constant is in no store.
+        ArtifactError: If the store is damaged.
+    """
+    store = path.parent / CONSTANTS
+    constants = read_archive(store).arrays if store.exists() else {}
+    return parse_graph(path.read_text(encoding="utf-8"), constants=constants, infer=infer_node_types)

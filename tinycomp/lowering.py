@@ -1,0 +1,218 @@
+"""Lowering: a partitioned graph becomes a plan, a region what its target's code generator makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinycomp.errors import TargetError, UnsupportedError
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ops import bind
+from tinycomp.ops.typing import retype
+from tinycomp.runtime.native import Pool
+from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
+from tinycomp.runtime.program import Program
+from tinycomp.runtime.regions import NativeRegion, PerShape
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.target import Target
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class Lowering:
+    """Turns graphs into plans.
+
+    Attributes:
+        targets: Whose code generators to use, by name.
+        pool: Threads that native regions share.
+        programs: Programs made earlier, by region symbol and operand shapes; they are used instead of being made anew,
+            and new ones are added.
+        reference: Whether regions, too, run on the numpy kernels, for comparison.
+    """
+
+    targets: Mapping[str, Target]
+    pool: Pool
+    programs: dict[tuple[str, Shapes], Program] = field(default_factory=dict)
+    reference: bool = False
+
+    def plan(self, graph: Graph) -> Plan:
+        """Return the plan of a graph; nested bodies become plans of their own.
+
+        Raises:
+            TargetError: If a code generator fails.
+            UnsupportedError: If no tier knows an operator.
+        """
+        slots = _Slots(graph)
+        nodes = graph.nodes
+        last_use = _last_uses(graph, nodes)
+        steps = []
+        for index, node in enumerate(nodes):
+            frees = tuple(slots.of[v] for v in last_use.get(index, ()))
+            steps.append(self._step(node, slots, frees))
+        return Plan(
+            specs([v.name for v in graph.inputs], graph.inputs),
+            specs(graph.output_names, graph.outputs),
+            tuple(steps),
+            tuple(slots.initial),
+            tuple(slots.of[v] for v in graph.inputs),
+            tuple(slots.of[v] for v in graph.outputs),
+        )
+
+    def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
+        reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
+        writes = tuple(slots.of[v] if v.name else DISCARD for v in node.outputs)
+        run, tier = self._computation(node)
+        label = node.op if node.is_region else node.label
+        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources)
+
+    def _computation(self, node: Node) -> tuple[Run, str]:
+        if node.is_region and not self.reference:
+            assert node.target is not None, node
+            return self._region(node), node.target
+        if node.is_call:
+            plan = self.plan(node.body)
+            return plan.run, "numpy"
+        bodies = {key: _as_function(self.plan(body)) for key, body in node.bodies.items()}
+        kernel, tier = bind(node, bodies)
+        return (lambda operands: kernel(*operands)), tier
+
+    def _region(self, node: Node) -> Run:
+        shapes = static_shapes(node.inputs)
+        everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
+        if shapes is not None and static_shapes(list(everything)) is not None:
+            return self._built(node, shapes)
+        return PerShape(lambda found: self._built(_with_shapes(node, found), found))
+
+    def _built(self, node: Node, shapes: Shapes) -> Run:
+        key = (node.op, shapes)
+        if key in self.programs:
+            return NativeRegion(self.programs[key], self.pool)
+        made = self._target(node).build(node)
+        if isinstance(made, Program):
+            self.programs[key] = made
+            return NativeRegion(made, self.pool)
+        if callable(made):
+            return lambda operands: _as_sequence(made(*operands), node)
+        raise TargetError(
+            "the code generator returned something that cannot run",
+            where=f"{node.target}, region {node.op}",
+            expected="a Program or a callable",
+            found=type(made).__name__,
+        )
+
+    def _target(self, node: Node) -> Target:
+        assert node.target is not None
+        if node.target not in self.targets:
+            raise TargetError(
+                f'the region {node.op} needs the target "{node.target}"',
+                expected=f"one of {', '.join(self.targets) or 'none'}",
+                hint="Pass the target object when compiling or loading.",
+            )
+        return self.targets[node.target]
+
+
+class _Slots:
+    """Numbers the values of a graph; constants start out in their slots."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.initial: list[Any] = [None] * FIRST_FREE
+        self.of: dict[Value, int] = {}
+        for value in graph.inputs:
+            self._add(value, None)
+        for value in graph.constants:
+            self._add(value, value.const)
+        for node in graph.nodes:
+            for value in node.used_outputs():
+                self._add(value, None)
+
+    def _add(self, value: Value, start: Any) -> None:
+        self.of[value] = len(self.initial)
+        self.initial.append(start)
+
+
+def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
+    """The values that nobody needs after each step, by the step's index."""
+    place = {node: index for index, node in enumerate(nodes)}
+    dying: dict[int, list[Value]] = {}
+    for value in graph.values.values():
+        if value.is_const or graph.is_output(value):
+            continue
+        readers = [place[n] for n in value.users]
+        if readers or value.producer is not None:
+            end = max(readers) if readers else place[value.producer]  # type: ignore[index]
+            dying.setdefault(end, []).append(value)
+    return dying
+
+
+def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
+    return lambda *operands: tuple(plan.run(operands))
+
+
+def _as_sequence(result: Any, node: Node) -> Sequence[Any]:
+    """Accept one array for one result, else a sequence of the right length."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if len(results) != len(node.outputs):
+        raise TargetError(
+            "the region's code returned a wrong number of results",
+            where=f"{node.target}, region {node.op}",
+            expected=str(len(node.outputs)),
+            found=str(len(results)),
+        )
+    return results
+
+
+def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
+    """Return the shapes of ``values`` if every one is a tensor of known shape, else None."""
+    shapes = []
+    for value in values:
+        shape = None if value is None else tensor(value.type).static_shape
+        if shape is None:
+            return None
+        shapes.append(shape)
+    return tuple(shapes)
+
+
+def _with_shapes(node: Node, shapes: Shapes) -> Node:
+    """Return a copy of a region node, alone in a graph of its own, for concrete operand shapes."""
+    holder = Graph(node.op, infer=node.body.infer, opsets=node.body.opsets)
+    body = node.body.clone()
+    types: list[Type] = []
+    for value, shape in zip(node.inputs, shapes, strict=True):
+        assert value is not None
+        types.append(TensorType(tensor(value.type).dtype, shape))
+    retype(body, types)
+    operands = [holder.add_input(v.name, t) for v, t in zip(body.inputs, types, strict=True)]
+    copy = holder.add(
+        node.op,
+        operands,
+        domain=node.domain,
+        version=node.version,
+        outputs=[v.name for v in node.outputs],
+        types=[v.type for v in body.outputs],
+        bodies={"body": body},
+        target=node.target,
+        sources=node.sources,
+    )
+    unknown = [v for n in body.nodes for v in n.used_outputs() if tensor(v.type).static_shape is None]
+    if unknown:
+        raise UnsupportedError(
+            "a shape inside the region depends on data",
+            where=f"{node.target}, region {node.op}",
+            found=f'"{unknown[0].name}": {unknown[0].type}',
+            hint="Let the target refuse the node that makes it.",
+        )
+    return copy
+
+
+def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:
+    """Return the interface of a graph as the runtime describes it."""
+    result = []
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value.type, TensorType):
+            result.append(TensorSpec(name, value.type.dtype, value.type.shape))
+        else:
+            result.append(TensorSpec(name, str(value.type), None))
+    return tuple(result)

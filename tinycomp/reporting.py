@@ -1,0 +1,98 @@
+"""Building the report of a partitioned graph from its regions, its host nodes, and the passes' remarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.remarks import Remark
+from tinycomp.ir.types import tensor
+from tinycomp.ops import OPS
+from tinycomp.runtime.report import HostRow, Reason, RegionRow, Report
+
+
+def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequence[str] = ()) -> Report:
+    """Return what runs where in a partitioned graph, and why."""
+    regions, hosts = [], []
+    remarks = _by_source(graph)
+    for node in _outside_regions(graph):
+        if node.is_region:
+            regions.append(_region_row(node))
+        elif not node.bodies or node.is_composite:
+            hosts.append(_host_row(node, remarks))
+        else:
+            hosts.append(_host_row(node, remarks, own_macs=0))
+    return Report(model, tuple(targets), tuple(regions), tuple(hosts), tuple(notes))
+
+
+def _outside_regions(graph: Graph) -> Iterable[Node]:
+    """Every node of the graph and of the bodies of host nodes, in order of execution."""
+    stack = list(reversed(graph.nodes))
+    while stack:
+        node = stack.pop()
+        yield node
+        if not node.is_region and not node.is_composite:
+            for body in reversed(list(node.bodies.values())):
+                stack.extend(reversed(body.nodes))
+
+
+def _flat(node: Node) -> list[Node]:
+    """The operators inside a region, composite or function; the node itself if it is none."""
+    found: list[Node] = []
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.is_call:
+            stack.extend(reversed(current.body.nodes))
+        else:
+            found.append(current)
+    return found
+
+
+def node_macs(node: Node) -> int:
+    """Multiply-accumulate operations of one run of a node; symbolic sizes count as 1."""
+    total = 0
+    for inner in _flat(node):
+        record = OPS.find(inner.op, inner.domain, inner.version)
+        total += record.macs(inner) if record is not None and record.macs is not None else 0
+    return total
+
+
+def _region_row(node: Node) -> RegionRow:
+    inside = _flat(node)
+    return RegionRow(
+        symbol=node.op,
+        target=node.target or "",
+        nodes=len(inside),
+        composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
+        ops=dict(Counter(n.qualified_op for n in inside)),
+        macs=node_macs(node),
+        bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
+        bytes_out=_bytes(node.outputs),
+        sources=node.sources,
+    )
+
+
+def _bytes(values: Iterable[Value]) -> int:
+    return sum(tensor(v.type).nbytes() for v in values)
+
+
+def _host_row(node: Node, remarks: dict[str, list[Remark]], own_macs: int | None = None) -> HostRow:
+    record = OPS.find(node.op, node.domain, node.version)
+    has_kernel = node.is_call or (record is not None and record.kernel is not None)
+    found = dict.fromkeys(r for source in node.sources for r in remarks.get(source, ()))
+    ranked = sorted(found, key=lambda r: -r.progress)
+    reasons = tuple(Reason(r.stage, r.target, r.rule, r.reason, r.progress) for r in ranked)
+    macs = node_macs(node) if own_macs is None else own_macs
+    tier = "numpy" if has_kernel else "reference"
+    return HostRow(node.label, node.qualified_op, tier, macs, reasons, node.sources)
+
+
+def _by_source(graph: Graph) -> dict[str, list[Remark]]:
+    found: dict[str, list[Remark]] = {}
+    graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
+    for remark in dict.fromkeys(r for g in graphs for r in g.remarks):
+        for source in remark.sources:
+            found.setdefault(source, []).append(remark)
+    return found

@@ -1,0 +1,126 @@
+"""Saved modules: what is inside the archive, and loading those that need no compiler.
+
+A module whose steps are all native regions is rebuilt from its programs alone, without onnx or the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinycomp.errors import ArtifactError
+from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.plan import Plan, Step
+from tinycomp.runtime.program import Program
+from tinycomp.runtime.regions import NativeRegion
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.spec import TensorSpec
+
+
+def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
+    """Return a plan as JSON-able data, its arrays stored in ``archive``; None if it has steps that are not native."""
+    steps = []
+    for step in plan.steps:
+        if not isinstance(step.run, NativeRegion):
+            return None
+        steps.append(
+            {
+                "label": step.label,
+                "op": step.op,
+                "tier": step.tier,
+                "reads": list(step.reads),
+                "writes": list(step.writes),
+                "frees": list(step.frees),
+                "sources": list(step.sources),
+                "program": program_to_dict(step.run.program, archive),
+            }
+        )
+    return {
+        "inputs": [s.to_dict() for s in plan.inputs],
+        "outputs": [s.to_dict() for s in plan.outputs],
+        "slots": len(plan.slots),
+        "constants": {str(i): archive.store(v) for i, v in enumerate(plan.slots) if v is not None},
+        "input_slots": list(plan.input_slots),
+        "output_slots": list(plan.output_slots),
+        "steps": steps,
+    }
+
+
+def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Plan:
+    """The inverse of :func:`native_plan_to_dict`.
+
+    Raises:
+        ArtifactError: If the data is damaged.
+    """
+    try:
+        slots: list[Any] = [None] * int(data["slots"])
+        for index, key in data["constants"].items():
+            slots[int(index)] = archive.array(key)
+        plan = Plan(
+            tuple(TensorSpec.from_dict(s) for s in data["inputs"]),
+            tuple(TensorSpec.from_dict(s) for s in data["outputs"]),
+            tuple(_step_from_dict(s, archive, pool) for s in data["steps"]),
+            tuple(slots),
+            tuple(int(i) for i in data["input_slots"]),
+            tuple(int(i) for i in data["output_slots"]),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ArtifactError("the plan is damaged", found=f"{type(error).__name__}: {error}") from error
+    used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)] + [*plan.input_slots, *plan.output_slots]
+    if not all(0 <= i < len(plan.slots) for i in used):
+        raise ArtifactError("the plan is damaged", found="a slot that does not exist")
+    return plan
+
+
+def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Step:
+    run = NativeRegion(program_from_dict(data["program"], archive), pool)
+    places = [tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees")]
+    return Step(str(data["label"]), str(data["op"]), str(data["tier"]), run, *places, tuple(data["sources"]))
+
+
+def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
+    """Return a program as JSON-able data, its constants stored in ``archive``."""
+    return {**program.to_dict(), "constants": [archive.store(c) for c in program.constants]}
+
+
+def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
+    """The inverse of :func:`program_to_dict`."""
+    return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
+
+
+def load_native(archive: Archive, data: bytes, threads: int | None) -> Module | None:
+    """Return the module of an archive that holds native regions only; None if it needs the compiler."""
+    about = archive.manifest
+    if about.get("plan") is None:
+        return None
+    pool = Pool(threads if threads is not None else default_threads())
+    plan = native_plan_from_dict(about["plan"], archive, pool)
+    return Module(module_parts(archive, data, plan, pool.threads))
+
+
+def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> ModuleParts:
+    """Return what every loaded module is made of, around its plan.
+
+    Raises:
+        ArtifactError: If the description is damaged.
+    """
+    about = archive.manifest
+    try:
+        return ModuleParts(
+            inputs=_specs(about["inputs"]),
+            outputs=_specs(about["outputs"]),
+            plan=plan,
+            report=Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"}),
+            graph=archive.texts["graph.tir"],
+            pack=lambda: data,
+            threads=threads,
+            defaults={name: archive.array(key) for name, key in about["defaults"].items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
+
+
+def _specs(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec.from_dict(entry) for entry in entries)

@@ -1,0 +1,123 @@
+"""Saving modules that need the compiler again when they are loaded: host nodes, callables, symbolic sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.printer import print_graph
+from tinycomp.lowering import Shapes
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.artifact import module_parts, native_plan_to_dict, program_from_dict, program_to_dict
+from tinycomp.runtime.module import Module
+from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.program import Program
+from tinycomp.runtime.report import Report
+from tinycomp.target import Target, find
+
+if TYPE_CHECKING:
+    from tinycomp.compiler import Compiler
+
+
+def pack(
+    compiler: Compiler,
+    graph: Graph,
+    partitioned: Graph,
+    plan: Plan,
+    report: Report,
+    programs: Mapping[tuple[str, Shapes], Program],
+) -> bytes:
+    """Return the bytes of a saved module.
+
+    Args:
+        compiler: The options it was compiled with.
+        graph: The model before the passes; kept only if it has symbolic sizes.
+        partitioned: The model after the passes; kept with its constants only if something runs on the host.
+        plan: Its plan.
+        report: What runs where.
+        programs: The programs of its regions by symbol and operand shapes.
+    """
+    from tinycomp.compiler import has_symbols
+    from tinycomp.lowering import specs
+
+    archive = Archive()
+    symbolic = has_symbols(graph)
+    native = None if symbolic else native_plan_to_dict(plan, archive)
+    archive.manifest = {
+        "tinycomp": version("tinycomp"),
+        "targets": [t.name for t in compiler.targets],
+        "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
+        "outputs": [s.to_dict() for s in plan.outputs],
+        "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
+        "report": report.to_dict(),
+        "plan": native,
+    }
+    archive.texts["graph.tir"] = str(partitioned)
+    if native is None:
+        archive.texts["partitioned.tir"] = _text_with_constants(partitioned, archive)
+        archive.manifest["programs"] = [
+            {"symbol": symbol, "shapes": shapes, "program": program_to_dict(program, archive)}
+            for (symbol, shapes), program in programs.items()
+        ]
+    if symbolic:
+        archive.texts["source.tir"] = _text_with_constants(graph, archive)
+    return archive.to_bytes()
+
+
+def _text_with_constants(graph: Graph, archive: Archive) -> str:
+    """Print a graph and store its large constants under the hashes that the text names."""
+    constants: dict[str, Any] = {}
+    text = print_graph(graph, constants=constants)
+    keys = archive.manifest.setdefault("constants", {})
+    keys.update({content_hash: archive.store(array) for content_hash, array in constants.items()})
+    return text
+
+
+def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: int | None) -> Module:
+    """Return the module of an archive that :func:`pack` made.
+
+    Args:
+        archive: The contents of the file.
+        data: The file itself.
+        targets: Targets that are not installed under their names.
+        threads: Threads that a run may use.
+
+    Raises:
+        ArtifactError: If the archive is damaged.
+        TargetError: If a target is missing.
+    """
+    from tinycomp.compiler import Compiler
+
+    about = archive.manifest
+    given = {t.name: t for t in targets}
+    wanted = tuple(given.get(name) or find(name) for name in about.get("targets", ()))
+    compiler = Compiler(wanted, Pool(threads if threads is not None else default_threads()))
+    try:
+        constants = {h: archive.array(key) for h, key in about["constants"].items()}
+        programs = {
+            (entry["symbol"], tuple(tuple(shape) for shape in entry["shapes"])): program_from_dict(
+                entry["program"], archive
+            )
+            for entry in about["programs"]
+        }
+        partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
+        source = archive.texts.get("source.tir")
+        graph = None if source is None else parse_graph(source, constants=constants, infer=infer_node_types)
+    except TinycompError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
+    lowering = compiler.lowering()
+    lowering.programs.update(programs)
+    parts = module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads)
+    if graph is not None:
+        parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph))
+    return Module(parts)

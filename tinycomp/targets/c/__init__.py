@@ -1,0 +1,37 @@
+"""The C target: NHWC kernels with packed weights and fused epilogues, run by the runtime in ``runtime_c/``.
+
+A rule per operator (check, layout, lowering) stands in the family files; :mod:`composites` lists what runs fused.
+"""
+
+from __future__ import annotations
+
+from tinycomp.ir.graph import Node
+from tinycomp.runtime.program import Program
+from tinycomp.target import Target, Tolerance
+from tinycomp.targets.c import conv, elementwise, matmul, movement
+from tinycomp.targets.c.codegen import generate
+from tinycomp.targets.c.composites import add_composites
+from tinycomp.targets.c.rules import merged
+
+TABLE = merged([conv.FAMILY, elementwise.FAMILY, matmul.FAMILY, movement.FAMILY])
+"""The lowering of every operator that the target knows, by domain and name."""
+
+
+def _make_target() -> Target:
+    target = Target(
+        "c",
+        tolerance=Tolerance(rtol=1e-4, atol=1e-6),
+        description="The built-in C runtime for CPUs (scalar, AVX2, AVX-512).",
+    )
+    add_composites(target)
+    for (domain, name), rule in TABLE.items():
+        target.op(f"{domain}::{name}" if domain else name)(rule.check)
+
+    @target.codegen
+    def build(region: Node) -> Program:
+        return generate(region, TABLE)
+
+    return target
+
+
+TARGET = _make_target()

@@ -1,0 +1,57 @@
+"""The code generator of the C target: from a region to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Node
+from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.runtime.program import Program
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.fused import ANCHORS
+from tinycomp.targets.c.rules import LoweringRule
+
+Table = Mapping[tuple[str, str], LoweringRule]
+
+
+def generate(region: Node, table: Table) -> Program:
+    """Return the program of a region whose shapes are static.
+
+    Args:
+        region: The region; its body is left alone.
+        table: The lowering of every operator by domain and name.
+
+    Raises:
+        TargetError: If the region holds an operator that the target does not know.
+    """
+    graph = region.body.clone()
+    FoldConstants(keep_quantized=False).run(graph)
+    EliminateDeadCode().run(graph)
+    AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
+    emit = Emitter(graph)
+    for node in graph.nodes:
+        rule_of(node, table).lower(emit, node)
+    program, _ = emit.finish(region.op)
+    return program
+
+
+def rule_of(node: Node, table: Table) -> LoweringRule:
+    """Return the rule of a node; a composite has that of its anchor.
+
+    Raises:
+        TargetError: If there is none.
+    """
+    key = (node.domain, node.op)
+    if node.is_composite:
+        anchor = next((n for n in node.body.nodes if n.op in ANCHORS), None)
+        key = (anchor.domain, anchor.op) if anchor is not None else key
+    if key not in table:
+        raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)
+    return table[key]
+
+
+def _layout_rule(node: Node, table: Table) -> LayoutRule:
+    return rule_of(node, table).layout

@@ -1,0 +1,75 @@
+"""What the C target runs in one kernel call: a convolution or a product with bias, residual and activation."""
+
+from __future__ import annotations
+
+from tinycomp.ir.graph import Value
+from tinycomp.ir.types import tensor
+from tinycomp.rewrite import Match, P, ValuePattern, reject
+from tinycomp.rewrite.match import Rejection
+from tinycomp.target import Target
+from tinycomp.targets.c.activations import any_activation
+from tinycomp.targets.c.conv import conv_check
+from tinycomp.targets.c.epilogue import channel_vector
+from tinycomp.targets.c.fused import ANCHORS
+from tinycomp.targets.c.matmul import gemm_check, matmul_check
+
+_CHECKS = {"Conv": (conv_check, 1), "Gemm": (gemm_check, -1), "MatMul": (matmul_check, -1)}
+"""The anchor's own check, and the channel axis of its result."""
+
+
+def add_composites(target: Target) -> None:
+    """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
+
+    @target.composite(name="conv")
+    def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+        return _epilogue(P.Conv(x, w, b | P.absent), r)
+
+    @target.composite(name="gemm")
+    def gemm(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+        return _epilogue(P.Gemm(x, w, b | P.absent), r)
+
+    @target.composite(name="matmul")
+    def matmul(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+        return _epilogue(P.optional(P.Add, P.MatMul(x, w), b), r)
+
+    for composite in (conv, gemm, matmul):
+        composite.check(_fits)
+
+
+def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
+    """``product``, an optional addition, and an optional activation; at least one of the two must be there."""
+    added = P.Add(product, residual)
+    return any_activation(added | product) | added
+
+
+def _fits(match: Match) -> bool | Rejection:
+    anchor = next(n for n in match.matched if n.op in ANCHORS)
+    check, axis = _CHECKS[anchor.op]
+    verdict = check(anchor)
+    if isinstance(verdict, Rejection):
+        return verdict
+    residuals = 0
+    for name in ("b", "r") if anchor.op == "MatMul" else ("r",):
+        value = match.bindings.get(name)
+        if value is None:
+            continue
+        kind = _addend_kind(value, anchor.output, axis)
+        if isinstance(kind, Rejection):
+            return kind
+        residuals += kind == "residual"
+    if residuals + _full_gemm_addend(anchor.op, match) > 1:
+        return reject("two residuals; a kernel adds one")
+    return True
+
+
+def _addend_kind(value: Value, result: Value, axis: int) -> str | Rejection:
+    if value.const is not None and channel_vector(value.const, tensor(result.type), axis) is not None:
+        return "bias"
+    if tensor(value.type).shape == tensor(result.type).shape and tensor(value.type).shape is not None:
+        return "residual"
+    return reject(f'"{value.name}" is {value.type}: neither one constant per channel nor of the shape of {result.type}')
+
+
+def _full_gemm_addend(op: str, match: Match) -> bool:
+    value = match.bindings.get("b") if op == "Gemm" else None
+    return isinstance(value, Value) and not value.is_const

@@ -1,0 +1,234 @@
+"""Data movement on the C target: views where the bytes already lie right, strided copies elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinycomp.ir.graph import TINYCOMP, Node, Value
+from tinycomp.ir.layout import memory_order, same_memory, strides
+from tinycomp.ir.types import bits, tensor
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.emit import Emitter, View, nd_params
+from tinycomp.targets.c.rules import (
+    Rules,
+    Verdict,
+    all_of,
+    constant,
+    first,
+    known_rank,
+    operand,
+    static_type,
+)
+
+FAMILY = Rules()
+
+
+def movable(node: Node) -> Verdict:
+    """Whether the elements are of 1, 2, 4 or 8 whole bytes."""
+    for value in node.used_outputs():
+        dtype = tensor(value.type).dtype
+        if dtype in ("?", "string") or bits(dtype) not in (8, 16, 32, 64):
+            return reject(f'"{value.name}" is {value.type}; only elements of 1, 2, 4 or 8 bytes are moved')
+    return True
+
+
+def element_size(value: Value) -> int:
+    """Bytes of one element."""
+    return bits(tensor(value.type).dtype) // 8
+
+
+def emit_copy(
+    emit: Emitter,
+    node: Node,
+    target: View,
+    source: View,
+    shape: Sequence[int],
+    to: Sequence[int],
+    origin: Sequence[int],
+    size: int,
+) -> None:
+    """Emit a strided copy of ``shape`` elements; strides are in elements and follow the same order of dimensions."""
+    if 0 in shape:
+        return
+    order = sorted(range(len(shape)), key=lambda d: -to[d])
+    params = nd_params(
+        [shape[d] for d in order], to_stride=[to[d] for d in order], from_stride=[origin[d] for d in order]
+    )
+    emit.call("copy", [target, source], {"element_size": size, **params}, node)
+
+
+@FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
+def relayout(emit: Emitter, node: Node) -> None:
+    """Copy into another memory order, or nothing at all where both orders are the same."""
+    source, (result, shape) = first(node), static_type(node.output)
+    before, _ = static_type(source)
+    if same_memory(before, result):
+        emit.alias(node.output, emit.view(source))
+        return
+    emit_copy(
+        emit, node, emit.view(node.output), emit.view(source), shape, strides(result), strides(before),
+        element_size(source),
+    )  # fmt: skip
+
+
+RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+
+
+@FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR)
+def reshape(emit: Emitter, node: Node) -> None:
+    """A row-major reshape moves nothing."""
+    emit.alias(node.output, emit.view(first(node)))
+
+
+@FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE)
+def transpose(emit: Emitter, node: Node) -> None:
+    """Copy with exchanged strides; a transposition that only renames dimensions moves nothing."""
+    source = first(node)
+    before, _ = static_type(source)
+    result, shape = static_type(node.output)
+    perm = list(node.attrs.get("perm", reversed(range(len(shape)))))
+    origin = [strides(before)[p] for p in perm]
+    to = strides(result)
+    if all(n == 1 or a == b for n, a, b in zip(shape, origin, to, strict=True)):
+        emit.alias(node.output, emit.view(source))
+        return
+    emit_copy(emit, node, emit.view(node.output), emit.view(source), shape, to, origin, element_size(source))
+
+
+@FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
+def concat(emit: Emitter, node: Node) -> None:
+    """Copy every operand into its slice of the result."""
+    result, shape = static_type(node.output)
+    axis = int(node.attrs["axis"]) % len(shape)
+    to, size = strides(result), element_size(node.output)
+    start = 0
+    for value in node.inputs:
+        assert value is not None
+        type_, part = static_type(value)
+        place = emit.view(node.output).at(start * to[axis] * size)
+        emit_copy(emit, node, place, emit.view(value), part, to, strides(type_), size)
+        start += part[axis]
+
+
+def _split_check(node: Node) -> Verdict:
+    sizes = operand(node, 1)
+    return sizes is None or sizes.is_const or reject("the sizes are not constant")
+
+
+@FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW)
+def split(emit: Emitter, node: Node) -> None:
+    """Copy every slice into its result."""
+    source = first(node)
+    type_, shape = static_type(source)
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    origin, size = strides(type_), element_size(source)
+    start = 0
+    for value in node.outputs:
+        result, part = static_type(value)
+        if value.name:
+            place = emit.view(source).at(start * origin[axis] * size)
+            emit_copy(emit, node, emit.view(value), place, part, strides(result), origin, size)
+        start += part[axis]
+
+
+@FAMILY.lower("Slice", check=all_of(movable, known_rank, constant(1, 2, 3, 4)), layout=LayoutRule.FOLLOW)
+def slice_(emit: Emitter, node: Node) -> None:
+    """Copy with scaled strides from the first element on; steps may be negative."""
+    source = first(node)
+    type_, shape = static_type(source)
+    result, part = static_type(node.output)
+    begin, step = [0] * len(shape), [1] * len(shape)
+    for axis, start, stop, by in _slices(node, len(shape)):
+        bounds = slice(start, stop, by).indices(shape[axis])
+        begin[axis], step[axis] = bounds[0], by
+    origin, size = strides(type_), element_size(source)
+    offset = sum(b * s for b, s in zip(begin, origin, strict=True)) if math.prod(part) else 0
+    steps = [s * by for s, by in zip(origin, step, strict=True)]
+    emit_copy(
+        emit, node, emit.view(node.output), emit.view(source).at(offset * size), part, strides(result), steps, size
+    )  # fmt: skip
+
+
+def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
+    """Axis, start, stop and step of every sliced axis, from either form of the operator."""
+
+    def given(index: int, name: str) -> list[int] | None:
+        value = operand(node, index)
+        if value is not None:
+            assert value.const is not None
+            return [int(i) for i in value.const.reshape(-1)]
+        return list(node.attrs[name]) if name in node.attrs else None
+
+    starts, stops = given(1, "starts") or [], given(2, "ends") or []
+    axes = given(3, "axes") or list(range(len(starts)))
+    steps = given(4, "steps") or [1] * len(starts)
+    return [(a % rank, s, e, by) for a, s, e, by in zip(axes, starts, stops, steps, strict=True)]
+
+
+@FAMILY.lower("Expand", check=all_of(movable, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+def expand(emit: Emitter, node: Node) -> None:
+    """Copy with stride 0 along repeated dimensions."""
+    source = first(node)
+    type_, shape = static_type(source)
+    result, wanted = static_type(node.output)
+    own = [0 if n == 1 else s for n, s in zip(shape, strides(type_), strict=True)]
+    origin = [0] * (len(wanted) - len(shape)) + own
+    emit_copy(
+        emit, node, emit.view(node.output), emit.view(source), wanted, strides(result), origin, element_size(source)
+    )  # fmt: skip
+
+
+def _pad_check(node: Node) -> Verdict:
+    mode = node.attrs.get("mode", "constant")
+    if mode not in ("constant", b"constant"):
+        return reject(f"mode {mode} is not supported, only constant")
+    return True
+
+
+@FAMILY.lower("Pad", check=all_of(movable, known_rank, constant(1, 2, 3), _pad_check), layout=LayoutRule.FOLLOW)
+def pad(emit: Emitter, node: Node) -> None:
+    """Fill the result, then copy the operand into its place; negative pads cut."""
+    source = first(node)
+    type_, shape = static_type(source)
+    result, whole = static_type(node.output)
+    before, after = _pads(node, len(shape))
+    to, origin, size = strides(result), strides(type_), element_size(source)
+    if any(p > 0 for p in (*before, *after)):
+        count = math.prod(whole)
+        params = nd_params((count,), stride=(1,))
+        emit.call("fill", [node.output], {"element_size": size, "pattern": _pattern(node), **params}, node)
+    kept = [n + min(b, 0) + min(a, 0) for n, b, a in zip(shape, before, after, strict=True)]
+    if min(kept, default=1) <= 0:
+        return
+    skip = sum(max(b, 0) * s for b, s in zip(before, to, strict=True)) * size
+    cut = sum(max(-b, 0) * s for b, s in zip(before, origin, strict=True)) * size
+    emit_copy(emit, node, emit.view(node.output).at(skip), emit.view(source).at(cut), kept, to, origin, size)
+
+
+def _pads(node: Node, rank: int) -> tuple[list[int], list[int]]:
+    given = operand(node, 1)
+    pads = [int(p) for p in given.const] if given is not None and given.const is not None else node.attrs["pads"]
+    axes_value = operand(node, 3)
+    axes = range(rank) if axes_value is None or axes_value.const is None else [int(a) % rank for a in axes_value.const]
+    before, after = [0] * rank, [0] * rank
+    for index, axis in enumerate(axes):
+        before[axis], after[axis] = int(pads[index]), int(pads[len(axes) + index])
+    return before, after
+
+
+def _pattern(node: Node) -> int:
+    """The padding value as the bits of one element, as a signed 64-bit number."""
+    dtype = first(node).type
+    value = operand(node, 2)
+    number = value.const.reshape(-1)[0] if value is not None and value.const is not None else node.attrs.get("value", 0)
+    from tinycomp.ir.types import numpy_dtype
+
+    raw = np.asarray(number).astype(numpy_dtype(tensor(dtype).dtype)).tobytes()
+    return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
+
+
+__all__ = ["FAMILY", "element_size", "emit_copy", "memory_order", "movable"]
