@@ -37,8 +37,8 @@ def find(pattern: Pattern, node: Node, graph: Graph | None = None, accept: Seque
         answer = judge(match, accept)
         if answer is None:
             return match
-        refusal = refusal or answer
-    return refusal or attempt.search.failure
+        refusal = answer if refusal is None else refusal
+    return attempt.search.failure if refusal is None else refusal
 
 
 def judge(match: Match, checks: Iterable[Check]) -> Rejection | None:

@@ -33,7 +33,7 @@ class Goal(NamedTuple):
 Choice = tuple[Goal, ...]
 _Pending = tuple[Goal, Any] | None
 
-STEPS = 100_000
+STEPS = 20_000
 """Steps after which one attempt gives up; a pattern with n swappable operands can have 2ⁿ orders."""
 
 
