@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 
+import numpy as np
 import pytest
 
 from tests.partition_tools import graph_of, target_of
@@ -35,7 +36,8 @@ def test_rules_are_tried_in_order_and_say_why_not():
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [(True, None), (None, None), (False, "the rule gives no reason"), (reject("no"), "no")]
+    ("answer", "reason"),
+    [(True, None), (None, None), (np.bool_(True), None), (False, "the rule gives no reason"), (reject("no"), "no")],
 )
 def test_what_a_predicate_may_answer(answer, reason):
     npu = Target("npu")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.remarks import Remark
 
-MOST = 200
+MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
+_MORE = f"only the first {MOST} borders between regions are explained"
 
 
 def explain_borders(graph: Graph, regions: Sequence[Sequence[Node]], remarks: list[Remark]) -> None:
@@ -23,6 +24,7 @@ def explain_borders(graph: Graph, regions: Sequence[Sequence[Node]], remarks: li
                 continue
             seen.add(pair)
             if len(seen) > MOST:
+                remarks.append(Remark("merge-regions", (), node.target or "", "acyclic", _MORE))
                 return
             sources = (*node.sources, *user.sources)
             reason = _reason(graph, place, set(regions[pair[0]]), set(regions[pair[1]]))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.rewrite import Composite
@@ -67,9 +69,11 @@ def answer_reason(answer: Any, where: str) -> str | None:
     Raises:
         TargetError: If the answer is neither.
     """
-    if answer is None or answer is True:
+    if answer is None:
         return None
-    if answer is False:
+    if isinstance(answer, (bool, np.bool_)):
+        if answer:
+            return None
         return "the rule gives no reason"
     reason = getattr(answer, "reason", None)
     if isinstance(reason, str):

@@ -10,6 +10,7 @@ from tests.partition_tools import claims, graph_of, regions, remarks, target_of
 from tinycomp.errors import TinycompError
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MergeRegions, problem_of
+from tinycomp.passes.region_remarks import MOST
 from tinycomp.target import Policy, TransferCost
 
 STAGE = "merge-regions"
@@ -71,6 +72,15 @@ def test_host_nodes_are_never_joined_and_output_order_does_not_matter():
         assert {n.region for n in graph.nodes if n.op == "Neg"} == {None}
         found.append(regions(graph))
     assert found == [[{"a", "b"}, {"c", "d"}]] * len(found)
+
+
+def test_only_so_many_borders_are_explained():
+    steps = [f"%r{i} = Relu(%d{i - 1})\n%n{i} = Neg(%r{i})\n%d{i} = Add(%r{i}, %n{i})" for i in range(1, MOST + 3)]
+    graph = merged("%d0 = Neg(%x)\n" + "\n".join(steps), f"d{MOST + 2}")
+    reasons = [reason for *_, reason in remarks(graph, STAGE)]
+    assert len(reasons) == MOST + 1
+    assert all("would close a cycle through n" in r for r in reasons[:-1])
+    assert reasons[-1] == f"only the first {MOST} borders between regions are explained"
 
 
 def test_host_nodes_have_no_links():
