@@ -182,7 +182,7 @@ def _quantized_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[An
     return zero_point.dtype
 
 
-@FAMILY.op("DequantizeLinear")
+@FAMILY.op("DequantizeLinear", traits={"cheap"})
 @quiet
 def dequantize_linear(
     x: Array,
