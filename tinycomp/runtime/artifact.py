@@ -76,8 +76,8 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
 
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Step:
     run = NativeRegion(program_from_dict(data["program"], archive), pool)
-    places = [tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees")]
-    return Step(str(data["label"]), str(data["op"]), str(data["tier"]), run, *places, tuple(data["sources"]))
+    reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
+    return Step(str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"]))
 
 
 def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:

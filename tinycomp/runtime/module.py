@@ -13,7 +13,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.profile import Profile, profile_plan
-from tinycomp.runtime.regions import SPECIALISATIONS
+from tinycomp.runtime.regions import SPECIALISATIONS, DirectCall
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
@@ -67,6 +67,7 @@ class Module:
         self._parts = parts
         self._report = parts.report
         self._names = tuple(spec.name for spec in parts.outputs)
+        self._direct = None if parts.specialise else DirectCall.through(parts.plan)
         self._plans: BoundedCache[tuple[tuple[str, int], ...], Plan] = BoundedCache(SPECIALISATIONS)
 
     @property
@@ -99,7 +100,9 @@ class Module:
             FeedError: If an input is missing or does not fit.
             ExecutionError: If a step fails on these values.
         """
-        results = self._run(args, named)
+        results = self._direct(args) if self._direct is not None and not named else None
+        if results is None:
+            results = self._run(args, named)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,8 @@ class Plan:
                     slots[slot] = None
                 if clock is not None:
                     clock[index] += time.perf_counter() - started
-        return [slots[slot] for slot in self.output_slots]
+        shared = {id(value) for value in (*self.slots, *feeds)}
+        return [_own(slots[slot], shared) for slot in self.output_slots]
 
 
 def _run_step(step: Step, slots: list[Any]) -> Sequence[Any]:
@@ -106,6 +107,13 @@ def _run_step(step: Step, slots: list[Any]) -> Sequence[Any]:
             found=f"operands ({operands})",
             hint="Check the operands' values and shapes against the operator's definition.",
         ) from error
+
+
+def _own(value: Any, shared: set[int]) -> Any:
+    """Copy a result that is a constant, a feed, or a view of either: the caller may write into what it gets."""
+    if isinstance(value, np.ndarray) and (value.base is not None or id(value) in shared):
+        return value.copy()
+    return value
 
 
 def _describe(value: Any) -> str:

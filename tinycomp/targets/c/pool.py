@@ -1,0 +1,82 @@
+"""Pooling and local response normalisation on the C target: channels last."""
+
+from __future__ import annotations
+
+from tinycomp.ir.graph import Node
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.conv import image, window_of, window_params
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.rules import Rules, Verdict, all_of, first, float32, ranks
+
+FAMILY = Rules()
+_MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
+
+
+def _values_only(node: Node) -> Verdict:
+    return len(node.used_outputs()) == 1 or reject("the indices of the maxima are asked for")
+
+
+@FAMILY.lower(
+    "MaxPool", "AveragePool", check=all_of(float32, ranks(3, 4), _values_only), layout=LayoutRule.CHANNELS_LAST
+)
+def pool(emit: Emitter, node: Node) -> None:
+    """Emit a sliding-window maximum or mean."""
+    x = first(node)
+    source = image(x)
+    window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
+    mode = _MAX
+    if node.op == "AveragePool":
+        mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+    params = {
+        "mode": mode,
+        "batch": source.batch,
+        "channels": source.channels,
+        **window_params(window),
+        "pad_bottom": window.after[0],
+        "pad_right": window.after[1],
+        "x_pixel_stride": source.channels,
+        "y_pixel_stride": source.channels,
+    }
+    emit.call("pool2d_f32", [node.output, x], params, node)
+
+
+@FAMILY.lower("GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4)), layout=LayoutRule.CHANNELS_LAST)
+def global_pool(emit: Emitter, node: Node) -> None:
+    """Emit a pooling whose only window is the image."""
+    x = first(node)
+    source = image(x)
+    sizes = {"height": source.height, "width": source.width}
+    ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
+    params = {
+        "mode": _MAX if node.op == "GlobalMaxPool" else _AVERAGE,
+        "batch": source.batch,
+        "channels": source.channels,
+        **sizes,
+        **dict.fromkeys(ones, 1),
+        **{f"kernel_{axis}": size for axis, size in sizes.items()},
+        **dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0),
+        "x_pixel_stride": source.channels,
+        "y_pixel_stride": source.channels,
+    }
+    emit.call("pool2d_f32", [node.output, x], params, node)
+
+
+def _positive(node: Node) -> Verdict:
+    bias, alpha = float(node.attrs.get("bias", 1.0)), float(node.attrs.get("alpha", 1e-4))
+    return (bias > 0 and alpha >= 0) or reject(f"bias {bias} and alpha {alpha} may make the sum negative")
+
+
+@FAMILY.lower("LRN", check=all_of(float32, ranks(3, 4), _positive), layout=LayoutRule.CHANNELS_LAST)
+def lrn(emit: Emitter, node: Node) -> None:
+    """Emit a normalisation over neighbouring channels."""
+    source = image(first(node))
+    params = {
+        "pixels": source.batch * source.height * source.width,
+        "channels": source.channels,
+        "size": int(node.attrs["size"]),
+        "alpha": float(node.attrs.get("alpha", 1e-4)),
+        "beta": float(node.attrs.get("beta", 0.75)),
+        "bias": float(node.attrs.get("bias", 1.0)),
+    }
+    emit.call("lrn_f32", [node.output, first(node)], params, node)

@@ -1,0 +1,112 @@
+"""Reductions and softmax on the C target, along one run of neighbouring axes in memory order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tinycomp.ir.graph import Node
+from tinycomp.ir.layout import memory_order
+from tinycomp.ir.types import TensorType, tensor
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, dtypes, first, known_rank, operand, static_type
+
+FAMILY = Rules()
+
+REDUCTIONS = {
+    "ReduceSum": 0, "ReduceMean": 1, "ReduceMax": 2, "ReduceMin": 3, "ReduceProd": 4, "ReduceL1": 5, "ReduceL2": 6,
+    "ReduceSumSquare": 7, "ReduceLogSum": 8, "ReduceLogSumExp": 9,
+}  # fmt: skip
+"""Codes of ``enum tc_reduction``."""
+
+
+def reduced_axes(node: Node) -> list[int]:
+    """Return the axes that a reduction works on, from either form of the operator."""
+    rank = tensor(first(node).type).rank or 0
+    value = operand(node, 1)
+    if value is not None and value.const is not None:
+        axes = [int(a) for a in value.const.reshape(-1)]
+    else:
+        axes = list(node.attrs.get("axes", ()))
+    if not axes:
+        return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted(a % rank for a in axes)
+
+
+def _runs_check(node: Node) -> Verdict:
+    axes = reduced_axes(node)
+    return len(_runs(axes)) <= 2 or reject(f"axes {axes} are more than two runs of neighbours")
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Group sorted places into runs of neighbours."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+@FAMILY.lower(
+    *REDUCTIONS,
+    check=all_of(dtypes("float32", operands=(0,)), known_rank, constant(1), _runs_check),
+    layout=LayoutRule.ROW_MAJOR,
+)
+def reduce(emit: Emitter, node: Node) -> None:
+    """Emit a reduction over at most two runs of neighbouring axes."""
+    x = first(node)
+    _, shape = static_type(x)
+    axes = reduced_axes(node)
+    runs = [[], *_runs(axes)] if len(_runs(axes)) < 2 else _runs(axes)
+    runs = [[], *runs] if len(runs) < 2 else runs
+    first_run, second_run = runs
+    start = second_run[0] if second_run else len(shape)
+    stop = second_run[-1] + 1 if second_run else len(shape)
+    split = first_run[0] if first_run else start
+    resume = first_run[-1] + 1 if first_run else start
+    params = {
+        "op": REDUCTIONS[node.op],
+        "outer": math.prod(shape[:split]),
+        "axis0": math.prod(shape[split:resume]),
+        "middle": math.prod(shape[resume:start]),
+        "axis1": math.prod(shape[start:stop]),
+        "inner": math.prod(shape[stop:]),
+    }
+    emit.call("reduce_f32", [node.output, x], params, node)
+
+
+def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return the sizes before, along and behind ``axes`` in memory, or None if they do not lie side by side there.
+
+    >>> around(TensorType("float32", (1, 3, 4, 5), "NHWC"), [1, 2, 3])
+    (1, 60, 1)
+    """
+    shape = type_.static_shape
+    assert shape is not None, type_
+    order = memory_order(type_.layout, len(shape))
+    places = sorted(order.index(a) for a in axes)
+    if len(_runs(places)) != 1:
+        return None
+    sizes = [shape[d] for d in order]
+    start, stop = places[0], places[-1] + 1
+    return math.prod(sizes[:start]), math.prod(sizes[start:stop]), math.prod(sizes[stop:])
+
+
+_FLATTENING_BEFORE = 13
+"""Until this opset softmax works on the axis and everything behind it as one."""
+
+
+@FAMILY.lower("Softmax", "LogSoftmax", check=all_of(dtypes("float32"), known_rank), layout=LayoutRule.FOLLOW)
+def softmax(emit: Emitter, node: Node) -> None:
+    """Emit a softmax; the flattening form works on a run of axes."""
+    type_, shape = static_type(node.output)
+    flattening = node.version < _FLATTENING_BEFORE
+    axis = int(node.attrs.get("axis", 1 if flattening else -1)) % max(len(shape), 1)
+    sizes = around(type_, range(axis, len(shape)) if flattening else [axis])
+    assert sizes is not None, node
+    params = dict(zip(("outer", "axis", "inner"), sizes, strict=True))
+    emit.call("softmax_f32", [node.output, first(node)], {**params, "logarithm": int(node.op == "LogSoftmax")}, node)
