@@ -64,8 +64,9 @@ def replace(
     attrs: Mapping[str, Any] | None = None,
     *,
     merged: Sequence[Node] = (),
+    version: int | None = None,
 ) -> bool:
-    """Replace a node of ONNX's domain with one result by another, in the version that the graph's opset has.
+    """Replace a node of ONNX's domain with one result by another.
 
     Args:
         graph: The graph.
@@ -74,12 +75,14 @@ def replace(
         inputs: Its operands.
         attrs: Its attributes.
         merged: Further nodes whose work the new node does; their source names come first.
+        version: Its version; by default the one in force in the graph's opset.
 
     Returns:
         True, for rules to return.
     """
     sources = joined_sources(*merged, node)
-    new = graph.add(op, inputs, attrs, outputs=[graph.fresh(node.output.name)], at=node, sources=sources)
+    names = [graph.fresh(node.output.name)]
+    new = graph.add(op, inputs, attrs, version=version, outputs=names, at=node, sources=sources)
     return take_over(graph, node, new)
 
 

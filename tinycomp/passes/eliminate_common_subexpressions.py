@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.ir.equality import equal
+from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.literals import content_hash
 from tinycomp.ir.types import refine
@@ -79,7 +79,7 @@ def _merge_constants(graph: Graph) -> int:
         for value in values if len(values) > 1 else ():
             assert value.const is not None
             first = by_content.setdefault(content_hash(value.const), value)
-            if first is not value:
+            if first is not value and first.const is not None and arrays_equal(first.const, value.const):
                 graph.replace_uses(value, first)
                 graph.erase_unused(value)
                 changes += 1

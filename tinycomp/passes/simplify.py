@@ -1,0 +1,79 @@
+"""Simplify: the rewrites that are right on every machine.
+
+>>> from tinycomp.ir.parser import parse_graph
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17} (%x: float32[N, 1, 4, 4]) -> (%y) {
+...   %w: float32[1, 1, 1, 1] = const [3.0]
+...   %gamma: float32[1] = const [2.0]
+...   %beta: float32[1] = const [1.0]
+...   %mean: float32[1] = const [0.0]
+...   %variance: float32[1] = const [1.0]
+...   %c: float32[N, 1, 4, 4] = Conv(%x, %w) from ["conv"]
+...   %b: float32[N, 1, 4, 4] = BatchNormalization(%c, %gamma, %beta, %mean, %variance) {epsilon = 0.0} from ["bn"]
+...   %d: float32[N, 1, 4, 4] = Dropout(%b)
+...   %y: float32[N, 16] = Flatten(%d) from ["flatten"]
+... }''')
+>>> Simplify().run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17} (%x: float32[N, 1, 4, 4]) -> (%y) {
+  %w: float32[1, 1, 1, 1] = const [6.0]
+  %c_bias: float32[1] = const [1.0]
+  %b: float32[N, 1, 4, 4] = Conv@11(%x, %w, %c_bias) from ["conv", "bn"]
+  %y_shape: int64[2] = const [-1, 16]
+  %y: float32[N, 16] = Reshape@14(%b, %y_shape) from ["flatten"]
+}
+
+The rules are in :mod:`tinycomp.passes.simplify_rules`, a file per theme. None of them computes anything twice, and
+none changes NaN, infinities or rounding by more than a different order of the same operations does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.passes.base import Pass
+from tinycomp.passes.simplify_rules import affine, arithmetic, casts, clamps, movement, no_ops, padding
+from tinycomp.rewrite import Engine, Rule
+from tinycomp.rewrite.engine import Head
+
+RULES: tuple[Rule, ...] = (
+    *no_ops.RULES,
+    *arithmetic.RULES,
+    *movement.RULES,
+    *casts.RULES,
+    *clamps.RULES,
+    *affine.RULES,
+    *padding.RULES,
+)
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Apply every rule until none applies, in the graph and in the bodies of unclaimed nodes; claimed nodes stay."""
+
+    def run(self, graph: Graph) -> bool:
+        """Run the engine."""
+        return Engine([_Unclaimed(entry) for entry in RULES]).run(graph) > 0
+
+
+@dataclass(frozen=True)
+class _Unclaimed:
+    """A rule that leaves alone what a target has claimed."""
+
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return self.rule.name
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The operators at which it starts."""
+        return self.rule.heads
+
+    def apply(self, graph: Graph, node: Node) -> bool:
+        """Apply the rule unless a target has claimed the node."""
+        return node.target is None and self.rule.apply(graph, node)

@@ -1,0 +1,1 @@
+"""The rules of Simplify, grouped by theme; each file ends in its tuple ``RULES``."""
