@@ -303,6 +303,88 @@ typedef struct tc_where_params {
   int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
 } tc_where_params;
 
+/* ---- pooling ---- */
+
+enum tc_pool_mode {
+  TC_POOL_MAX = 0,              /* NaN if there is one in the window; -infinity for a window in the padding alone */
+  TC_POOL_AVERAGE = 1,          /* over the positions inside the image */
+  TC_POOL_AVERAGE_WITH_PADS = 2 /* over the positions inside the padded image: ONNX's count_include_pad */
+};
+
+/* pool2d_f32: NHWC pooling; pooling a whole image is a window of its size. Operands: y, x. */
+typedef struct tc_pool2d_f32_params {
+  int64_t mode; /* an enum tc_pool_mode */
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left, pad_bottom, pad_right; /* the last two only count positions */
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_pool2d_f32_params;
+
+/* ---- reductions ---- */
+
+enum tc_reduction {
+  TC_REDUCE_SUM = 0,
+  TC_REDUCE_MEAN = 1,
+  TC_REDUCE_MAX = 2, /* NaN if there is one; -infinity of nothing */
+  TC_REDUCE_MIN = 3,
+  TC_REDUCE_PROD = 4,
+  TC_REDUCE_L1 = 5,
+  TC_REDUCE_L2 = 6,
+  TC_REDUCE_SUM_SQUARE = 7,
+  TC_REDUCE_LOG_SUM = 8,
+  TC_REDUCE_LOG_SUM_EXP = 9
+};
+
+/* reduce_f32: y[outer, middle, inner] out of x[outer, axis0, middle, axis1, inner]; sizes that are not needed are 1.
+ * Operands: y, x. */
+typedef struct tc_reduce_f32_params {
+  int64_t op; /* an enum tc_reduction */
+  int64_t outer, axis0, middle, axis1, inner;
+} tc_reduce_f32_params;
+
+/* softmax_f32: softmax of x[outer, axis, inner] along the axis, or its logarithm. Operands: y (may be x), x. */
+typedef struct tc_softmax_f32_params {
+  int64_t outer, axis, inner;
+  int64_t logarithm; /* 0 or 1 */
+} tc_softmax_f32_params;
+
+/* ---- normalisation ---- The result of each may replace x. */
+
+/* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
+ * the mean is taken as 0. Operands: y, x, scale (optional), bias (optional). */
+typedef struct tc_layer_norm_f32_params {
+  int64_t rows, columns;
+  int64_t rms; /* 0 or 1 */
+  float epsilon;
+} tc_layer_norm_f32_params;
+
+/* group_norm_f32: likewise, for every image and group of channels of NHWC x[batch, pixels, channels]; instance
+ * normalisation has as many groups as channels. Operands: y, x, scale[channels] (optional), bias[channels] (optional).
+ */
+typedef struct tc_group_norm_f32_params {
+  int64_t batch, pixels, channels, groups;
+  float epsilon;
+} tc_group_norm_f32_params;
+
+/* lrn_f32: y = x / (bias + alpha / size * sum of squares)^beta, the sum being over `size` neighbouring channels, from
+ * (size - 1) / 2 before. bias plus the sum must be positive. Operands: y, x[pixels, channels]. */
+typedef struct tc_lrn_f32_params {
+  int64_t pixels, channels;
+  int64_t size;
+  float alpha, beta, bias;
+} tc_lrn_f32_params;
+
+/* channel_affine_f32: y = activation(x * scale[channels] + shift[channels]).
+ * Operands: y, x[pixels, channels], scale, shift (optional). */
+typedef struct tc_channel_affine_f32_params {
+  int64_t pixels, channels;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_channel_affine_f32_params;
+
 /* cdef-end */
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "common/log.h"
 
+#include "common/partial.h"
+
 #include "common/activation.h"
 
 #include "gemm/tile_f32.h"
@@ -40,3 +42,19 @@
 #include "elementwise/binary_typed.h"
 
 #include "elementwise/where.h"
+
+#include "pool/pool2d_f32.h"
+
+#include "reduce/steps.h"
+
+#include "reduce/reduce_f32.h"
+
+#include "reduce/softmax_f32.h"
+
+#include "norm/layer_norm_f32.h"
+
+#include "norm/group_norm_f32.h"
+
+#include "norm/lrn_f32.h"
+
+#include "norm/channel_affine_f32.h"

@@ -1,0 +1,51 @@
+/* layer_norm_f32: rows brought to mean 0 and variance 1, or only to root mean square 1. A unit is one row. */
+
+enum { LAYER_NORM_Y, LAYER_NORM_X, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
+
+static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
+  const tc_layer_norm_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->rms == 0 || p->rms == 1, "rms must be 0 or 1");
+  TC_REQUIRE(prepare, p->epsilon >= 0, "epsilon is negative or NaN");
+  const int64_t count = TC_PRODUCT(prepare, p->rows, p->columns);
+  tc_touch(prepare, LAYER_NORM_Y, count, sizeof(float));
+  tc_touch(prepare, LAYER_NORM_X, count, sizeof(float));
+  tc_touch(prepare, LAYER_NORM_SCALE, p->columns, sizeof(float));
+  tc_touch(prepare, LAYER_NORM_BIAS, p->columns, sizeof(float));
+  prepare->units = count ? p->rows : 0;
+  prepare->cost = (double)count * 8;
+}
+
+/* y = (x - mean) * factor, times scale and plus bias where there are such. */
+TC_INLINE void layer_norm_apply(const bool scaled, const bool biased, float *y, const float *x, const float *scale,
+                                const float *bias, int64_t count, float mean, float factor) {
+  const tc_vf means = tc_vf_set1(mean), factors = tc_vf_set1(factor);
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    const int64_t rest = count - i;
+    tc_vf value = tc_vf_mul(tc_vf_sub(tc_load_up_to(x + i, rest), means), factors);
+    value = scaled ? tc_vf_mul(value, tc_load_up_to(scale + i, rest)) : value;
+    value = biased ? tc_vf_add(value, tc_load_up_to(bias + i, rest)) : value;
+    tc_store_up_to(y + i, value, rest);
+  }
+}
+
+static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_layer_norm_f32_params *p = call->params;
+  const float *scale = call->operands[LAYER_NORM_SCALE], *bias = call->operands[LAYER_NORM_BIAS];
+  const int64_t n = p->columns;
+  for (int64_t row = begin; row < end; row++) {
+    const float *x = (const float *)call->operands[LAYER_NORM_X] + row * n;
+    float *y = (float *)call->operands[LAYER_NORM_Y] + row * n;
+    const float mean = p->rms ? 0.0f : reduce_row_SUM(x, n, 0.0f, 0.0f) / (float)n;
+    const float variance = reduce_row_SQUARE(x, n, mean, 0.0f) / (float)n;
+    const float factor = 1.0f / sqrtf(variance + p->epsilon);
+    if (scale && bias) {
+      layer_norm_apply(true, true, y, x, scale, bias, n, mean, factor);
+    } else if (scale) {
+      layer_norm_apply(true, false, y, x, scale, bias, n, mean, factor);
+    } else if (bias) {
+      layer_norm_apply(false, true, y, x, scale, bias, n, mean, factor);
+    } else {
+      layer_norm_apply(false, false, y, x, scale, bias, n, mean, factor);
+    }
+  }
+}

@@ -1,0 +1,131 @@
+/* pool2d_f32: maximum or average over NHWC windows. A unit is one line of output pixels and a strip of channels, so
+ * that pooling a whole image to one pixel has as many units as the image has strips. */
+
+enum { POOL_Y, POOL_X };
+
+enum { POOL_VECTORS = 4, POOL_STRIP = POOL_VECTORS * TC_LANES };
+
+static void pool_check(tc_prepare *prepare) {
+  const tc_pool2d_f32_params *p = prepare->params;
+  const tc_window window = TC_WINDOW(p);
+  tc_check_window(prepare, &window);
+  TC_REQUIRE(prepare, p->mode >= TC_POOL_MAX && p->mode <= TC_POOL_AVERAGE_WITH_PADS, "there is no pooling mode %lld",
+             (long long)p->mode);
+  const int64_t most = (int64_t)1 << 24;
+  TC_REQUIRE(prepare, p->pad_bottom >= 0 && p->pad_bottom <= most && p->pad_right >= 0 && p->pad_right <= most,
+             "a pad is out of range");
+  TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
+             "a pixel stride is smaller than the number of channels");
+}
+
+static void TC_NAME(tc_pool2d_f32_prepare)(tc_prepare *prepare) {
+  const tc_pool2d_f32_params *p = prepare->params;
+  pool_check(prepare);
+  if (tc_refused(prepare)) {
+    return;
+  }
+  tc_touch(prepare, POOL_Y,
+           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
+           sizeof(float));
+  tc_touch(prepare, POOL_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
+           sizeof(float));
+  const int64_t strips = TC_PRODUCT(prepare, p->channels) ? tc_ceil_div(p->channels, POOL_STRIP) : 0;
+  prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, strips);
+  prepare->cost =
+      (double)p->kernel_height * (double)p->kernel_width * (double)p->out_width * (double)prepare->units * POOL_STRIP;
+}
+
+/* The part of a window's line or column that lies inside: positions [first, last), and how many ONNX counts. */
+typedef struct pool_range {
+  int64_t first, last, counted;
+} pool_range;
+
+/* start: where the window begins, negative in the padding; reach: how far positions are counted. */
+static pool_range pool_clip(int64_t start, int64_t step, int64_t kernel, int64_t size, int64_t reach) {
+  const int64_t first = start < 0 ? tc_min(tc_ceil_div(-start, step), kernel) : 0;
+  const int64_t last = start >= size ? 0 : tc_min(tc_ceil_div(size - start, step), kernel);
+  const int64_t counted = start >= reach ? 0 : tc_min(tc_ceil_div(reach - start, step), kernel);
+  return (pool_range){first, tc_max(last, first), counted};
+}
+
+/* One output pixel. */
+typedef struct pool_pixel {
+  const float *x; /* the first position inside */
+  float *y;
+  int64_t lines, columns;         /* of positions inside */
+  int64_t line_step, column_step; /* in elements */
+  float divisor;
+} pool_pixel;
+
+/* `vectors` whole vectors of channels, or one of `lanes` lanes. */
+TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_pixel *pixel, int64_t channel,
+                             int64_t lanes) {
+  tc_vf sum[POOL_VECTORS];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; v++) {
+    sum[v] = tc_vf_set1(maximum ? -INFINITY : 0.0f);
+  }
+  for (int64_t i = 0; i < pixel->lines; i++) {
+    const float *x = pixel->x + i * pixel->line_step + channel;
+    for (int64_t j = 0; j < pixel->columns; j++, x += pixel->column_step) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) {
+        const tc_vf value = vectors > 1 ? tc_vf_load(x + v * TC_LANES) : tc_load_up_to(x, lanes);
+        sum[v] = maximum ? tc_vf_maximum(sum[v], value) : tc_vf_add(sum[v], value);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; v++) {
+    const tc_vf y = maximum ? sum[v] : tc_vf_div(sum[v], tc_vf_set1(pixel->divisor));
+    tc_store_up_to(pixel->y + channel + v * TC_LANES, y, lanes);
+  }
+}
+
+TC_INLINE void pool_strip(const bool maximum, const pool_pixel *pixel, int64_t channel, int64_t channels) {
+  if (channels == POOL_STRIP) {
+    pool_channels(POOL_VECTORS, maximum, pixel, channel, TC_LANES);
+    return;
+  }
+  for (int64_t c = 0; c < channels; c += TC_LANES) {
+    pool_channels(1, maximum, pixel, channel + c, tc_min(channels - c, TC_LANES));
+  }
+}
+
+static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_t channels) {
+  const tc_pool2d_f32_params *p = call->params;
+  const bool with_pads = p->mode == TC_POOL_AVERAGE_WITH_PADS;
+  const int64_t top = line % p->out_height * p->stride_height - p->pad_top;
+  const pool_range rows = pool_clip(top, p->dilation_height, p->kernel_height, p->height, p->height + p->pad_bottom);
+  const float *image =
+      (const float *)call->operands[POOL_X] + line / p->out_height * p->height * p->width * p->x_pixel_stride;
+  for (int64_t out_x = 0; out_x < p->out_width; out_x++) {
+    const int64_t left = out_x * p->stride_width - p->pad_left;
+    const pool_range columns = pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
+    const int64_t y = top + rows.first * p->dilation_height, x = left + columns.first * p->dilation_width;
+    const int64_t lines = rows.last - rows.first, across = columns.last - columns.first;
+    const pool_pixel pixel = {
+        .x = lines && across ? image + (y * p->width + x) * p->x_pixel_stride : image,
+        .y = (float *)call->operands[POOL_Y] + (line * p->out_width + out_x) * p->y_pixel_stride,
+        .lines = across ? lines : 0,
+        .columns = across,
+        .line_step = lines > 1 ? p->dilation_height * p->width * p->x_pixel_stride : 0,
+        .column_step = across > 1 ? p->dilation_width * p->x_pixel_stride : 0,
+        .divisor = (float)(with_pads ? rows.counted * columns.counted : lines * across),
+    };
+    if (p->mode == TC_POOL_MAX) {
+      pool_strip(true, &pixel, channel, channels);
+    } else {
+      pool_strip(false, &pixel, channel, channels);
+    }
+  }
+}
+
+static void TC_NAME(tc_pool2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_pool2d_f32_params *p = call->params;
+  const int64_t strips = tc_ceil_div(p->channels, POOL_STRIP);
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t channel = unit % strips * POOL_STRIP;
+    pool_line(call, unit / strips, channel, tc_min(p->channels - channel, POOL_STRIP));
+  }
+}

@@ -1,0 +1,143 @@
+/* reduce_f32: reductions over up to two groups of axes. A unit is one result of adjacent elements, or a strip of
+ * columns if the reduced elements lie apart. */
+
+enum { REDUCE_Y, REDUCE_X };
+
+typedef float (*reduce_row_fn)(const float *row, int64_t count, float shift, float sum);
+typedef void (*reduce_columns_fn)(float *y, const reduce_span *span, const float *shifts);
+
+/* What an operation sums up. */
+typedef struct reduce_steps {
+  float start;
+  reduce_row_fn row;
+  reduce_columns_fn columns;
+} reduce_steps;
+
+#define TC_REDUCE(kind, start, neutral, step, join) \
+  static const reduce_steps reduce_steps_##kind = {start, reduce_row_##kind, reduce_columns_##kind};
+TC_REDUCE_LIST
+#undef TC_REDUCE
+
+static const reduce_steps *reduce_find(int64_t op) {
+  switch (op) {
+    case TC_REDUCE_SUM:
+    case TC_REDUCE_MEAN:
+    case TC_REDUCE_LOG_SUM:
+      return &reduce_steps_SUM;
+    case TC_REDUCE_MAX:
+      return &reduce_steps_MAX;
+    case TC_REDUCE_MIN:
+      return &reduce_steps_MIN;
+    case TC_REDUCE_PROD:
+      return &reduce_steps_PROD;
+    case TC_REDUCE_L1:
+      return &reduce_steps_L1;
+    case TC_REDUCE_L2:
+    case TC_REDUCE_SUM_SQUARE:
+      return &reduce_steps_SQUARE;
+    case TC_REDUCE_LOG_SUM_EXP:
+      return &reduce_steps_EXP;
+    default:
+      return NULL;
+  }
+}
+
+/* The sizes with as few, as long axes as possible. */
+static tc_reduce_f32_params reduce_simplify(const tc_reduce_f32_params *given) {
+  tc_reduce_f32_params p = *given;
+  if (p.middle == 1) { /* one group of axes */
+    p.axis1 *= p.axis0;
+    p.axis0 = 1;
+  }
+  if (p.inner == 1 && p.axis1 == 1) { /* columns, after all */
+    p.inner = p.middle;
+    p.axis1 = p.axis0;
+    p.axis0 = p.middle = 1;
+  }
+  return p;
+}
+
+static int64_t reduce_strips(const tc_reduce_f32_params *p) { return tc_ceil_div(p->inner, REDUCE_STRIP); }
+
+static void TC_NAME(tc_reduce_f32_prepare)(tc_prepare *prepare) {
+  const tc_reduce_f32_params *given = prepare->params;
+  TC_REQUIRE(prepare, reduce_find(given->op), "there is no reduction %lld", (long long)given->op);
+  tc_touch(prepare, REDUCE_Y, TC_PRODUCT(prepare, given->outer, given->middle, given->inner), sizeof(float));
+  const int64_t count = TC_PRODUCT(prepare, given->outer, given->axis0, given->middle, given->axis1, given->inner);
+  tc_touch(prepare, REDUCE_X, count, sizeof(float));
+  TC_PRODUCT(prepare, given->axis0, given->axis1); /* also where another size is 0 */
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const tc_reduce_f32_params p = reduce_simplify(given);
+  prepare->units = TC_PRODUCT(prepare, p.outer, p.middle, reduce_strips(&p));
+  prepare->cost = (double)count * (p.op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
+}
+
+/* Largest elements, where they are finite: what is taken away before exponentials are summed. */
+static void reduce_shifts(float *shifts, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    shifts[i] = isfinite(shifts[i]) ? shifts[i] : 0.0f;
+  }
+}
+
+/* Turns sums into results. */
+static void reduce_finish(const tc_reduce_f32_params *p, float *y, int64_t count, const float *shifts) {
+  const float elements = (float)(p->axis0 * p->axis1);
+  for (int64_t i = 0; i < count; i++) {
+    switch (p->op) {
+      case TC_REDUCE_MEAN:
+        y[i] /= elements;
+        break;
+      case TC_REDUCE_L2:
+        y[i] = sqrtf(y[i]);
+        break;
+      case TC_REDUCE_LOG_SUM:
+        y[i] = logf(y[i]);
+        break;
+      case TC_REDUCE_LOG_SUM_EXP:
+        y[i] = logf(y[i]) + shifts[i];
+        break;
+      default:
+        return;
+    }
+  }
+}
+
+/* The results of one span: one for adjacent elements, otherwise one per column. */
+static void reduce_sum(const reduce_steps *steps, float *y, const reduce_span *span, const float *shifts,
+                       bool adjacent) {
+  if (!adjacent) {
+    steps->columns(y, span, shifts);
+    return;
+  }
+  *y = steps->start;
+  for (int64_t plane = 0; plane < span->planes; plane++) {
+    *y = steps->row(span->x + plane * span->plane_stride, span->lines, shifts ? *shifts : 0.0f, *y);
+  }
+}
+
+static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_reduce_f32_params p = reduce_simplify(call->params);
+  const int64_t strips = reduce_strips(&p);
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t row = unit / strips, outer = row / p.middle, middle = row % p.middle;
+    const int64_t column = unit % strips * REDUCE_STRIP, columns = tc_min(p.inner - column, REDUCE_STRIP);
+    const int64_t line = p.axis1 * p.inner;
+    const reduce_span span = {
+        .x = (const float *)call->operands[REDUCE_X] + (outer * p.axis0 * p.middle + middle) * line + column,
+        .planes = p.axis0,
+        .plane_stride = p.middle * line,
+        .lines = p.axis1,
+        .line_stride = p.inner,
+        .columns = columns};
+    float *y = (float *)call->operands[REDUCE_Y] + row * p.inner + column, shifts[REDUCE_STRIP];
+    const bool adjacent = p.inner == 1, shifted = p.op == TC_REDUCE_LOG_SUM_EXP;
+    if (shifted) {
+      reduce_sum(&reduce_steps_MAX, shifts, &span, NULL, adjacent);
+      reduce_shifts(shifts, columns);
+    }
+    reduce_sum(reduce_find(p.op), y, &span, shifted ? shifts : NULL, adjacent);
+    reduce_finish(&p, y, columns, shifts);
+  }
+}

@@ -1,0 +1,88 @@
+/* softmax_f32: softmax or its logarithm along an axis. A unit is one row of adjacent elements, or a vector of rows
+ * whose elements are `inner` apart. The result may replace the operand. */
+
+enum { SOFTMAX_Y, SOFTMAX_X };
+
+static void TC_NAME(tc_softmax_f32_prepare)(tc_prepare *prepare) {
+  const tc_softmax_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->logarithm == 0 || p->logarithm == 1, "logarithm must be 0 or 1");
+  const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
+  tc_touch(prepare, SOFTMAX_Y, count, sizeof(float));
+  tc_touch(prepare, SOFTMAX_X, count, sizeof(float));
+  if (tc_refused(prepare) || count == 0) {
+    return;
+  }
+  prepare->units = p->outer * (p->inner == 1 ? 1 : tc_ceil_div(p->inner, TC_LANES));
+  prepare->cost = (double)count * 20;
+}
+
+/* y = e^(x - shift), and their sum. */
+static float softmax_exponentials(float *y, const float *x, int64_t count, float shift) {
+  const tc_vf shifts = tc_vf_set1(shift);
+  tc_vf sum = tc_vf_set1(0.0f);
+  int64_t i = 0;
+  for (; i + TC_LANES <= count; i += TC_LANES) {
+    const tc_vf e = tc_vf_exp(tc_vf_sub(tc_vf_load(x + i), shifts));
+    tc_vf_store(y + i, e);
+    sum = tc_vf_add(sum, e);
+  }
+  if (i < count) { /* loaded back, so that the other lanes are 0 */
+    tc_vf_store_first(y + i, tc_vf_exp(tc_vf_sub(tc_vf_load_first(x + i, count - i), shifts)), count - i);
+    sum = tc_vf_add(sum, tc_vf_load_first(y + i, count - i));
+  }
+  return tc_vf_reduce_add(sum);
+}
+
+static void softmax_row(float *y, const float *x, int64_t count, bool logarithm) {
+  const float most = reduce_row_MAX(x, count, 0.0f, -INFINITY);
+  if (!logarithm) {
+    const tc_vf factor = tc_vf_set1(1.0f / softmax_exponentials(y, x, count, most));
+    for (int64_t i = 0; i < count; i += TC_LANES) {
+      tc_store_up_to(y + i, tc_vf_mul(tc_load_up_to(y + i, count - i), factor), count - i);
+    }
+    return;
+  }
+  const tc_vf shift = tc_vf_set1(most), rest = tc_vf_set1(logf(reduce_row_EXP(x, count, most, 0.0f)));
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    const tc_vf value = tc_vf_sub(tc_load_up_to(x + i, count - i), shift);
+    tc_store_up_to(y + i, tc_vf_sub(value, rest), count - i);
+  }
+}
+
+/* Up to a vector of neighbouring rows. */
+static void softmax_columns(float *y, const float *x, const tc_softmax_f32_params *p, int64_t columns) {
+  const int64_t count = p->axis, step = p->inner;
+  tc_vf most = tc_vf_set1(-INFINITY), sum = tc_vf_set1(0.0f);
+  for (int64_t i = 0; i < count; i++) {
+    most = tc_vf_maximum(most, tc_load_up_to(x + i * step, columns));
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const tc_vf e = tc_vf_exp(tc_vf_sub(tc_load_up_to(x + i * step, columns), most));
+    sum = tc_vf_add(sum, e);
+    if (!p->logarithm) {
+      tc_store_up_to(y + i * step, e, columns);
+    }
+  }
+  const tc_vf rest = p->logarithm ? tc_vf_log(sum) : tc_vf_div(tc_vf_set1(1.0f), sum);
+  for (int64_t i = 0; i < count; i++) {
+    const tc_vf value = tc_load_up_to((p->logarithm ? x : y) + i * step, columns);
+    const tc_vf result = p->logarithm ? tc_vf_sub(tc_vf_sub(value, most), rest) : tc_vf_mul(value, rest);
+    tc_store_up_to(y + i * step, result, columns);
+  }
+}
+
+static void TC_NAME(tc_softmax_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_softmax_f32_params *p = call->params;
+  const float *x = call->operands[SOFTMAX_X];
+  float *y = call->operands[SOFTMAX_Y];
+  const int64_t groups = tc_ceil_div(p->inner, TC_LANES);
+  for (int64_t unit = begin; unit < end; unit++) {
+    if (p->inner == 1) {
+      softmax_row(y + unit * p->axis, x + unit * p->axis, p->axis, p->logarithm);
+      continue;
+    }
+    const int64_t column = unit % groups * TC_LANES;
+    const int64_t at = unit / groups * p->axis * p->inner + column;
+    softmax_columns(y + at, x + at, p, tc_min(p->inner - column, TC_LANES));
+  }
+}

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.helpers import NO_ACTIVATION, run_single, single
+from tinycomp.errors import TargetError
+from tinycomp.runtime.native import NativeProgram
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (3, 17), (64, 768), (7, 5000), (0, 4), (3, 0)], ids=str)
+@pytest.mark.parametrize("rms", [0, 1])
+@pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)], ids=str)
+def test_layer_norm_equals_numpy(shape, rms, affine, isa, pool, rng):
+    x = rng.standard_normal(shape, np.float32) + 3
+    scale, bias = (rng.standard_normal(shape[1], np.float32) if given else None for given in affine)
+    params = {"rows": shape[0], "columns": shape[1], "rms": rms, "epsilon": 1e-5}
+    y = run_single("layer_norm_f32", [x, scale, bias], params, ("float32", shape), isa, pool)
+    wide = x.astype(np.float64)
+    wide = wide if rms or not wide.size else wide - wide.mean(axis=1, keepdims=True)
+    power = (wide * wide).mean(axis=1, keepdims=True) if wide.size else 0
+    expected = wide / np.sqrt(power + 1e-5) * (1 if scale is None else scale) + (0 if bias is None else bias)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+# batch, pixels, channels, groups
+@pytest.mark.parametrize(
+    "shape", [(2, 49, 64, 32), (1, 300, 37, 37), (2, 50, 6, 1), (1, 1000, 200, 2), (3, 9, 12, 4), (1, 0, 4, 2)], ids=str
+)
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_norm_equals_numpy(shape, affine, isa, pool, rng):
+    batch, pixels, channels, groups = shape
+    x = rng.standard_normal(shape[:3], np.float32) + np.arange(channels, dtype=np.float32)
+    scale, bias = (rng.standard_normal(channels, np.float32) if affine else None for _ in range(2))
+    params = {"batch": batch, "pixels": pixels, "channels": channels, "groups": groups, "epsilon": 1e-5}
+    y = run_single("group_norm_f32", [x, scale, bias], params, ("float32", x.shape), isa, pool)
+    grouped = x.astype(np.float64).reshape(batch, pixels, groups, channels // groups)
+    if not pixels:
+        return
+    expected = grouped - grouped.mean(axis=(1, 3), keepdims=True)
+    expected /= np.sqrt(grouped.var(axis=(1, 3), keepdims=True) + 1e-5)
+    expected = expected.reshape(x.shape) * (scale if affine else 1) + (bias if affine else 0)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_groups_must_divide_the_channels():
+    params = {"batch": 1, "pixels": 2, "channels": 6, "groups": 4, "epsilon": 1e-5}
+    x = np.zeros((1, 2, 6), np.float32)
+    with pytest.raises(TargetError, match="6 channels cannot be divided into 4 groups"):
+        NativeProgram(single("group_norm_f32", [x, None, None], params, ("float32", x.shape))[0])
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 9])
+@pytest.mark.parametrize("channels", [3, 32, 51])
+def test_lrn_equals_numpy(size, channels, isa, pool, rng):
+    x = rng.standard_normal((100, channels), np.float32) * 3
+    params = {"pixels": 100, "channels": channels, "size": size, "alpha": 0.01, "beta": 0.75, "bias": 1.5}
+    y = run_single("lrn_f32", [x], params, ("float32", x.shape), isa, pool)
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    squares = np.pad(x.astype(np.float64) ** 2, ((0, 0), (before, after)))
+    total = sum(squares[:, k : k + channels] for k in range(size))
+    np.testing.assert_allclose(y, x / (1.5 + 0.01 / size * total) ** 0.75, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (700, 64), (9, 5001), (0, 4)], ids=str)
+@pytest.mark.parametrize("shifted", [True, False])
+def test_channel_affine_equals_numpy(shape, shifted, isa, pool, rng):
+    x, scale = rng.standard_normal(shape, np.float32), rng.standard_normal(shape[1], np.float32)
+    shift = rng.standard_normal(shape[1], np.float32) if shifted else None
+    expected = x.astype(np.float64) * scale + (shift if shifted else 0)
+    sizes = {"pixels": shape[0], "channels": shape[1]}
+    results = {
+        0: expected,
+        1: np.maximum(expected, 0),
+        5: np.tanh(expected),
+    }
+    for activation, result in results.items():
+        params = sizes | NO_ACTIVATION | {"activation": activation}
+        y = run_single("channel_affine_f32", [x, scale, shift], params, ("float32", shape), isa, pool)
+        np.testing.assert_allclose(y, result, rtol=1e-5, atol=1e-6)

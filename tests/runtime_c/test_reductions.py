@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.helpers import run_single
+
+
+def log_sum_exp(x, axis):
+    most = x.max(axis=axis, keepdims=True, initial=-np.inf)
+    return np.log(np.exp(x - np.where(np.isfinite(most), most, 0)).sum(axis=axis)) + most.squeeze(axis)
+
+
+OPERATIONS = {
+    0: np.sum,
+    1: np.mean,
+    2: lambda x, axis: np.max(x, axis=axis, initial=-np.inf),
+    3: lambda x, axis: np.min(x, axis=axis, initial=np.inf),
+    4: np.prod,
+    5: lambda x, axis: np.abs(x).sum(axis=axis),
+    6: lambda x, axis: np.sqrt((x * x).sum(axis=axis)),
+    7: lambda x, axis: (x * x).sum(axis=axis),
+    8: lambda x, axis: np.log(x.sum(axis=axis)),
+    9: log_sum_exp,
+}
+SHAPES = [
+    (1, 1, 1, 1, 1),
+    (5, 1, 1, 37, 1),
+    (3, 1, 1, 9000, 1),
+    (2, 1, 1, 33, 70),
+    (2, 1, 1, 700, 3),
+    (1, 20, 6, 30, 1),
+    (2, 3, 5, 7, 65),
+    (3, 40, 35, 1, 1),
+    (2, 6, 1, 7, 1),
+    (2, 1, 1, 5, 0),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_reduce_equals_numpy(shape, op, isa, pool, rng):
+    x = rng.standard_normal(shape, np.float32)
+    if op in (4, 8):
+        x = 1 + np.abs(x) / 1000
+    params = {"op": op} | dict(zip(("outer", "axis0", "middle", "axis1", "inner"), shape, strict=True))
+    y = run_single("reduce_f32", [x], params, ("float32", (shape[0], shape[2], shape[4])), isa, pool)
+    expected = OPERATIONS[op](x.astype(np.float64), (1, 3))
+    np.testing.assert_allclose(y, expected, rtol=2e-6 * (10 if op == 4 else 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("inner", [1, 5])
+@pytest.mark.parametrize(
+    ("op", "result"), [(0, 0), (1, np.nan), (2, -np.inf), (3, np.inf), (4, 1), (6, 0), (8, -np.inf), (9, -np.inf)]
+)
+def test_reduce_nothing(op, result, inner, isa):
+    params = {"op": op, "outer": 3, "axis0": 1, "middle": 1, "axis1": 0, "inner": inner}
+    y = run_single("reduce_f32", [np.empty((3, 0, inner), np.float32)], params, ("float32", (3, inner)), isa)
+    np.testing.assert_array_equal(y, np.full((3, inner), result, np.float32))
+
+
+@pytest.mark.parametrize("inner", [1, 5])
+def test_reduce_special_values(inner, isa):
+    x = np.zeros((4, 40, inner), np.float32)
+    x[0, 7], x[1, 38], x[2, 3], x[3, :] = np.nan, np.inf, 500, -np.inf
+    params = {"outer": 4, "axis0": 1, "middle": 1, "axis1": 40, "inner": inner}
+    for op in (2, 9):
+        y = run_single("reduce_f32", [x], params | {"op": op}, ("float32", (4, inner)), isa)
+        np.testing.assert_array_equal(y, np.array([[np.nan], [np.inf], [500], [-np.inf]] * 1) * np.ones(inner))
+
+
+def test_long_sums_stay_exact_enough(isa, pool, rng):
+    x = rng.random((1_000_000,), np.float32)
+    for outer, axis, inner in ((1, 1_000_000, 1), (1, 250_000, 4)):
+        params = {"op": 0, "outer": outer, "axis0": 1, "middle": 1, "axis1": axis, "inner": inner}
+        y = run_single("reduce_f32", [x], params, ("float32", (inner,)), isa, pool)
+        np.testing.assert_allclose(y, x.reshape(axis, inner).sum(axis=0, dtype=np.float64), rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "shape", [(7, 10, 1), (3, 1000, 1), (200, 128, 1), (2, 21, 35), (3, 5, 3), (4, 1, 1), (0, 3, 1)]
+)
+@pytest.mark.parametrize("logarithm", [0, 1])
+def test_softmax_equals_numpy(shape, logarithm, isa, pool, rng):
+    x = rng.standard_normal(shape, np.float32) * 5
+    params = {"outer": shape[0], "axis": shape[1], "inner": shape[2], "logarithm": logarithm}
+    y = run_single("softmax_f32", [x], params, ("float32", shape), isa, pool)
+    wide = x.astype(np.float64)
+    shifted = wide - (wide.max(axis=1, keepdims=True) if wide.size else 0)
+    expected = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(y, expected if logarithm else np.exp(expected), rtol=3e-6, atol=3e-6 * logarithm)
+
+
+def test_softmax_of_masked_and_large_values(isa):
+    x = np.array([[-np.inf] * 20 + [3.0, 3.0], [1e30] + [0.0] * 21], np.float32)
+    params = {"outer": 2, "axis": 22, "inner": 1, "logarithm": 0}
+    y = run_single("softmax_f32", [x], params, ("float32", (2, 22)), isa)
+    np.testing.assert_array_equal(y, np.array([[0] * 20 + [0.5, 0.5], [1] + [0] * 21], np.float32))
