@@ -66,6 +66,7 @@ class Module:
     def __init__(self, parts: ModuleParts) -> None:
         self._parts = parts
         self._report = parts.report
+        self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
         self._direct = None if parts.specialise else DirectCall.through(parts.plan)
         self._plans: BoundedCache[tuple[tuple[str, int], ...], Plan] = BoundedCache(SPECIALISATIONS)
@@ -79,6 +80,11 @@ class Module:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Names, dtypes and shapes of the outputs."""
         return self._parts.outputs
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Values of the inputs that may be left out."""
+        return self._parts.defaults
 
     @property
     def graph(self) -> str:
@@ -112,7 +118,12 @@ class Module:
             FeedError: If an input is missing, unknown, or does not fit.
             ExecutionError: If a step fails on these values.
         """
-        return dict(zip(self._names, self._run((), feeds), strict=True))
+        results = None
+        if self._direct is not None and len(feeds) == len(self._input_names):
+            results = self._direct([feeds.get(name) for name in self._input_names])
+        if results is None:
+            results = self._run((), feeds)
+        return dict(zip(self._names, results, strict=True))
 
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; with times after :meth:`profile`."""
