@@ -14,7 +14,8 @@ from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.rewrite.constraints import AttrBinding
 from tinycomp.rewrite.dominance import Dominance
 from tinycomp.rewrite.op_pattern import OpPattern
-from tinycomp.rewrite.pattern import Absent, AnyOf, AnyValue, Const, NotConst, Repeat, ValuePattern, to_pattern
+from tinycomp.rewrite.pattern import Absent, AnyOf, AnyValue, Const, NotConst, ValuePattern, to_pattern
+from tinycomp.rewrite.repeat import Repeat
 
 _OWN_OPS = frozenset({"Relayout", "StopFusion"})
 _CONSTRUCTS = (

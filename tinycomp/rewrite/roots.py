@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite.op_pattern import OpPattern, Result
-from tinycomp.rewrite.pattern import Repeat, ValuePattern
+from tinycomp.rewrite.pattern import ValuePattern
+from tinycomp.rewrite.repeat import Repeat
 from tinycomp.rewrite.search import Choice, Goal, Search
 from tinycomp.rewrite.traits import is_structural
 

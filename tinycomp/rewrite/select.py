@@ -7,6 +7,8 @@ that fails one is followed by the next way to match at the same root. A refused 
 
 from __future__ import annotations
 
+import bisect
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,6 +43,7 @@ class Selection:
         self.chosen: list[Chosen] = []
         self.taken: dict[Node, Chosen] = {}
         self._place = {node: index for index, node in enumerate(graph.nodes)}
+        self._spans = _Spans()
         self._by_head: dict[Head, list[Node]] = {}
         for node in reversed(self._place):
             self._by_head.setdefault((node.domain, node.op), []).append(node)
@@ -72,6 +75,8 @@ class Selection:
         chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))
         self.chosen.append(chosen)
         self.taken.update(dict.fromkeys(chosen.owned, chosen))
+        if len({v.producer for v in match.outputs}) > 1:
+            self._spans.add(self._place[n] for n in chosen.owned)
 
     # The tests of a match, in order ----------------------------------------------------------------------------------
 
@@ -101,7 +106,7 @@ class Selection:
         return None if through is None else reject(f"would close a cycle through {through.label}")
 
     def _way_back(self, members: set[Node]) -> Node | None:
-        limit = self._horizon(max(self._place[n] for n in members))
+        limit = self._spans.horizon(max(self._place[n] for n in members))
         first = [u for n in members for u in self.graph.successors(n) if u not in members]
         came_from = {u: u for u in first}
         stack = list(came_from)
@@ -116,13 +121,29 @@ class Selection:
                     stack.append(user)
         return None
 
-    def _horizon(self, limit: int) -> int:
-        """Return the last place from which a path can lead back to ``limit``: chosen matches join distant places."""
-        spans = [sorted(self._place[n] for n in c.owned) for c in self.chosen if len(c.match.outputs) > 1]
-        for span in sorted(spans):
-            if span[0] <= limit:
-                limit = max(limit, span[-1])
-        return limit
+
+class _Spans:
+    """Disjoint ranges of places that matches with several roots bridge: a path can go back inside one of them."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+
+    def add(self, places: Iterable[int]) -> None:
+        held = list(places)
+        low, high = min(held), max(held)
+        at = bisect.bisect_left(self._ranges, (low, low))
+        if at and self._ranges[at - 1][1] >= low:
+            at -= 1
+        end = at
+        while end < len(self._ranges) and self._ranges[end][0] <= high:
+            low, high = min(low, self._ranges[end][0]), max(high, self._ranges[end][1])
+            end += 1
+        self._ranges[at:end] = [(low, high)]
+
+    def horizon(self, place: int) -> int:
+        """Return the last place from which a path can lead back to ``place``."""
+        at = bisect.bisect_right(self._ranges, (place, sys.maxsize)) - 1
+        return max(place, self._ranges[at][1]) if at >= 0 else place
 
 
 def _may_take(node: Node, composite: Composite) -> bool:

@@ -162,7 +162,11 @@ def test_optional_parts_fall_back_when_their_value_escapes() -> None:
     shared, own = net.Pad(net.x[0], pads), net.Pad(net.x[0], pads)
     values = [net.Relu(net.conv(v, size=3)) for v in (shared, shared, own)]
     graph = net.done(*values)
-    assert [n.attrs["ops"] for n in merge(graph, padded)] == [["Conv", "Relu"], ["Conv", "Relu"], ["Pad", "Conv", "Relu"]]
+    assert [n.attrs["ops"] for n in merge(graph, padded)] == [
+        ["Conv", "Relu"],
+        ["Conv", "Relu"],
+        ["Pad", "Conv", "Relu"],
+    ]
     assert not graph.remarks
 
 
@@ -371,7 +375,9 @@ def test_bodies_and_functions_are_merged_in_their_own_scope() -> None:
 
 def test_claimed_nodes_and_their_bodies_are_left_alone() -> None:
     net = Net()
-    claimed = net.graph.add("f", [net.x[0]], domain="local", bodies={"body": unary_body("MatMul", "Relu")}, target="dsp")
+    claimed = net.graph.add(
+        "f", [net.x[0]], domain="local", bodies={"body": unary_body("MatMul", "Relu")}, target="dsp"
+    )
     product = net.MatMul(claimed.output, SQUARE)
     product.producer.target = "dsp"
     graph = net.done(net.Relu(product))
