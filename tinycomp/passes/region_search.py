@@ -9,11 +9,14 @@ The search splits, reduces, bounds and branches:
 * *Bound and branch.* In what remains take a link: either its ends share a region (then all between them do), or the
   grouping does not need the link. Groupings by level give the first solutions, chains of separated vertices the bound.
 
-Problems of up to :data:`SMALL` vertices are solved to the end; larger ones as far as :data:`STEPS` branchings go, so
-that the time stays near-linear; the answer is then the best one found.
+Problems of up to :data:`SMALL` vertices may take :data:`SMALL_STEPS` branchings each, which only rare tangles of
+that size exhaust; larger ones share :data:`STEPS`, so that the time stays near-linear. Where branchings run out, the
+answer is the best one found, and :attr:`RegionSearch.proven` says so.
 """
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 from tinycomp.passes.quotient import (
     HOST,
@@ -29,7 +32,9 @@ from tinycomp.passes.region_bounds import drop_separated_links, lower_bound, rea
 from tinycomp.passes.region_greedy import join, join_pairs, sweep
 
 SMALL = 20
-"""Problems of up to this many vertices are searched to the end."""
+"""Problems of up to this many vertices have a generous allowance of branchings each."""
+SMALL_STEPS = 2000
+"""Branchings that one such problem may take."""
 MEDIUM = 96
 """Problems of up to this many vertices are searched, within :data:`STEPS`."""
 STEPS = 400
@@ -53,11 +58,15 @@ class RegionSearch:
     def __init__(self, steps: int = STEPS) -> None:
         self.proven = True
         self.steps = steps
+        self._small_steps = 0
+        self._known: dict[Hashable, tuple[int, Groups | None]] = {}
 
     def minimum(self, problem: Problem) -> Groups:
         """Return the vertices of every region; the host's vertices are left out."""
         groups, hard = split(problem)
         for piece in hard:
+            self._small_steps = SMALL_STEPS
+            self._known.clear()
             found = self._branch(piece, len(piece)) if len(piece) <= MEDIUM else self._approximate(piece)
             assert found is not None, "every vertex alone is a valid grouping"
             groups += found
@@ -85,17 +94,34 @@ class RegionSearch:
         best = groups if len(groups) <= limit else None
         if bound > limit or len(groups) == bound:
             return best
-        if len(problem) > SMALL:
-            if not self.steps:
-                self.proven = False
-                return best
-            self.steps -= 1
+        key = _key(problem)
+        refuted, known = self._known.get(key, (-1, None))
+        if known is not None:
+            return known if len(known) <= limit else None
+        if refuted >= (limit if best is None else len(best) - 1):
+            return best
+        if not self._spend(len(problem)):
+            return best
         for child in _children(problem):
             limit = limit if best is None else len(best) - 1
             if limit < bound:
                 break
             best = self._solve(child, limit) or best
+        if self.proven:
+            self._known[key] = (limit, best) if best is None else (-1, best)
         return best
+
+    def _spend(self, size: int) -> bool:
+        """Take one branching from the allowance; return whether there was one left."""
+        left = self._small_steps if size <= SMALL else self.steps
+        if not left:
+            self.proven = False
+            return False
+        if size <= SMALL:
+            self._small_steps -= 1
+        else:
+            self.steps -= 1
+        return True
 
     def _approximate(self, problem: Problem) -> Groups:
         """Sweep, join pairs, and search again in slabs of the result."""
@@ -187,6 +213,13 @@ def _bound(problem: Problem) -> int:
     components = joined(len(problem), ((v, *links) for v, links in enumerate(problem.links)))
     hosts = sum(color == HOST for color in problem.colors)
     return max(lower_bound(problem, reach(problem)), max(components) + 2 - hosts)
+
+
+def _key(problem: Problem) -> Hashable:
+    """Return what tells problems of one search apart; the search only ever joins vertices and drops links."""
+    names = [frozenset(members) for members in problem.members]
+    links = frozenset(frozenset((names[v], names[w])) for v, links in enumerate(problem.links) for w in links)
+    return frozenset(names), links
 
 
 def _children(problem: Problem) -> tuple[Problem, Problem]:
