@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import ArtifactError, TinycompError
@@ -52,7 +52,7 @@ def pack(
     symbolic = has_symbols(graph)
     native = None if symbolic else native_plan_to_dict(plan, archive)
     archive.manifest = {
-        "tinycomp": version("tinycomp"),
+        "tinycomp": _version(),
         "targets": [t.name for t in compiler.targets],
         "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
         "outputs": [s.to_dict() for s in plan.outputs],
@@ -121,3 +121,11 @@ def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: i
     if graph is not None:
         parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph))
     return Module(parts)
+
+
+def _version() -> str:
+    """The version that goes into the file; a checkout that is not installed has none."""
+    try:
+        return version("tinycomp")
+    except PackageNotFoundError:
+        return ""

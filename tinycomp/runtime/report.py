@@ -228,9 +228,10 @@ def _counts(row: RegionRow) -> str:
 
 def _host_table(rows: Sequence[HostRow]) -> Table:
     table = Table(title="On the host", title_justify="left", expand=True)
-    for name in ("node", "operator", "tier", "why"):
-        table.add_column(name, overflow="fold", ratio=3 if name == "why" else None)
-    table.add_column("MACs", justify="right")
+    # Long names and long reasons share what the other columns leave.
+    for name, ratio in (("node", 2), ("operator", None), ("tier", None), ("why", 3)):
+        table.add_column(name, overflow="fold", ratio=ratio)
+    table.add_column("MACs", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     for row in rows:
         shown = [str(r) for r in row.reasons[:_REASONS_SHOWN]]

@@ -1,0 +1,29 @@
+"""The commands, one file each. Only the one that is asked for is imported, so that help and doctor need little."""
+
+from __future__ import annotations
+
+import importlib
+from types import MappingProxyType
+
+from tinycomp.cli.command import Command
+
+SUMMARIES = MappingProxyType(
+    {
+        "demo": "compile the digits classifier that comes with tinycomp and run it; needs no download",
+        "compile": "compile a model and save the result",
+        "run": "run a model once and show its results",
+        "bench": "measure how long a run takes, also next to onnxruntime",
+        "report": "show what runs where, and why",
+        "verify": "compare a compiled model with onnxruntime or with the numpy kernels",
+        "opt": "run chosen passes on a graph and write it as text or ONNX",
+        "targets": "list the targets that can be found, and what they take",
+        "doctor": "check the installation and show what this machine offers",
+    }
+)
+"""Every command with its one-line description, in the order of the help."""
+
+
+def load(name: str) -> Command:
+    """Return the command called ``name``."""
+    command: Command = importlib.import_module(f"{__name__}.{name}").COMMAND
+    return command

@@ -1,0 +1,99 @@
+"""``tinycomp compile``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import tinycomp
+from tinycomp.cli.command import Command
+from tinycomp.cli.exits import OK, UsageError
+from tinycomp.cli.models import SAVED, load_graph
+from tinycomp.cli.options import add_compilation, add_model, targets_of
+from tinycomp.cli.session import Session
+from tinycomp.compiler import Compiler, resolve_targets
+from tinycomp.ir.graph import Graph
+from tinycomp.runtime.native import Pool
+
+_EXAMPLE = """\
+tinycomp compile model.onnx -o model.tcm
+tinycomp compile model.onnx -t npu_sim -t c --shape image=1,3,224,224 --verify -o model.tcm
+tinycomp compile digits --emit tir"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_compilation(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the result")
+    parser.add_argument("--strict", action="store_true", help="fail if any node is left to the host")
+    parser.add_argument("--dump", metavar="DIR", help="write the graph there after every pass")
+    parser.add_argument("--verify", action="store_true", help="check numbers after every pass and in every region")
+    parser.add_argument(
+        "--emit", choices=("tir", "onnx", "program"),
+        help="instead of a module, give the partitioned graph as text or ONNX, or the kernel calls of its regions",
+    )  # fmt: skip
+
+
+def _run(options: Namespace, session: Session) -> int:
+    if options.emit == "onnx" and options.output is None:
+        raise UsageError("ONNX is binary", where="--emit onnx", expected="a file", hint="Add -o FILE.onnx.")
+    return _emit(options, session) if options.emit else _compile(options, session)
+
+
+def _compile(options: Namespace, session: Session) -> int:
+    graph, targets = load_graph(options), targets_of(options)
+    with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
+        module = tinycomp.compile(
+            graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify
+        )
+    if options.output is not None:
+        module.save(options.output)
+    report = module.report()
+    session.show(report, _closing(options))
+    session.result({"report": report.to_dict(), "output": options.output, "dump": options.dump})
+    return OK
+
+
+def _closing(options: Namespace) -> str:
+    if options.output is None:
+        return f"\nNothing is written: add -o FILE{SAVED} to save the module."
+    size = options.output.stat().st_size
+    return f"\nWrote {options.output} ({size:,} bytes). Run it with: tinycomp run {options.output} --random 0"
+
+
+def _emit(options: Namespace, session: Session) -> int:
+    compiler = Compiler(
+        resolve_targets(targets_of(options)), Pool(options.threads), dump=options.dump and Path(options.dump),
+        verify=options.verify,
+    )  # fmt: skip
+    with session.progress(f"compiling {options.model}"):
+        partitioned = compiler.partition(load_graph(options))
+        if options.emit == "onnx":
+            options.output.write_bytes(tinycomp.to_onnx(partitioned).SerializeToString())
+            session.show(f"Wrote {options.output}.")
+            session.result({"emit": "onnx", "output": options.output})
+            return OK
+        text = str(partitioned) if options.emit == "tir" else _programs(compiler, partitioned)
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
+        session.show(f"Wrote {options.output}.")
+    elif not session.as_json:
+        sys.stdout.write(f"{text.rstrip()}\n")  # plain: rich would wrap the lines
+    session.result({"emit": options.emit, "output": options.output, "text": text})
+    return OK
+
+
+def _programs(compiler: Compiler, partitioned: Graph) -> str:
+    """The kernel calls of every region that became a native program."""
+    lowering = compiler.lowering()
+    lowering.plan(partitioned)
+    if not lowering.programs:
+        raise UsageError(
+            "there is no region with a native program", where="--emit program",
+            hint="Choose a target such as c; regions with open sizes are built when they first run, so add --shape.",
+        )  # fmt: skip
+    return "\n\n".join(program.to_text() for program in lowering.programs.values())
+
+
+COMMAND = Command(_EXAMPLE, _configure, _run)

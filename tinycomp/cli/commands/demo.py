@@ -1,0 +1,119 @@
+"""``tinycomp demo``."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tinycomp
+from tinycomp.cli.command import Command
+from tinycomp.cli.exits import OK
+from tinycomp.cli.session import Session
+from tinycomp.data import digits, digits_model
+from tinycomp.errors import TargetError
+from tinycomp.runtime.module import Module
+from tinycomp.runtime.report import Report
+from tinycomp.target import find
+
+_EXAMPLE = """\
+tinycomp demo
+tinycomp demo --int8 --target npu_sim --target c"""
+_ACCELERATOR = "npu_sim"
+_DRAWN = 6
+_SHADES = " .:-=+*#%@"
+_NEXT = """\
+What to try next:
+  tinycomp report digits-int8 -t npu_sim -t c     what an accelerator takes, what it refuses, and why
+  tinycomp bench digits --peer onnxruntime        how fast that is
+  tinycomp compile digits --emit tir              the partitioned graph
+  tinycomp compile your-model.onnx -o your-model.tcm"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument("--int8", action="store_true", help="only the quantised model")
+    parser.add_argument(
+        "-t", "--target", action="append", metavar="NAME",
+        help=f"target, in order of priority (default: c, and {_ACCELERATOR} before it for the quantised model)",
+    )  # fmt: skip
+
+
+def _run(options: Namespace, session: Session) -> int:
+    rows = []
+    for quantized in (True,) if options.int8 else (False, True):
+        targets = options.target or _default_targets(quantized)
+        title = f"The {'int8' if quantized else 'float32'} digits classifier on {', '.join(targets)}"
+        session.show(f"{title}\n{'=' * len(title)}")
+        with session.progress("compiling and running"):
+            row, report, drawing = _classify(quantized, targets)
+        session.show(drawing, "", report, _summary(row), "")
+        rows.append(row)
+    session.show(_NEXT)
+    session.result({"models": rows})
+    return OK
+
+
+def _default_targets(quantized: bool) -> list[str]:
+    """The accelerator of the worked example shows what a partition is; without it the C target does."""
+    if not quantized:
+        return ["c"]
+    try:
+        return [find(_ACCELERATOR).name, "c"]
+    except TargetError:
+        return ["c"]
+
+
+def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], Report, str]:
+    """Compile one of the two models, classify every held-out digit, and measure."""
+    started = time.perf_counter()
+    module = tinycomp.compile(digits_model(quantized), targets)
+    compiled = time.perf_counter() - started
+    images, labels = digits()
+    guesses = np.argmax(module(images), axis=1)
+    row = {
+        "model": "int8" if quantized else "float32",
+        "targets": list(targets),
+        "images": len(labels),
+        "correct": int((guesses == labels).sum()),
+        "accuracy": float((guesses == labels).mean()),
+        "seconds_to_compile": compiled,
+        "seconds_per_image": _seconds_per_image(module, images),
+    }
+    module.profile(images[:1])  # so that the report shows times
+    report = module.report()
+    return row | {"report": report.to_dict()}, report, _draw(images, guesses)
+
+
+def _seconds_per_image(module: Module, images: np.ndarray) -> float:
+    """Median over all images, one at a time."""
+    samples = []
+    module(images[:1])
+    for index in range(len(images)):
+        image = images[index : index + 1]
+        started = time.perf_counter()
+        module(image)
+        samples.append(time.perf_counter() - started)
+    return statistics.median(samples)
+
+
+def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
+    """The first digits in letters, with the guess under each."""
+    levels = (images[:_DRAWN, 0] * (len(_SHADES) - 1)).round().astype(int)
+    lines = ["   ".join("".join(_SHADES[v] * 2 for v in row) for row in rows) for rows in levels.transpose(1, 0, 2)]
+    width = 2 * images.shape[-1]
+    return "\n".join([*lines, "   ".join(str(g).center(width) for g in guesses[:_DRAWN])])
+
+
+def _summary(row: dict[str, Any]) -> str:
+    return (
+        f"{row['correct']} of {row['images']} held-out digits are right ({row['accuracy']:.1%}); "
+        f"{row['seconds_per_image'] * 1e6:.0f} µs per image, one at a time; "
+        f"compiled in {row['seconds_to_compile']:.2f} s"
+    )
+
+
+COMMAND = Command(_EXAMPLE, _configure, _run)

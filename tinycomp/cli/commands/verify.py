@@ -1,0 +1,138 @@
+"""``tinycomp verify``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+import tinycomp
+from tinycomp.checking import Difference, RegionCheck, compare, compare_regions
+from tinycomp.cli.command import Command
+from tinycomp.cli.exits import FAILED, OK
+from tinycomp.cli.feeds import feeds_of
+from tinycomp.cli.models import compile_model, load_graph
+from tinycomp.cli.options import add_compilation, add_feeds, add_model, targets_of
+from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
+from tinycomp.cli.session import Session
+from tinycomp.compiler import Compiler, resolve_targets
+from tinycomp.ir.graph import Graph
+from tinycomp.runtime.module import Module
+from tinycomp.runtime.native import Pool
+from tinycomp.target import Tolerance
+
+_EXAMPLE = """\
+tinycomp verify model.onnx -t c
+tinycomp verify model.onnx -t npu_sim -t c --regions --input feeds.npz
+tinycomp verify digits --rtol 1e-5 --atol 1e-6"""
+_NUMPY = "numpy"
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_compilation(parser)
+    add_feeds(parser, default="made up if none is given")
+    parser.add_argument(
+        "--against", choices=("onnxruntime", _NUMPY),
+        help="the reference (default: onnxruntime if it is installed and runs the model, else the numpy kernels)",
+    )  # fmt: skip
+    parser.add_argument("--regions", action="store_true", help="compare every region too, by its target's tolerance")
+    parser.add_argument(
+        "--rtol", type=float, default=1e-3, metavar="X",
+        help="allowed difference, relative to the largest magnitude of the reference (default: 1e-3)",
+    )  # fmt: skip
+    parser.add_argument("--atol", type=float, default=1e-5, metavar="X", help="added to it (default: 1e-5)")
+
+
+def _run(options: Namespace, session: Session) -> int:
+    graph = load_graph(options)
+    module = compile_model(options, session, graph)
+    feeds = feeds_of(options, module.inputs, module.defaults, default_seed=0)
+    tolerance = Tolerance(options.rtol, options.atol)
+    with session.progress("comparing"):
+        reference, wanted = _reference(options, session, graph, module, feeds)
+        found = module.run(feeds)
+        outputs = [compare(name, found[name], wanted[name], tolerance) for name in found]
+        regions = _regions(options, graph, module, feeds) if options.regions else []
+    good = all(d.within for d in outputs) and all(r.within for r in regions)
+    _show(session, options, reference, outputs, regions)
+    session.result(
+        {
+            "ok": good,
+            "reference": reference,
+            "outputs": [asdict(d) for d in outputs],
+            "regions": [{**asdict(r), "within": r.within} for r in regions],
+            "first_difference": _first(outputs, regions),
+        }
+    )
+    return OK if good else FAILED
+
+
+def _reference(
+    options: Namespace, session: Session, graph: Graph, module: Module, feeds: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Run the model where it is to be compared with; return who ran it, and its results."""
+    if options.against != _NUMPY and (options.against or available()):
+        try:
+            runner: Runner = onnxruntime_runner(options, module.threads)
+            return "onnxruntime", runner(feeds)
+        except PeerError as error:
+            if options.against:
+                raise
+            session.note(f"{error.message}: {error.found}; comparing with the numpy kernels instead")
+    # No passes: what is compared with must not share the optimiser's faults.
+    plain = tinycomp.compile(graph, [], passes=[])
+    return "the numpy kernels", plain.run(feeds)
+
+
+def _regions(options: Namespace, graph: Graph, module: Module, feeds: Mapping[str, Any]) -> list[RegionCheck]:
+    """Compare every region with the numpy kernels, in the sizes that the inputs have."""
+    shapes = {name: np.shape(value) for name, value in feeds.items() if isinstance(value, np.ndarray)}
+    compiler = Compiler(resolve_targets(targets_of(options)), Pool(options.threads))
+    partitioned = compiler.partition(tinycomp.from_onnx(graph, shapes))
+    return compare_regions(partitioned, compiler.lowering(), {**module.defaults, **feeds})
+
+
+def _first(outputs: Sequence[Difference], regions: Sequence[RegionCheck]) -> str | None:
+    """Name the first thing that differs in order of execution; regions come before the results they lead to."""
+    for region in regions:
+        if not region.within:
+            return f"region {region.symbol}"
+    return next((f"output {d.name}" for d in outputs if not d.within), None)
+
+
+def _show(
+    session: Session, options: Namespace, reference: str, outputs: Sequence[Difference], regions: Sequence[RegionCheck]
+) -> None:
+    session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
+    if options.regions:
+        rows = [(f"{r.symbol} ({r.target})", d) for r in regions for d in r.differences]
+        session.show(_table("Regions next to the numpy kernels, on the operands they get", rows))
+    first = _first(outputs, regions)
+    if first is None:
+        session.show("Everything is within the tolerance.")
+        return
+    hint = "" if options.regions else " Add --regions to see where it starts."
+    session.show(f"The first to differ is {first}.{hint}")
+
+
+def _table(title: str, rows: Sequence[tuple[str, Difference]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in (*(["region"] if any(where for where, _ in rows) else []), "value"):
+        table.add_column(name, overflow="fold")
+    table.add_column("largest difference", justify="right")
+    table.add_column("relative", justify="right")
+    table.add_column("")
+    for where, row in rows:
+        mark = Text("ok", style="green") if row.within else Text("differs", style="bold red")
+        cells = [*([where] if where else []), row.name]
+        table.add_row(*map(Text, cells), f"{row.largest:.3g}", f"{row.relative:.3g}", mark)
+    return table
+
+
+COMMAND = Command(_EXAMPLE, _configure, _run)

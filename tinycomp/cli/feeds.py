@@ -1,0 +1,117 @@
+"""Inputs from files or made up, and results into files."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from argparse import Namespace
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinycomp import checking
+from tinycomp.cli.exits import UsageError
+from tinycomp.runtime.spec import TensorSpec
+
+
+def feeds_of(
+    options: Namespace, specs: Sequence[TensorSpec], defaults: Collection[str] = (), *, default_seed: int | None = None
+) -> dict[str, Any]:
+    """Return the inputs that the options ask for, by name.
+
+    Args:
+        options: With ``input`` and ``random``.
+        specs: What the model takes.
+        defaults: Names of inputs that have a value of their own; none is made up for them.
+        default_seed: Seed of made-up inputs if the options name no inputs at all; None makes that an error.
+
+    Raises:
+        UsageError: If a file cannot be read, or no inputs are given.
+    """
+    needed = [spec for spec in specs if spec.name not in defaults]
+    given: dict[str, Any] = {}
+    for text in options.input:
+        given |= _read(text, needed)
+    seed = options.random if options.random is not None or options.input else default_seed
+    if seed is not None:
+        return random_feeds([s for s in needed if s.name not in given], seed) | given
+    if not options.input and needed:
+        raise UsageError(
+            "no inputs are given",
+            expected=", ".join(map(str, needed)),
+            hint=f"Pass --input {needed[0].name}=FILE.npy for each, --input FILE.npz for all, or --random 0.",
+        )
+    return given
+
+
+def random_feeds(specs: Sequence[TensorSpec], seed: int) -> dict[str, Any]:
+    """Return made-up inputs: normal floats, small integers, and 1 for every size that is open.
+
+    Raises:
+        UsageError: If an input is not a tensor of numbers.
+    """
+    return checking.random_feeds([_concrete(spec) for spec in specs], seed)
+
+
+def _concrete(spec: TensorSpec) -> TensorSpec:
+    dtype = spec.numpy_dtype
+    if dtype is None or dtype.kind == "O" or spec.shape is None:
+        raise UsageError(
+            "cannot make this input up", where=f'input "{spec.name}"', found=str(spec),
+            hint=f"Pass --input {spec.name}=FILE.npy.",
+        )  # fmt: skip
+    return dataclasses.replace(spec, shape=tuple(d if isinstance(d, int) else 1 for d in spec.shape))
+
+
+def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
+    """Write results into an ``.npz`` file, by name.
+
+    Raises:
+        UsageError: If one of them is not an array of numbers.
+    """
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind in "OV":
+            raise UsageError(
+                "only arrays of numbers can be saved", where=f'output "{name}"', found=type(value).__name__,
+                hint="Leave out --output, or use the Python interface.",
+            )  # fmt: skip
+    with path.open("wb") as file:
+        np.savez(file, **outputs)
+
+
+def _read(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Read ``name=file.npy``, ``file.npy`` for the only input, or ``file.npz``."""
+    name, equals, file = text.partition("=")
+    if not equals:
+        name, file = "", text
+    loaded = _load(Path(file))
+    if isinstance(loaded, dict):
+        if name:
+            raise UsageError("an .npz file holds several inputs", where=text, hint=f"Write --input {file}.")
+        return loaded
+    if not name and len(specs) != 1:
+        raise UsageError(
+            "which input is this?", where=file, expected=f"one of {', '.join(s.name for s in specs)}",
+            hint=f"Write --input NAME={file}.",
+        )  # fmt: skip
+    return {name or specs[0].name: loaded}
+
+
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    try:
+        stored = np.load(path, allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            return stored
+        with stored:
+            return dict(stored)
+    except OSError as error:
+        raise UsageError(
+            error.strerror or str(error), where=str(path), expected="an .npy or .npz file", hint="Check the path."
+        ) from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(
+            "cannot be read as arrays", where=str(path), expected="an .npy or .npz file without pickled objects",
+            hint="Write it with numpy.save or numpy.savez.",
+        ) from error  # fmt: skip

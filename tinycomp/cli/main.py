@@ -1,0 +1,111 @@
+"""Parsing the command line, running the command, and turning every failure into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import metadata
+from typing import NoReturn
+
+from tinycomp.cli import commands, exits
+from tinycomp.cli.failure import failure_block, failure_dict
+from tinycomp.cli.session import Session
+from tinycomp.errors import did_you_mean
+
+_EPILOG = """\
+start here:
+  tinycomp demo
+
+exit codes:
+  0  everything went as asked
+  1  a check failed: results differ, nodes fell back under --strict, the installation is broken
+  2  the command line, the model or an input is wrong
+  3  internal error
+"""
+
+
+class _Parser(ArgumentParser):
+    """An argument parser that raises instead of leaving the process."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        hint = did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        raise exits.UsageError(message, hint=f"{hint} See: {self.prog} --help".strip())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: Arguments without the program's name; by default those of the process.
+
+    Returns:
+        The exit code, see :mod:`tinycomp.cli.exits`.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    session = Session(as_json="--json" in arguments)
+    try:
+        options = build_parser(arguments).parse_args(arguments)
+        code: int = options.run(options, session)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # --help and --version
+        return stop.code if isinstance(stop.code, int) else exits.OK
+    except BrokenPipeError:
+        _forget_stdout()
+        return exits.OK
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error, arguments, session)
+
+
+def build_parser(arguments: Sequence[str]) -> ArgumentParser:
+    """Return a parser that knows all commands, and the arguments of the one that ``arguments`` name."""
+    parser = _Parser(
+        prog="tinycomp",
+        description="Compile ONNX models for accelerators and for the CPU, and see what runs where.",
+        epilog=_EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tinycomp {_version()}")
+    chosen = next((a for a in arguments if not a.startswith("-")), "")
+    found = parser.add_subparsers(metavar="command", title="commands", dest="command", required=True)
+    for name, summary in commands.SUMMARIES.items():
+        sub = found.add_parser(name, help=summary, formatter_class=RawDescriptionHelpFormatter)
+        if name == chosen:
+            _configure(sub, name, summary)
+    return parser
+
+
+def _configure(parser: ArgumentParser, name: str, summary: str) -> None:
+    command = commands.load(name)
+    parser.description = f"{summary[0].upper()}{summary[1:]}."
+    parser.epilog = "examples:\n" + "\n".join(f"  {line}" for line in command.example.splitlines())
+    command.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    parser.add_argument("--traceback", action="store_true", help="show where in tinycomp an error was raised")
+    parser.set_defaults(run=command.run)
+
+
+def _fail(error: BaseException, arguments: Sequence[str], session: Session) -> int:
+    code = exits.exit_code(error)
+    if "--traceback" in arguments:
+        session.note("".join(traceback.format_exception(error)).rstrip())
+    session.err.print(failure_block(error, code), soft_wrap=True)
+    session.result({"error": failure_dict(error), "exit_code": code})
+    return code
+
+
+def _forget_stdout() -> None:
+    """Whoever read our output has gone (``| head``): keep the interpreter from complaining about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _version() -> str:
+    try:
+        return metadata.version("tinycomp")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

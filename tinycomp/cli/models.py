@@ -1,0 +1,91 @@
+"""From the model argument to a graph or a module."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import tinycomp
+from tinycomp.cli.exits import UsageError
+from tinycomp.cli.options import shapes_of, targets_of
+from tinycomp.cli.session import Session
+from tinycomp.data import digits_model
+from tinycomp.dumping import read_dump
+from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.ir.graph import Graph
+from tinycomp.runtime.module import Module
+
+SHIPPED = ("digits", "digits-int8")
+"""Names that stand for the models in :mod:`tinycomp.data`."""
+SAVED = ".tcm"
+TEXT = ".tir"
+
+
+def model_path(name: str) -> Path:
+    """Return the path that a model argument means.
+
+    Raises:
+        UsageError: If there is no such file.
+    """
+    if name in SHIPPED:
+        return digits_model(quantized=name == "digits-int8")
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise UsageError("this is a folder", where=name, expected="a model file", hint="Name a file inside it.")
+    nearby = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
+    shipped = f"The models that come with tinycomp are: {', '.join(SHIPPED)}."
+    hint = did_you_mean(path.name, [*nearby, *SHIPPED]) or f"Check the path. {shipped}"
+    raise UsageError("there is no such file", where=name, expected="a model file", hint=hint)
+
+
+def load_graph(options: Namespace) -> Graph:
+    """Return the model of ``options`` as a graph, in the shapes that they give.
+
+    Raises:
+        UsageError: If the file is missing or holds a compiled module.
+    """
+    path = model_path(options.model)
+    if path.suffix == SAVED:
+        raise UsageError(
+            "a saved module cannot be compiled again", where=options.model, hint="Name the .onnx file it came from."
+        )
+    return tinycomp.from_onnx(read_text(path) if path.suffix == TEXT else path, shapes_of(options))
+
+
+def read_text(path: Path) -> Graph:
+    """Return the graph in a ``.tir`` file.
+
+    Raises:
+        ModelError: If the file is not text.
+        ParseError: If the text is not valid.
+    """
+    try:
+        return read_dump(path)
+    except UnicodeDecodeError as error:
+        raise ModelError("not a text file", where=str(path), expected="tinycomp IR as UTF-8 text") from error
+
+
+def load_module(options: Namespace, session: Session) -> Module:
+    """Return a compiled model: loaded if it is a saved module, else compiled as ``options`` say.
+
+    Raises:
+        UsageError: If the file is missing, or options do not go with a saved module.
+    """
+    path = model_path(options.model)
+    if path.suffix != SAVED:
+        return compile_model(options, session)
+    if options.target or options.shape:
+        raise UsageError(
+            "a saved module has its target and shapes already", where=options.model,
+            hint="Leave out --target and --shape, or compile the .onnx file anew.",
+        )  # fmt: skip
+    return tinycomp.load(path, threads=options.threads)
+
+
+def compile_model(options: Namespace, session: Session, graph: Graph | None = None) -> Module:
+    """Return the model of ``options``, compiled as they say; ``graph`` if it is loaded already."""
+    targets = targets_of(options)
+    with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
+        return tinycomp.compile(graph or load_graph(options), targets, threads=options.threads)

@@ -1,0 +1,74 @@
+"""What a command writes with: results on stdout (text or JSON), everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+_PATIENCE = 1.0
+_PLAIN_WIDTH = 110
+
+
+class Session:
+    """One run of one command.
+
+    Args:
+        as_json: Whether stdout carries one JSON object and nothing else.
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = _console(stderr=False)
+        self.err = _console(stderr=True)
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print for people; silent under ``--json``. Texts are printed as they are, without markup."""
+        if not self.as_json:
+            for part in parts:
+                self.out.print(part, markup=False, highlight=False)
+
+    def result(self, data: dict[str, Any]) -> None:
+        """Print for programs; silent without ``--json``."""
+        if self.as_json:
+            json.dump(data, sys.stdout, indent=2, default=_plain)
+            sys.stdout.write("\n")
+
+    def note(self, text: str) -> None:
+        """Print a remark on stderr."""
+        self.err.print(text, markup=False, highlight=False)
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[None]:
+        """Show on stderr what is going on, once it has taken longer than a second."""
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        bar = Progress(*columns, console=self.err, transient=True)
+        bar.add_task(text, total=None)
+        moving = self.err.is_terminal
+        timer = threading.Timer(_PATIENCE, bar.start if moving else self.note, () if moving else (f"{text} …",))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            if moving:
+                bar.stop()
+
+
+def _console(stderr: bool) -> Console:
+    """Tables in a pipe or file get a width that shows reasons in full, not the 80 columns that rich assumes."""
+    console = Console(stderr=stderr, soft_wrap=False)
+    return console if console.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
+
+
+def _plain(value: Any) -> Any:
+    """Make numpy numbers and paths JSON-able."""
+    return value.item() if hasattr(value, "item") else str(value)
