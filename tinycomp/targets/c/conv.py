@@ -110,6 +110,17 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     depthwise = groups == source.channels == result.channels and filters[1] == 1
     if not depthwise:
         params |= {"out_channels": result.channels, "groups": groups, "algorithm": 0}
-    kernel = "dwconv2d_f32" if depthwise else "conv2d_f32"
+    kernel = "dwconv2d_f32" if depthwise else _dense_kernel(window, groups, source, result)
     emit.call(kernel, [fused.output, x, w, bias, residual], params, node)
     emit.count_macs(conv_macs(fused.anchor))
+
+
+WINOGRAD_CHANNELS = 16
+"""Fewest channels on either side for which transforming tiles pays (``benchmarks/kernels.py``)."""
+
+
+def _dense_kernel(window: Window, groups: int, source: Image, result: Image) -> str:
+    """Choose between the direct form and Winograd's F(4x4, 3x3)."""
+    square = window.kernel == (3, 3) and set(window.strides) == set(window.dilations) == {1}
+    enough = min(source.channels, result.channels) >= WINOGRAD_CHANNELS and min(window.output) > 4
+    return "conv2d_winograd_f32" if square and groups == 1 and enough else "conv2d_f32"

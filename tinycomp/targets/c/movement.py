@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
-from tinycomp.ir.layout import memory_order, same_memory, strides
-from tinycomp.ir.types import bits, tensor
+from tinycomp.ir.layout import same_memory, strides
+from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, View, nd_params
@@ -141,12 +141,13 @@ def slice_(emit: Emitter, node: Node) -> None:
     source = first(node)
     type_, shape = static_type(source)
     result, part = static_type(node.output)
-    begin, step = [0] * len(shape), [1] * len(shape)
+    lowest, step = [0] * len(shape), [1] * len(shape)
     for axis, start, stop, by in _slices(node, len(shape)):
-        bounds = slice(start, stop, by).indices(shape[axis])
-        begin[axis], step[axis] = bounds[0], by
+        begin = slice(start, stop, by).indices(shape[axis])[0]
+        # The kernel wants the lowest element; with a negative step that is the one read last.
+        lowest[axis], step[axis] = begin + min(0, by) * (part[axis] - 1), by
     origin, size = strides(type_), element_size(source)
-    offset = sum(b * s for b, s in zip(begin, origin, strict=True)) if math.prod(part) else 0
+    offset = sum(b * s for b, s in zip(lowest, origin, strict=True)) if math.prod(part) else 0
     steps = [s * by for s, by in zip(origin, step, strict=True)]
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source).at(offset * size), part, strides(result), steps, size
@@ -225,10 +226,5 @@ def _pattern(node: Node) -> int:
     dtype = first(node).type
     value = operand(node, 2)
     number = value.const.reshape(-1)[0] if value is not None and value.const is not None else node.attrs.get("value", 0)
-    from tinycomp.ir.types import numpy_dtype
-
     raw = np.asarray(number).astype(numpy_dtype(tensor(dtype).dtype)).tobytes()
     return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
-
-
-__all__ = ["FAMILY", "element_size", "emit_copy", "memory_order", "movable"]
