@@ -66,6 +66,7 @@ def _region_row(node: Node) -> RegionRow:
         target=node.target or "",
         nodes=len(inside),
         composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
+        singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
         ops=dict(Counter(n.qualified_op for n in inside)),
         macs=node_macs(node),
         bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),

@@ -51,6 +51,7 @@ class RegionRow:
         target: The target that runs it.
         nodes: Nodes of the optimised graph inside; a composite counts with what it is made of.
         composites: How often each composite occurs.
+        singles: How often each operator occurs outside composites.
         ops: How often each operator occurs, composites opened.
         macs: Multiply-accumulate operations of one run; symbolic sizes count as 1.
         bytes_in: Bytes that enter as parameters, constants excluded.
@@ -63,6 +64,7 @@ class RegionRow:
     target: str
     nodes: int
     composites: Mapping[str, int]
+    singles: Mapping[str, int]
     ops: Mapping[str, int]
     macs: int
     bytes_in: int
@@ -222,7 +224,7 @@ def _region_table(rows: Sequence[RegionRow]) -> Table:
 
 
 def _counts(row: RegionRow) -> str:
-    inside = dict(row.composites) or dict(row.ops)
+    inside = {**row.composites, **row.singles}
     return ", ".join(f"{count} {name}" for name, count in sorted(inside.items(), key=lambda i: (-i[1], i[0])))
 
 
