@@ -60,10 +60,17 @@ def check_attr(node: Node, name: str, wanted: Any, search: Search) -> str:
             return "" if same(found, held) else f"expected {name}={held!r} as bound, found {name}={found!r}"
         search.record(search.attrs, wanted.name, found)
         return "" if wanted.constraint is None else check_attr(node, name, wanted.constraint, search)
-    if found is None and name in _FILLED_DEFAULTS and isinstance(wanted, (list, tuple)):
-        found = [_FILLED_DEFAULTS[name]] * len(wanted)
+    if found is None and name in _FILLED_DEFAULTS:
+        found = _filled(_FILLED_DEFAULTS[name], wanted)
     reason = check_plain(found, wanted)
     return reason and (f"{name}: {reason}" if callable(wanted) else f"expected {name}={_text(wanted)}, found {found!r}")
+
+
+def _filled(default: int, wanted: Any) -> list[int] | None:
+    """Spell out a spatial attribute that is left out, with as many entries as the literals that it is compared with."""
+    literals = wanted if isinstance(wanted, (set, frozenset)) else [wanted]
+    length = next((len(w) for w in literals if isinstance(w, (list, tuple))), None)
+    return None if length is None else [default] * length
 
 
 def check_plain(found: Any, wanted: Any) -> str:

@@ -44,7 +44,11 @@ def find(pattern: Pattern, node: Node, graph: Graph | None = None, accept: Seque
 def judge(match: Match, checks: Iterable[Check]) -> Rejection | None:
     """Return the first refusal among ``checks``, or None."""
     for check in checks:
-        answer = check(match)
+        try:
+            answer = check(match)
+        except Exception as error:
+            error.add_note(f"while a predicate looked at the match at {match.root!r}")
+            raise
         if answer is None or (not isinstance(answer, Rejection) and bool(answer)):
             continue
         name = getattr(check, "__name__", "a predicate")
@@ -92,7 +96,8 @@ class _Attempt:
         arguments = [p for p in self.pattern.arguments if p.is_free]
         others = [p for p in search.values if p.is_free]
         found = [*(search.values.get(p) for p in [*arguments, *others]), *search.rest]
-        return tuple(v for v in dict.fromkeys(found) if v is not None and v.producer not in search.members)
+        read = {v for n in search.members for v in n.inputs if v is not None and v.producer not in search.members}
+        return tuple(v for v in dict.fromkeys(found) if v in read)
 
 
 def _result_index(pattern: ValuePattern) -> int:

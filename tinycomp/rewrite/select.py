@@ -179,7 +179,7 @@ def copies_needed(match: Match, graph: Graph) -> set[Node] | Rejection:
 
 def _escape(node: Node, members: set[Node], graph: Graph) -> Value | None:
     for value in node.outputs:
-        if sum(slots for user, slots in value.users.items() if user in members) != graph.use_count(value):
+        if graph.is_output(value) or any(user not in members for user in value.users):
             return value
     return None
 
