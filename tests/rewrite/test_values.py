@@ -150,6 +150,17 @@ def test_the_furthest_failure_is_the_one_reported() -> None:
     assert why(either, graph) == "expected Tanh, found Exp at exp1"
 
 
+def test_alternatives_that_fail_at_one_place_are_named_together() -> None:
+    @pattern
+    def any_activation(x):
+        return P.Neg(P.any_of(P.Relu(x), P.op({"Tanh", "Clip"}, x), P.Sigmoid(x)))
+
+    net = Net()
+    assert why(any_activation, net.done(net.Neg(net.Exp(net.x[0])))) == (
+        "expected Relu, Clip, Tanh or Sigmoid, found Exp at exp1"
+    )
+
+
 def test_predicates_answer_yes_or_a_reason() -> None:
     @pattern
     def relu(x):

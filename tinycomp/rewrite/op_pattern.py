@@ -66,11 +66,16 @@ class OpPattern(ValuePattern):
         return tuple(self[i] for i in range(count))
 
     @property
+    def expected(self) -> tuple[str, ...]:
+        """What it asks for, in messages."""
+        if self.names is None:
+            return ("an element-wise operator" if self.trait == "elementwise" else "any operator",)
+        return tuple(sorted(_display(head) for head in self.names))
+
+    @property
     def text(self) -> str:
         """The operator in messages."""
-        if self.names is None:
-            return f"an {self.trait.replace('elementwise', 'element-wise')} operator" if self.trait else "any operator"
-        return " or ".join(sorted(_display(head) for head in self.names))
+        return " or ".join(self.expected)
 
     @property
     def heads(self) -> frozenset[Head] | None:
@@ -97,7 +102,7 @@ class OpPattern(ValuePattern):
             crossed = [*crossed, node]
             value = search.resolve(node.inputs[0])
         if value is None or value.producer is None or not self.accepts(value.producer):
-            search.fail(f"expected {self.text}, found {search.describe(value)}", value.producer if value else None)
+            search.fail_operator(self.expected, value)
 
     def accepts(self, node: Node) -> bool:
         """Whether the operator of ``node`` is one of those asked for, whatever its operands."""

@@ -8,6 +8,7 @@ consumes the matches (predicates, the escape test) takes part in the search simp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tinycomp.ir.graph import Graph, Node, Value
@@ -67,6 +68,7 @@ class Search:
         self._through = through
         self._size = max(size, 1)
         self._furthest = -1
+        self._expected: tuple[str, ...] = ()
         self._steps = 0
         self._formals: dict[Value, Value] = {}
         self._bodies: dict[Graph, None] = {}
@@ -98,7 +100,24 @@ class Search:
         done = len(self.nodes)
         if done > self._furthest:
             self._furthest = done
+            self._expected = ()
             self.failure = Rejection(reason, node, min(done / self._size, 1.0), tuple(self.members))
+
+    def fail_operator(self, expected: tuple[str, ...], found: Value | None) -> None:
+        """Like :meth:`fail`, for an operator that is none of those ``expected``; alternatives are named together."""
+        node = None if found is None else found.producer
+        if len(self.nodes) == self._furthest and self._expected and self.failure.node is node:
+            self._expected = tuple(dict.fromkeys((*self._expected, *expected)))
+            self.failure = replace(self.failure, reason=self._mismatch(found))
+        elif len(self.nodes) > self._furthest:
+            self.fail("", node)
+            self._expected = expected
+            self.failure = replace(self.failure, reason=self._mismatch(found))
+
+    def _mismatch(self, found: Value | None) -> str:
+        *most, last = self._expected
+        text = f"{', '.join(most)} or {last}" if most else last
+        return f"expected {text}, found {self.describe(found)}"
 
     # Reading -------------------------------------------------------------------------------------------------------
 
