@@ -1,0 +1,88 @@
+"""Quantise, dequantise and cast on the C target."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.reduction import around
+from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, first, known_rank, operand, static_type
+
+FAMILY = Rules()
+
+TYPES = {
+    "float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7,
+    "int32": 8, "uint32": 9, "int64": 10, "uint64": 11, "bool": 12,
+}  # fmt: skip
+"""Codes of ``enum tc_type``."""
+_STORED = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
+def _quantised_value(node: Node) -> Value:
+    return first(node) if node.op == "DequantizeLinear" else node.output
+
+
+def _quantisation_check(node: Node) -> Verdict:
+    allowed = _STORED | {"int32"} if node.op == "DequantizeLinear" else _STORED
+    value = _quantised_value(node)
+    dtype = tensor(value.type).dtype
+    if dtype not in allowed:
+        return reject(f'"{value.name}" is {value.type}, not {" or ".join(sorted(allowed))}')
+    other = node.output if node.op == "DequantizeLinear" else first(node)
+    scale, zero = operand(node, 1), operand(node, 2)
+    if tensor(other.type).dtype != "float32" or scale is None or tensor(scale.type).dtype != "float32":
+        return reject("the real numbers are not float32")
+    if node.attrs.get("block_size", 0) or (tensor(scale.type).rank or 0) > 1:
+        return reject("one scale per block")
+    if scale.const is not None and not (np.isfinite(scale.const) & (scale.const > 0)).all():
+        return reject("a scale is not a positive finite number")
+    if zero is not None and tensor(zero.type).dtype != dtype:
+        return reject("the zero point has another dtype")
+    return True
+
+
+@FAMILY.lower("QuantizeLinear", "DequantizeLinear", check=all_of(known_rank, constant(1, 2), _quantisation_check))
+def quantisation(emit: Emitter, node: Node) -> None:
+    """Emit a quantisation or dequantisation, per tensor or per slice of one axis."""
+    type_, shape = static_type(node.output)
+    scale = operand(node, 1)
+    assert scale is not None
+    sizes: tuple[int, int, int] | None = (1, 1, math.prod(shape))
+    if static_type(scale)[1] and scale.const is not None and scale.const.size > 1:
+        sizes = around(type_, [int(node.attrs.get("axis", 1)) % len(shape)])
+    assert sizes is not None
+    params = {
+        **dict(zip(("outer", "axis", "inner"), sizes, strict=True)),
+        "type": TYPES[tensor(_quantised_value(node).type).dtype],
+    }
+    kernel = "dequantize_f32" if node.op == "DequantizeLinear" else "quantize_f32"
+    emit.call(kernel, [node.output, first(node), scale, operand(node, 2)], params, node)
+
+
+_WRAPPING = frozenset({"int8", "uint8", "int16", "uint16", "uint32", "uint64"})
+
+
+def _cast_check(node: Node) -> Verdict:
+    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
+    if source not in TYPES or result not in TYPES:
+        return reject(f"no conversion from {source} to {result}")
+    if "float" in source and result in _WRAPPING:
+        return reject(f"{source} numbers beyond {result} keep their low bits on the host; the kernel saturates")
+    return True
+
+
+@FAMILY.lower("Cast", "CastLike", check=all_of(known_rank, _cast_check))
+def cast(emit: Emitter, node: Node) -> None:
+    """Emit a conversion, or nothing at all between equal types."""
+    source = first(node)
+    types = [TYPES[tensor(v.type).dtype] for v in (source, node.output)]
+    if types[0] == types[1]:
+        emit.alias(node.output, emit.view(source))
+        return
+    count = math.prod(static_type(node.output)[1])
+    emit.call("cast", [node.output, source], {"count": count, "from": types[0], "to": types[1]}, node)
