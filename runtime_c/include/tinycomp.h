@@ -385,6 +385,51 @@ typedef struct tc_channel_affine_f32_params {
   float activation_a, activation_b;
 } tc_channel_affine_f32_params;
 
+/* ---- gathering, conversion, quantisation ---- */
+
+/* gather: y[outer, count, inner] = data[outer, indices[count], inner]; a negative index counts from the end of the
+ * axis, one that is out of range makes the run fail. Operands: y, data[outer, axis, inner], indices. */
+typedef struct tc_gather_params {
+  int64_t element_size; /* 1, 2, 4 or 8 */
+  int64_t index_size;   /* 4 or 8 */
+  int64_t outer, axis, inner;
+  int64_t count;
+} tc_gather_params;
+
+enum tc_type {
+  TC_TYPE_F32 = 0,
+  TC_TYPE_F64 = 1,
+  TC_TYPE_F16 = 2,
+  TC_TYPE_BF16 = 3,
+  TC_TYPE_I8 = 4,
+  TC_TYPE_U8 = 5,
+  TC_TYPE_I16 = 6,
+  TC_TYPE_U16 = 7,
+  TC_TYPE_I32 = 8,
+  TC_TYPE_U32 = 9,
+  TC_TYPE_I64 = 10,
+  TC_TYPE_U64 = 11,
+  TC_TYPE_BOOL = 12
+};
+
+/* cast: y[i] = x[i] in another type. Floats become integers by truncation, NaN becomes 0, and what is out of range the
+ * nearest limit; integers become narrower ones by their low bits; all but 0 is true. Operands: y, x. */
+typedef struct tc_cast_params {
+  int64_t count;
+  int64_t from, to; /* enum tc_type */
+} tc_cast_params;
+
+/* quantize_f32: y = clamp(round(x / scale[axis]) + zero[axis]), ties to even, for x[outer, axis, inner]; NaN becomes
+ * the lowest number. One scale for all is an axis of 1. Operands: y, x, scale, zero (optional, of y's type). */
+typedef struct tc_quantize_f32_params {
+  int64_t outer, axis, inner;
+  int64_t type; /* of y: I8, U8, I16 or U16 */
+} tc_quantize_f32_params;
+
+/* dequantize_f32: y = (x - zero[axis]) * scale[axis]. Operands: y, x, scale, zero (optional, of x's type). Its type is
+ * that of x: I8, U8, I16, U16 or I32. */
+typedef tc_quantize_f32_params tc_dequantize_f32_params;
+
 /* cdef-end */
 
 #endif

@@ -58,3 +58,11 @@
 #include "norm/lrn_f32.h"
 
 #include "norm/channel_affine_f32.h"
+
+#include "gather/gather.h"
+
+#include "cast/half.h"
+
+#include "cast/cast.h"
+
+#include "quant/quantize_f32.h"
