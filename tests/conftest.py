@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.backend.summary import pytest_terminal_summary
 from tests.golden import pytest_addoption, pytest_collect_file
 from tests.models import MISSING, models_folder
 
-__all__ = ["pytest_addoption", "pytest_collect_file"]
+__all__ = ["pytest_addoption", "pytest_collect_file", "pytest_terminal_summary"]
 
 pytest_plugins = ["pytester"]
 

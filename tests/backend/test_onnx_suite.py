@@ -1,0 +1,23 @@
+"""ONNX's own backend tests, run through ``tinycomp.backend`` as any backend would."""
+
+from __future__ import annotations
+
+from tests.backend.known_failures import FAILS, RANDOM
+from tests.backend.suite import load_suite, names
+
+AT_LEAST = 1_700
+
+_CLASSES = load_suite(__name__)
+globals().update(_CLASSES)
+
+
+def test_enough_of_the_suite_passes() -> None:
+    """Every test that is not listed must pass, so the lists say how many do."""
+    every = names(_CLASSES)
+    assert len(every) - len(set(every) & (FAILS.keys() | RANDOM.keys())) >= AT_LEAST
+
+
+def test_the_lists_name_tests_that_exist() -> None:
+    """Older onnx packages have fewer tests, but some of the list must always be there."""
+    assert "test_gradient_of_add" in names(_CLASSES)
+    assert not FAILS.keys() & RANDOM.keys()
