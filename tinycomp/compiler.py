@@ -164,11 +164,15 @@ class Compiler:
         if self.dump is not None:
             observers.append(Dump(self.dump))
         if self.verify:
-            observers.append(NumericCheck(self.lowering()))
+            observers.append(NumericCheck(self.lowering(), self._reproducers()))
         partitioned = Pipeline(self.pipeline(), check=self.verify, observers=observers)(graph)
         if self.verify:
-            check_regions(partitioned, self.lowering())
+            check_regions(partitioned, self.lowering(), self._reproducers())
         return partitioned
+
+    def _reproducers(self) -> Path | None:
+        """The folder for graphs that show a difference: beside the dumps, if there are any."""
+        return None if self.dump is None else self.dump / "reproducers"
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""

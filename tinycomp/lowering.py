@@ -71,7 +71,7 @@ class Lowering:
     def _computation(self, node: Node) -> tuple[Run, str]:
         if node.is_region and not self.reference:
             assert node.target is not None, node
-            return self._region(node), node.target
+            return self.region(node), node.target
         if node.is_call:
             plan = self.plan(node.body)
             return plan.run, "numpy"
@@ -79,7 +79,12 @@ class Lowering:
         kernel, tier = bind(node, bodies)
         return (lambda operands: kernel(*operands)), tier
 
-    def _region(self, node: Node) -> Run:
+    def region(self, node: Node) -> Run:
+        """Return the computation of a region; where its shapes are not known yet, one that is specialised per shape.
+
+        Raises:
+            TargetError: If the code generator fails.
+        """
         shapes = static_shapes(node.inputs)
         everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
         if shapes is not None and static_shapes(list(everything)) is not None:

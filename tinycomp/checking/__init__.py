@@ -1,0 +1,18 @@
+"""Checking numbers: a graph before and after each pass, and every region against the numpy kernels."""
+
+from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
+from tinycomp.checking.passes import NumericCheck
+from tinycomp.checking.regions import RegionCheck, check_regions, compare_regions
+from tinycomp.checking.reproduce import Reproducer
+
+__all__ = [
+    "SYMBOL_SIZE",
+    "Difference",
+    "NumericCheck",
+    "RegionCheck",
+    "Reproducer",
+    "check_regions",
+    "compare",
+    "compare_regions",
+    "random_feeds",
+]

@@ -1,0 +1,80 @@
+"""Made-up inputs, and how far two results are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import VerifyError
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.target import Tolerance
+
+SYMBOL_SIZE = 2
+"""The size that checks give to every symbolic dimension."""
+
+
+def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:
+    """Return random values for inputs: floats from the standard normal distribution, small non-negative integers.
+
+    Every symbolic dimension has size :data:`SYMBOL_SIZE`.
+
+    Raises:
+        VerifyError: If an input is not a tensor of known rank.
+    """
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for spec in inputs:
+        dtype = spec.numpy_dtype
+        if spec.shape is None or dtype is None or dtype.kind == "O":
+            raise VerifyError("cannot make up values for this input", where=str(spec), hint="Pass feeds of your own.")
+        shape = [d if isinstance(d, int) else SYMBOL_SIZE for d in spec.shape]
+        if dtype.kind == "b":
+            feeds[spec.name] = rng.integers(0, 2, shape).astype(bool)
+        elif dtype.kind in "iu":
+            feeds[spec.name] = rng.integers(0, 2 if dtype.itemsize > 1 else 100, shape).astype(dtype)
+        else:
+            feeds[spec.name] = rng.standard_normal(shape).astype(dtype)
+    return feeds
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far two results of one value are apart.
+
+    Attributes:
+        name: The value.
+        largest: Largest absolute difference; infinite where only one is a number.
+        relative: The same over the largest magnitude of the reference.
+        within: Whether the tolerance allows it.
+    """
+
+    name: str
+    largest: float
+    relative: float
+    within: bool
+
+
+def compare(name: str, found: Any, reference: Any, tolerance: Tolerance) -> Difference:
+    """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``atol`` steps.
+
+    Values that are not arrays must be equal.
+    """
+    if not isinstance(found, np.ndarray) or not isinstance(reference, np.ndarray):
+        same = bool(np.array_equal(np.asarray(found, dtype=object), np.asarray(reference, dtype=object)))
+        return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
+    if found.shape != reference.shape or found.dtype != reference.dtype:
+        return Difference(name, np.inf, np.inf, False)
+    if found.dtype.kind == "O":
+        same = bool((found == reference).all())
+        return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
+    a, b = found.astype(np.float64), reference.astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
+    scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+    exact = found.dtype.kind in "iub"
+    allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + tolerance.rtol * scale
+    return Difference(name, largest, largest / scale if scale else largest, largest <= allowed)

@@ -1,0 +1,64 @@
+"""A graph before and after each pass, on the same random inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinycomp.checking.compare import compare, random_feeds
+from tinycomp.checking.reproduce import reproduce_pass
+from tinycomp.errors import VerifyError
+from tinycomp.ir.graph import Graph
+from tinycomp.lowering import Lowering
+from tinycomp.target import Tolerance
+
+
+class NumericCheck:
+    """An observer of pipelines that compares the graph's results with those before the first pass.
+
+    Args:
+        lowering: How to evaluate; regions run on the numpy kernels whatever their target.
+        folder: Where to write the smallest graph that shows a difference; None for a new temporary folder.
+        tolerance: What a pass may change.
+    """
+
+    def __init__(self, lowering: Lowering, folder: Path | None, tolerance: Tolerance | None = None) -> None:
+        self._lowering = dataclasses.replace(lowering, reference=True)
+        self._folder = folder
+        self._tolerance = tolerance or Tolerance(rtol=1e-4, atol=1e-5)
+        self._feeds: Mapping[str, np.ndarray] = {}
+        self._expected: list[Any] = []
+        self._before: Graph | None = None
+
+    def __call__(self, number: int, name: str, graph: Graph) -> None:
+        """Evaluate the graph behind pass ``number`` and compare.
+
+        Raises:
+            VerifyError: If the results differ; the message names the pass, the output, and the reproducer's file.
+        """
+        plan = self._lowering.plan(graph)
+        if number == 0:
+            self._feeds = {**random_feeds(plan.inputs), **graph.defaults}
+            self._expected = plan.run([self._feeds[s.name] for s in plan.inputs])
+        else:
+            self._compare(name, graph, plan.run([self._feeds[s.name] for s in plan.inputs]))
+        self._before = graph.clone()
+
+    def _compare(self, name: str, graph: Graph, results: list[Any]) -> None:
+        for output, found, expected in zip(graph.output_names, results, self._expected, strict=True):
+            difference = compare(output, found, expected, self._tolerance)
+            if difference.within:
+                continue
+            assert self._before is not None
+            small = reproduce_pass(self._before, graph, self._feeds, self._lowering, self._tolerance)
+            raise VerifyError(
+                f"the pass {name} changes the results",
+                where=f'output "{output}"',
+                expected=f"a difference of at most {self._tolerance.rtol} of the largest output",
+                found=f"{difference.relative:.3g}",
+                hint=f"The smallest graph that shows it is in {small.write(self._folder, name)}.",
+            )
