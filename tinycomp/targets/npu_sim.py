@@ -1,0 +1,329 @@
+"""A simulated NPU: a target in one file, explained step by step in ``docs/bring-your-own-backend.md``.
+
+The device multiplies on a 16 x 16 array, in float32 or on 8-bit integers, and fuses bias, activation and requantisation
+into the product; a vector unit of 16 lanes adds and pools. It fills the array in steps of 16 output channels, sums in
+int32, and knows no softmax. :mod:`tinycomp.targets.npu_sim_device` simulates it.
+
+The device computes 8-bit layers in integers, the reference the same nodes in float32; the two differ in at most 1 % of
+the elements of a layer, and there by one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops.numeric import Array
+from tinycomp.ops.pool import max_pool, window_reduce
+from tinycomp.ops.spatial import make_window
+from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
+from tinycomp.rewrite.traits import is_structural
+from tinycomp.target import Target, Tolerance
+from tinycomp.targets import npu_sim_device as device
+from tinycomp.targets.npu_sim_device import LANES, Program, Work
+from tinycomp.targets.qdq import (
+    PRODUCTS,
+    IntegerProduct,
+    bias_of,
+    channel_axis,
+    constant,
+    dequantizer,
+    first,
+    geometry,
+    limits,
+    scale_of,
+    zero_point_of,
+)
+
+EIGHT_BITS = {"int8", "uint8"}
+Answer = bool | Rejection
+
+TARGET = Target(
+    "npu_sim",
+    tolerance=Tolerance(rtol=1e-4, atol=1e-5),
+    description="a simulated int8 and float32 NPU; the worked example of a target",
+)
+
+# Composites: what the device runs as one instruction. Earlier ones win. -----------------------------------------------
+
+
+def _one(scale: Array) -> Answer:
+    return scale.size == 1 or reject(f"activations have one scale, got {scale.size}")
+
+
+def _dequantized(x: ValuePattern) -> ValuePattern:
+    return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(_one), P.const | P.absent)
+
+
+def _dequantized_const(w: ValuePattern) -> ValuePattern:
+    return P.DequantizeLinear(w, P.const, P.const | P.absent, block_size={0, None})
+
+
+def _quantized(y: ValuePattern) -> ValuePattern:
+    return P.QuantizeLinear(y, P.const(_one), P.const | P.absent).where(dtype=EIGHT_BITS)
+
+
+def _activated(y: ValuePattern) -> ValuePattern:
+    return P.Relu(y) | P.Clip(y, P.const | P.absent, P.const | P.absent) | y
+
+
+def _padded(x: ValuePattern) -> ValuePattern:
+    widths = P.const(lambda pads: bool((pads >= 0).all()) or reject(f"negative pads {pads}"))
+    return P.Pad(x, widths, P.const(0) | P.absent, mode="constant") | x
+
+
+def _product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+    return P.Gemm(x, w, b | P.absent, alpha=1.0, beta=1.0, transA=0) | P.optional(P.Add, P.MatMul(x, w), b)
+
+
+@TARGET.composite
+def qconv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """An 8-bit convolution with all that the device fuses into it."""
+    weight, bias = _dequantized_const(w.where(dtype=EIGHT_BITS)), _dequantized_const(b) | b | P.absent
+    return _quantized(_activated(P.Conv(_padded(_dequantized(x)), weight, bias)))
+
+
+@TARGET.composite
+def qdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """An 8-bit matrix product with all that the device fuses into it."""
+    weight, bias = _dequantized_const(w.where(dtype=EIGHT_BITS)), _dequantized_const(b) | b
+    return _quantized(_activated(_product(_dequantized(x), weight, bias)))
+
+
+@TARGET.composite
+def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """The sum of two 8-bit tensors."""
+    return _quantized(_activated(P.Add(_dequantized(a), _dequantized(b))))
+
+
+@TARGET.composite
+def qmaxpool(x: ValuePattern) -> ValuePattern:
+    """A maximum of 8-bit values."""
+    return _quantized(P.MaxPool(_dequantized(x)))
+
+
+@TARGET.composite
+def qavgpool(x: ValuePattern) -> ValuePattern:
+    """A mean of 8-bit values."""
+    return _quantized(P.AveragePool(_dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(_dequantized(x)))
+
+
+@TARGET.composite
+def conv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A float32 convolution with bias and activation."""
+    return _activated(P.Conv(x.where(dtype="float32"), w, b | P.absent))
+
+
+@TARGET.composite
+def dense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A float32 matrix product with bias and activation."""
+    return _activated(_product(x.where(dtype="float32"), w, b))
+
+
+# Checks: what a pattern cannot say. Every "no" has a reason, and the report shows it. ---------------------------------
+
+
+@qconv.check
+@qdense.check
+@conv.check
+@dense.check
+def _(match: Match) -> Answer:
+    node = first(match.matched, *PRODUCTS)
+    axis, shape = channel_axis(node), constant(match.w).shape
+    if node.op != "Conv" and len(shape) != 2:
+        return reject(f"a dense weight must be a matrix, got {len(shape)} dimensions")
+    if shape[axis] % LANES:
+        return reject(f"output channels must be a multiple of {LANES}, got {shape[axis]}")
+    fits = match.b is None or constant(match.b).shape in [(shape[axis],), (1, shape[axis])]
+    return fits or reject(f"the bias must have one entry per channel, got shape {list(constant(match.b).shape)}")
+
+
+@qconv.check
+@qdense.check
+def _(match: Match) -> Answer:
+    product = first(match.matched, *PRODUCTS)
+    weights = dequantizer(product.inputs[1])
+    axis = weights.attrs.get("axis", 1) % constant(match.w).ndim
+    if scale_of(weights).size > 1 and axis != channel_axis(product):
+        return reject(f"weights have one scale per output channel, got one along axis {axis}")
+    largest = IntegerProduct.read(product, match.matched).largest_sum
+    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+
+
+@qadd.check
+def _(match: Match) -> Answer:
+    return _equal_shapes(match.a, match.b)
+
+
+@qmaxpool.check
+def _(match: Match) -> Answer:
+    before, after = first(match.matched, "DequantizeLinear"), first(match.matched, "QuantizeLinear")
+    if scale_of(before) != scale_of(after) or zero_point_of(before) != zero_point_of(after):
+        return reject("a maximum keeps its scale and zero point, but the model changes them")
+    return _max_pool(first(match.matched, "MaxPool"))
+
+
+@qavgpool.check
+def _(match: Match) -> Answer:
+    attrs = first(match.matched, "AveragePool", "GlobalAveragePool").attrs
+    padded = any(attrs.get("pads", ())) or attrs.get("auto_pad", "NOTSET").startswith("SAME")
+    return not padded or reject("every sum is divided by the same count, but padding makes the counts differ")
+
+
+# Operator rules: nodes that the device takes one by one. --------------------------------------------------------------
+
+
+@TARGET.op("Relu", "Add")
+def _(node: Node) -> Answer:
+    dtype = tensor(node.output.type).dtype
+    return _equal_shapes(*node.inputs) if dtype == "float32" else reject(f"{node.op} is float32 only, got {dtype}")
+
+
+@TARGET.op("MaxPool")
+def _max_pool(node: Node) -> Answer:
+    dtype, axes = tensor(node.output.type).dtype, len(node.attrs["kernel_shape"])
+    if dtype not in {"float32", *EIGHT_BITS}:
+        return reject(f"MaxPool is float32 or 8-bit only, got {dtype}")
+    if axes != 2:
+        return reject(f"MaxPool has two spatial axes, got {axes}")
+    return len(node.used_outputs()) == 1 or reject("MaxPool gives no indices")
+
+
+def _equal_shapes(*operands: Value | None) -> Answer:
+    shapes = [tensor(v.type).shape for v in operands if v is not None]
+    same = shapes[0] is not None and all(s == shapes[0] for s in shapes)
+    return same or reject(f"operands must have equal shapes, got {' and '.join(map(str, shapes))}")
+
+
+# Code generation: a region becomes a program, prepared once and run often. --------------------------------------------
+
+
+@TARGET.codegen
+def build(region: Node) -> Program:
+    """Turn a region, whose shapes are static by now, into a program."""
+    body = region.body
+    results = [v for node in body.nodes for v in node.used_outputs()]
+    register = {v: number for number, v in enumerate([*body.inputs, *body.constants, *results])}
+    steps = []
+    for node in body.nodes:
+        name = "pass" if is_structural(node) else node.op.removeprefix(f"{TARGET.name}.")
+        reads = tuple(register[v] for v in node.inputs if v is not None)
+        work = _BUILDERS[name](node)
+        steps.append(device.Instruction(name, node.label, work, reads, register[node.output], _bytes(node)))
+    constants = tuple(constant(v) for v in body.constants)
+    return Program(tuple(steps), constants, tuple(register[v] for v in body.outputs))
+
+
+def _build_qproduct(node: Node) -> Work:
+    product = first(node.body.nodes, *PRODUCTS)
+    layer = IntegerProduct.read(product, node.body.nodes)
+    multiply, spread = _multiplier(node, product, layer.weight.astype(np.float64))
+    finish = _requantize(node, layer.scale.reshape(spread))
+    compute = device.product_int8(multiply, layer.zero_point, layer.bias.reshape(spread), finish)
+    return Work(compute, *_cost(node, product, layer.weight))
+
+
+def _build_product(node: Node) -> Work:
+    product = first(node.body.nodes, *PRODUCTS)
+    weight = np.moveaxis(constant(product.inputs[1]), channel_axis(product), 0)
+    multiply, spread = _multiplier(node, product, weight)
+    bias = bias_of(product, node.body.nodes)
+    added = np.zeros(1, np.float32) if bias is None else constant(bias)
+    compute = device.product_float32(multiply, added.reshape(spread), *limits(node.body.outputs[0]))
+    macs, cycles = _cost(node, product, weight)
+    return Work(compute, macs, device.FLOAT_CYCLES * cycles)
+
+
+def _build_qadd(node: Node) -> Work:
+    sources = [dequantizer(v) for v in first(node.body.nodes, "Add").inputs]
+    order = [node.body.inputs.index(s.inputs[0]) for s in sources]  # type: ignore[arg-type]
+    scales, zero_points = [scale_of(s).item() for s in sources], [zero_point_of(s).item() for s in sources]
+    add = device.add_int8(scales, zero_points, lambda unit: _requantize(node, np.asarray(unit)))
+    return Work(lambda *x: add(*(x[i] for i in order)), 0, device.vector_cycles(_size(node.output)))
+
+
+def _build_qavgpool(node: Node) -> Work:
+    pool = first(node.body.nodes, "AveragePool", "GlobalAveragePool")
+    before, sizes = dequantizer(pool.inputs[0]), _shape(node.inputs[0])[2:]
+    window = make_window(pool.op, sizes, pool.attrs.get("kernel_shape", sizes), **geometry(pool))
+    count = prod(window.kernel)
+    finish = _requantize(node, scale_of(before).reshape(()) / count)
+    compute = device.mean_int8(lambda x: window_reduce(x, window, np.add), zero_point_of(before).item(), finish)
+    return Work(compute, 0, device.vector_cycles(_size(node.output) * count))
+
+
+def _build_maxpool(node: Node) -> Work:
+    pool = first(node.body.nodes, "MaxPool") if node.is_composite else node
+    attrs = {k: v for k, v in pool.attrs.items() if k != "storage_order"}
+    cycles = device.vector_cycles(_size(node.output) * prod(attrs["kernel_shape"]))
+    return Work(lambda x: max_pool(x, **attrs), 0, cycles)  # type: ignore[arg-type, return-value]
+
+
+def _build_vector(compute: Callable[..., Array]) -> Callable[[Node], Work]:
+    return lambda node: Work(compute, 0, device.vector_cycles(_size(node.output)))
+
+
+_BUILDERS: dict[str, Callable[[Node], Work]] = {
+    "qconv": _build_qproduct,
+    "qdense": _build_qproduct,
+    "qadd": _build_qadd,
+    "qmaxpool": _build_maxpool,
+    "qavgpool": _build_qavgpool,
+    "conv": _build_product,
+    "dense": _build_product,
+    "MaxPool": _build_maxpool,
+    "Relu": _build_vector(lambda x: np.maximum(x, np.float32(0))),
+    "Add": _build_vector(np.add),
+    "pass": lambda node: Work(lambda x: x, 0, 0),
+}
+
+
+def _multiplier(node: Node, product: Node, weight: Array) -> tuple[device.Compute, tuple[int, ...]]:
+    """Return the product with a weight, channels first, and the shape that one number per channel takes beside it."""
+    if product.op != "Conv":
+        return device.matrix(weight), (-1,)
+    pads = next((constant(n.inputs[1]).tolist() for n in node.body.nodes if n.op == "Pad"), [])
+    around = list(zip(pads[: weight.ndim], pads[weight.ndim :], strict=True))
+    return device.convolution(weight, around, geometry(product), product.attrs.get("group", 1)), (
+        -1,
+        *[1] * (weight.ndim - 2),
+    )
+
+
+def _requantize(node: Node, scale: Array) -> device.Requantize:
+    """Return the requantisation of sums in steps of ``scale`` to the result of a composite."""
+    last = first(node.body.nodes, "QuantizeLinear")
+    step, zero_point, dtype = (
+        constant(last.inputs[1]).reshape(()),
+        zero_point_of(last).item(),
+        np.dtype(tensor(last.output.type).dtype),
+    )
+    low, high, info = *limits(last.inputs[0]), np.iinfo(dtype)
+    # Rounding is monotone, so an activation in front of it is a clamp behind it.
+    ends = [np.clip(np.rint(np.float32(v) / step) + zero_point, info.min, info.max) for v in (low, high)]
+    return device.Requantize.by(scale / scale_of(last).reshape(()), zero_point, int(ends[0]), int(ends[1]), dtype.name)
+
+
+def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:
+    outputs, terms, group = _size(node.output), prod(weight.shape[1:]), product.attrs.get("group", 1)
+    return outputs * terms, device.product_cycles(len(weight), terms, outputs, group)
+
+
+def _shape(value: Value | None) -> tuple[int, ...]:
+    shape = None if value is None else tensor(value.type).static_shape
+    assert shape is not None, value
+    return shape
+
+
+def _size(value: Value) -> int:
+    return prod(_shape(value))
+
+
+def _bytes(node: Node) -> int:
+    """Bytes that an instruction moves: operands, what is bound in it, and its result."""
+    bound = [c for body in node.bodies.values() for c in body.constants]
+    return sum(tensor(v.type).nbytes() for v in (*node.inputs, *bound, node.output) if v is not None)

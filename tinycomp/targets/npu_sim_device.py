@@ -1,0 +1,192 @@
+"""The device behind ``npu_sim``: its instructions, its arithmetic, and what they cost. It knows nothing of graphs.
+
+For a real accelerator this file is the vendor's library. Integer results come from integer arithmetic alone: an exact
+int32 sum times a 31-bit multiplier, shifted right and rounded half to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ops.conv import convolve
+from tinycomp.ops.numeric import Array
+from tinycomp.ops.spatial import make_window
+
+LANES = 16
+"""Side of the array, and width of the vector unit."""
+FLOAT_CYCLES = 4
+"""Cycles of one float32 step of the array; an 8-bit step takes one."""
+SUM_UNIT = 2.0**-20
+"""Unit of an 8-bit addition, as a share of the larger scale."""
+
+Compute = Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one instruction computes, its multiply-accumulate operations, and its cycles."""
+
+    compute: Compute
+    macs: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction in a program: its name, what it came from, its registers, and the bytes that it moves."""
+
+    name: str
+    source: str
+    work: Work
+    reads: tuple[int, ...]
+    writes: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions in order; each call has registers of its own, so that threads may share a program.
+
+    Attributes:
+        instructions: What to run.
+        constants: What stands in the registers behind the operands.
+        outputs: Registers of the results.
+    """
+
+    instructions: tuple[Instruction, ...]
+    constants: tuple[Array, ...]
+    outputs: tuple[int, ...]
+
+    def __call__(self, *operands: Array) -> list[Array]:
+        """Run the program and return its results."""
+        registers = dict(enumerate([*operands, *self.constants]))
+        for step in self.instructions:
+            registers[step.writes] = step.work.compute(*(registers[i] for i in step.reads))
+        return [registers[i] for i in self.outputs]
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of one run."""
+        return sum(step.work.cycles for step in self.instructions)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulate operations of one run."""
+        return sum(step.work.macs for step in self.instructions)
+
+    def __str__(self) -> str:
+        rows = [f"{s.work.cycles:>9} cycles {s.bytes:>9} bytes  {s.name:<9} {s.source}" for s in self.instructions]
+        used = self.macs / (LANES**2 * max(self.cycles, 1))
+        return "\n".join([*rows, f"{self.cycles:>9} cycles, {used:.0%} of what the array could do"])
+
+
+@dataclass(frozen=True)
+class Requantize:
+    """Turns int32 sums into 8-bit values: ``sum * multiplier / 2**shift + zero_point``, half to even, saturated.
+
+    Attributes:
+        multiplier: At most 2**31; one, or one per channel.
+        shift: From 1 to 62.
+        zero_point: Of the result.
+        low: Least result; a fused activation raises it.
+        high: Greatest result.
+        dtype: Of the result.
+    """
+
+    multiplier: Array
+    shift: Array
+    zero_point: int
+    low: int
+    high: int
+    dtype: str
+
+    @classmethod
+    def by(cls, ratio: Array | float, zero_point: int, low: int, high: int, dtype: str) -> Requantize:
+        """Return the requantisation that multiplies by ``ratio``, float64 and positive."""
+        ratio = np.asarray(ratio)
+        shift = np.clip(31 - np.frexp(ratio)[1], 1, 62)
+        multiplier = np.minimum(np.rint(np.ldexp(ratio, shift)), 2.0**31)
+        return cls(multiplier.astype(np.int64), shift.astype(np.int64), zero_point, low, high, dtype)
+
+    def __call__(self, total: Array) -> Array:
+        """Return 8-bit values for int64 sums in the range of int32."""
+        scaled = total * self.multiplier
+        # One less than half, and one more where the kept part is odd: a tie then carries only into odd values.
+        carry = (np.int64(1) << (self.shift - 1)) - 1 + ((scaled >> self.shift) & 1)
+        rounded = (scaled + carry) >> self.shift
+        return np.clip(rounded + self.zero_point, self.low, self.high).astype(self.dtype)
+
+
+def product_cycles(channels: int, per_output: int, outputs: int, group: int) -> int:
+    """Return the steps of the array: each takes 16 terms of 16 channels of one group.
+
+    A depthwise convolution has one channel per group, and so keeps one column of the array busy.
+
+    Args:
+        channels: Output channels.
+        per_output: Terms of one sum.
+        outputs: Sums in all.
+        group: Groups of channels that share no input.
+    """
+    tiles = -(-per_output // LANES) * -(-channels // group // LANES) * group
+    return outputs // channels * tiles
+
+
+def vector_cycles(elements: int) -> int:
+    """Return the cycles of the vector unit for so many results."""
+    return -(-elements // LANES)
+
+
+def matrix(weight: Array) -> Compute:
+    """Return the product of rows with a weight ``[channels, terms]``."""
+    return lambda x: np.asarray(x @ weight.T)
+
+
+def convolution(weight: Array, around: Sequence[tuple[int, int]], geometry: Mapping[str, Any], group: int) -> Compute:
+    """Return the convolution with a weight ``[channels, terms, …]``.
+
+    Args:
+        weight: What to multiply with.
+        around: Zeros before and behind every axis of the data, as a layer of its own in the model; empty for none.
+        geometry: Strides, dilations and pads as ONNX has them.
+        group: Groups of channels.
+    """
+
+    def compute(x: Array) -> Array:
+        x = np.pad(x, around) if around else x
+        return convolve(x, weight, make_window("Conv", x.shape[2:], weight.shape[2:], **geometry), group)
+
+    return compute
+
+
+def product_int8(multiply: Compute, zero_point: int, bias: Array, finish: Requantize) -> Compute:
+    """Return the 8-bit product; ``multiply`` works on float64, in which integer sums are exact up to 2**53."""
+    return lambda x: finish(multiply(x.astype(np.float64) - zero_point).astype(np.int64) + bias)
+
+
+def product_float32(multiply: Compute, bias: Array, low: float, high: float) -> Compute:
+    """Return the float32 product with bias and activation."""
+    return lambda x: np.clip(multiply(x) + bias, np.float32(low), np.float32(high))
+
+
+def add_int8(scales: Sequence[float], zero_points: Sequence[int], finish: Callable[[float], Requantize]) -> Compute:
+    """Return the 8-bit sum; both operands become integer multiples of one small unit, which ``finish`` is given."""
+    unit = max(scales) * SUM_UNIT
+    factors = [round(scale / unit) for scale in scales]
+    requantize = finish(unit)
+
+    def compute(*operands: Array) -> Array:
+        terms = zip(operands, zero_points, factors, strict=True)
+        a, b = ((x.astype(np.int64) - zero_point) * factor for x, zero_point, factor in terms)
+        return requantize(a + b)
+
+    return compute
+
+
+def mean_int8(add_up: Compute, zero_point: int, finish: Requantize) -> Compute:
+    """Return the 8-bit mean; ``add_up`` sums every window, and ``finish`` divides by their size."""
+    return lambda x: finish(add_up(x.astype(np.int64) - zero_point))

@@ -1,0 +1,138 @@
+"""Reading quantised layers in the QuantizeLinear/DequantizeLinear form, for checks and code generators of any target.
+
+The functions work on the nodes of a match and on those of a composite's body alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.numeric import Array
+from tinycomp.rewrite.traits import is_structural
+
+PRODUCTS = ("Conv", "Gemm", "MatMul")
+
+
+def first(nodes: Iterable[Node], *ops: str) -> Node:
+    """Return the first node of one of these operators; there must be one."""
+    return next(node for node in nodes if node.op in ops)
+
+
+def constant(value: Value | None) -> Array:
+    """Return the array of a value that is known to be a constant."""
+    assert value is not None
+    assert value.const is not None, value
+    return value.const
+
+
+def source(value: Value | None) -> Node | None:
+    """Return the node that computes a value, behind paddings and no-ops; None for a graph input or constant."""
+    while value is not None and value.producer is not None:
+        if value.producer.op != "Pad" and not is_structural(value.producer):
+            return value.producer
+        value = value.producer.inputs[0]
+    return None
+
+
+def dequantizer(value: Value | None) -> Node:
+    """Return the DequantizeLinear that a value comes from; there must be one."""
+    node = source(value)
+    assert node is not None
+    assert node.op == "DequantizeLinear", node
+    return node
+
+
+def scale_of(node: Node) -> Array:
+    """Return the scale of a QuantizeLinear or DequantizeLinear in float64, so that products of scales are exact."""
+    return constant(node.inputs[1]).astype(np.float64)
+
+
+def zero_point_of(node: Node) -> Array:
+    """Return the zero point of a QuantizeLinear or DequantizeLinear in int64; it is 0 where the node has none."""
+    given = len(node.inputs) > 2 and node.inputs[2] is not None
+    return constant(node.inputs[2]).astype(np.int64) if given else np.zeros((), np.int64)
+
+
+def channel_axis(product: Node) -> int:
+    """Return the axis of the weight of a Conv, Gemm or MatMul that output channels lie along."""
+    return 0 if product.op == "Conv" or product.attrs.get("transB", 0) else 1
+
+
+def bias_of(product: Node, nodes: Iterable[Node]) -> Value | None:
+    """Return the bias of a product: its third operand, or what an Add among ``nodes`` adds to a MatMul."""
+    if product.op != "MatMul":
+        return product.inputs[2] if len(product.inputs) > 2 else None
+    add = next((n for n in nodes if n.op == "Add"), None)
+    return None if add is None else next(v for v in add.inputs if v is not None and source(v) is not product)
+
+
+def real(value: Value) -> Array:
+    """Return the numbers, in float64, that a constant stands for; a dequantised one has one scale, or one per row."""
+    if value.is_const:
+        return constant(value).astype(np.float64)
+    node = dequantizer(value)
+    stored = constant(node.inputs[0])
+    spread = (-1, *[1] * (stored.ndim - 1)) if scale_of(node).size > 1 else ()
+    return (stored - zero_point_of(node).reshape(spread)) * scale_of(node).reshape(spread)
+
+
+def geometry(node: Node) -> dict[str, Any]:
+    """Return the attributes of a convolution or pooling that say where its windows lie."""
+    return {k: node.attrs[k] for k in ("strides", "dilations", "pads", "auto_pad") if k in node.attrs}
+
+
+def limits(value: Value | None) -> tuple[float, float]:
+    """Return the range that the activation at ``value`` leaves: that of a Relu or Clip, else everything."""
+    node = source(value)
+    if node is None or node.op not in ("Relu", "Clip"):
+        return -np.inf, np.inf
+    if node.op == "Relu":
+        return 0.0, np.inf
+    given = [None if v is None else constant(v).item() for v in node.inputs[1:]]
+    low, high = [*given, None, None][:2]
+    low, high = node.attrs.get("min", low), node.attrs.get("max", high)
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """A quantised Conv, Gemm or MatMul as integers; output channels come first.
+
+    Attributes:
+        weight: int64 without zero point, ``[channels, …]``.
+        bias: int64 ``[channels]``, in steps of the sums.
+        scale: float64, what one step of the sums is worth: one number, or one per channel.
+        zero_point: Of the data.
+    """
+
+    weight: Array
+    bias: Array
+    scale: Array
+    zero_point: int
+
+    @classmethod
+    def read(cls, product: Node, nodes: Iterable[Node]) -> IntegerProduct:
+        """Read a product of dequantised data and weight.
+
+        Args:
+            product: The Conv, Gemm or MatMul.
+            nodes: The nodes of its match or composite, in which a bias may be added.
+        """
+        data, weights = dequantizer(product.inputs[0]), dequantizer(product.inputs[1])
+        weight = np.moveaxis(constant(weights.inputs[0]), channel_axis(product), 0).astype(np.int64)
+        weight -= zero_point_of(weights).reshape(-1, *[1] * (weight.ndim - 1))
+        scale = scale_of(data).item() * scale_of(weights).reshape(-1)
+        bias = bias_of(product, nodes)
+        numbers = np.zeros(len(weight)) if bias is None else real(bias).reshape(-1)
+        return cls(weight, np.rint(numbers / scale).astype(np.int64), scale, zero_point_of(data).item())
+
+    @property
+    def largest_sum(self) -> int:
+        """The greatest magnitude that a sum can reach, whatever the 8-bit data."""
+        terms = np.abs(self.weight).reshape(len(self.weight), -1).sum(axis=1)
+        return int((255 * terms + np.abs(self.bias)).max())
