@@ -139,12 +139,12 @@ def _as_result(formal: Type, found: Type) -> Type:
     return formal if isinstance(found, OptionalType) else present(formal)
 
 
-def _retype(body: Graph, types: Sequence[Type], widen: bool) -> None:
-    """Give the formals of a body new types and infer its nodes again if any differs.
+def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = False) -> None:
+    """Give the formals of a body new types and infer its nodes again if any differs, or ``always``.
 
     With ``widen`` a formal never becomes narrower than it is, so that nested bodies settle in few rounds.
     """
-    changed = False
+    changed = always
     for formal, wanted in zip(body.inputs, types, strict=True):
         if isinstance(wanted, TensorType) and wanted.dtype == UNKNOWN_DTYPE:
             continue
@@ -267,4 +267,5 @@ def retype(graph: Graph, types: Sequence[Type]) -> None:
     Raises:
         TypeInferenceError: If operands no longer fit their operators.
     """
-    _retype(graph, types, widen=False)
+    # Even with the same types: what has become constant since may tell more about the shapes behind it.
+    _retype(graph, types, widen=False, always=True)

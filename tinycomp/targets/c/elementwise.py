@@ -77,6 +77,7 @@ def activation(emit: Emitter, node: Node) -> None:
 
 BINARY = {"Add": 0, "Sub": 1, "Mul": 2, "Div": 3, "Pow": 4, "Min": 5, "Max": 6, "Sum": 0, "PRelu": 9}
 """Codes of ``enum tc_binary``; Min, Max and Sum take any number of operands."""
+_NUMPY_PRELU = 7
 _VARIADIC = frozenset({"Min", "Max", "Sum"})
 
 
@@ -86,11 +87,16 @@ def _broadcast_check(node: Node) -> Verdict:
     return len(node.inputs) > 1 or reject("one operand only")
 
 
-def _prelu_check(node: Node) -> Verdict:
-    return node.op != "PRelu" or len({v.type for v in node.inputs if v}) > 0
+def _operands_check(node: Node) -> Verdict:
+    found = sorted({tensor(v.type).dtype for v in node.inputs if v is not None})
+    if len(found) > 1:
+        return reject(f"operands of different dtypes: {', '.join(found)}")
+    if node.op == "PRelu" and node.version < _NUMPY_PRELU:
+        return reject("PRelu before opset 7 spreads its slope over the channels")
+    return True
 
 
-@FAMILY.lower(*BINARY, check=all_of(dtypes("float32", "int32", "int64"), known_rank, _broadcast_check))
+@FAMILY.lower(*BINARY, check=all_of(dtypes("float32", "int32", "int64"), known_rank, _broadcast_check, _operands_check))
 def binary(emit: Emitter, node: Node) -> None:
     """Emit arithmetic on two operands, or a chain of it for more."""
     dtype = tensor(node.output.type).dtype
