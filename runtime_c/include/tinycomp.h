@@ -430,6 +430,34 @@ typedef struct tc_quantize_f32_params {
  * that of x: I8, U8, I16, U16 or I32. */
 typedef tc_quantize_f32_params tc_dequantize_f32_params;
 
+/* ---- resizing ---- */
+
+/* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each
+ * with tables [out_height, line_taps] and [out_width, column_taps] of int64 positions and f32 weights. Without weights
+ * there is one tap, whose value is taken as it is. A position outside the image makes the run fail. Operands: y, x,
+ * line positions, column positions, line weights (optional), column weights (optional); all tables are constants. */
+typedef struct tc_resize2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t line_taps, column_taps;
+} tc_resize2d_f32_params;
+
+/* conv_transpose2d_f32: NHWC transposed convolution with constant weights; y = activation(conv_transpose(x, w) + bias).
+ * Output = input * stride + kernel position * dilation - pad; what falls outside the output is dropped. Operands: y, x,
+ * w (ONNX order: [channels, out_channels/groups, kernel_height, kernel_width]), bias (optional, constant). */
+typedef struct tc_conv_transpose2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_conv_transpose2d_f32_params;
+
 /* cdef-end */
 
 #endif

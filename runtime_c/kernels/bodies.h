@@ -66,3 +66,7 @@
 #include "cast/cast.h"
 
 #include "quant/quantize_f32.h"
+
+#include "resize/resize2d_f32.h"
+
+#include "conv_transpose/conv_transpose2d_f32.h"

@@ -1,0 +1,101 @@
+/* resize2d_f32: separable interpolation of NHWC images from tables of positions and weights. A unit is one output line:
+ * the input lines are blended into scratch, and its pixels are then blended or picked. State: whether the tables'
+ * positions lie inside the image, which is checked once. */
+
+enum { RESIZE_Y, RESIZE_X, RESIZE_LINES, RESIZE_COLUMNS, RESIZE_LINE_WEIGHTS, RESIZE_COLUMN_WEIGHTS };
+
+static void resize_check(tc_prepare *prepare) {
+  const tc_resize2d_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, tc_present(prepare, RESIZE_LINE_WEIGHTS) == tc_present(prepare, RESIZE_COLUMN_WEIGHTS),
+             "one table of weights is given without the other");
+  TC_REQUIRE(prepare, p->line_taps > 0 && p->column_taps > 0, "the number of taps is not positive");
+  TC_REQUIRE(prepare, tc_present(prepare, RESIZE_LINE_WEIGHTS) || (p->line_taps == 1 && p->column_taps == 1),
+             "several taps need weights");
+}
+
+static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
+  const tc_resize2d_f32_params *p = prepare->params;
+  resize_check(prepare);
+  const int64_t line_entries = TC_PRODUCT(prepare, p->out_height, p->line_taps);
+  const int64_t column_entries = TC_PRODUCT(prepare, p->out_width, p->column_taps);
+  const int64_t count = TC_PRODUCT(prepare, p->batch, p->out_height, p->out_width, p->channels);
+  tc_touch(prepare, RESIZE_Y, count, sizeof(float));
+  tc_touch(prepare, RESIZE_X, TC_PRODUCT(prepare, p->batch, p->height, p->width, p->channels), sizeof(float));
+  tc_touch(prepare, RESIZE_LINES, line_entries, sizeof(int64_t));
+  tc_touch(prepare, RESIZE_COLUMNS, column_entries, sizeof(int64_t));
+  tc_touch(prepare, RESIZE_LINE_WEIGHTS, line_entries, sizeof(float));
+  tc_touch(prepare, RESIZE_COLUMN_WEIGHTS, column_entries, sizeof(float));
+  prepare->scratch_bytes = TC_PRODUCT(prepare, p->width, p->channels, sizeof(float));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  prepare->units = count ? p->batch * p->out_height : 0;
+  prepare->cost = (double)count * (double)(p->line_taps + p->column_taps);
+  prepare->state_bytes = sizeof(int64_t);
+}
+
+static bool resize_inside(const int64_t *positions, int64_t count, int64_t size) {
+  for (int64_t i = 0; i < count; i++) {
+    if (positions[i] < 0 || positions[i] >= size) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void TC_NAME(tc_resize2d_f32_pack)(const tc_prepare *prepare, void *state) {
+  const tc_resize2d_f32_params *p = prepare->params;
+  const int64_t *lines = prepare->constants[RESIZE_LINES], *columns = prepare->constants[RESIZE_COLUMNS];
+  *(int64_t *)state = resize_inside(lines, p->out_height * p->line_taps, p->height) &&
+                      resize_inside(columns, p->out_width * p->column_taps, p->width);
+}
+
+/* to[i] = the sum of weights[t] * (base + positions[t] * step)[i] */
+TC_INLINE void resize_blend(float *to, const float *base, const int64_t *positions, const float *weights, int64_t taps,
+                            int64_t step, int64_t count) {
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    tc_vf sum = tc_vf_set1(0.0f);
+    for (int64_t t = 0; t < taps; t++) {
+      const tc_vf value = tc_load_up_to(base + positions[t] * step + i, count - i);
+      sum = tc_vf_fma(tc_vf_set1(weights[t]), value, sum);
+    }
+    tc_store_up_to(to + i, sum, count - i);
+  }
+}
+
+static void resize_pick(const tc_resize2d_f32_params *p, float *y, const float *line, const int64_t *columns) {
+  const int64_t channels = p->channels;
+  for (int64_t x = 0; x < p->out_width; x++) {
+    for (int64_t c = 0; c < channels; c += TC_LANES) {
+      tc_store_up_to(y + x * channels + c, tc_load_up_to(line + columns[x] * channels + c, channels - c), channels - c);
+    }
+  }
+}
+
+static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_resize2d_f32_params *p = call->params;
+  const int64_t *lines = call->operands[RESIZE_LINES], *columns = call->operands[RESIZE_COLUMNS];
+  const float *line_weights = call->operands[RESIZE_LINE_WEIGHTS];
+  const float *column_weights = call->operands[RESIZE_COLUMN_WEIGHTS];
+  const int64_t row = p->width * p->channels;
+  float *blended = call->scratch;
+  if (!*(const int64_t *)call->state) {
+    tc_fail(call, "a position in the tables lies outside the image");
+    return;
+  }
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t line = unit % p->out_height;
+    const float *image = (const float *)call->operands[RESIZE_X] + unit / p->out_height * p->height * row;
+    float *y = (float *)call->operands[RESIZE_Y] + unit * p->out_width * p->channels;
+    if (!line_weights) {
+      resize_pick(p, y, image + lines[line] * row, columns);
+      continue;
+    }
+    resize_blend(blended, image, lines + line * p->line_taps, line_weights + line * p->line_taps, p->line_taps, row,
+                 row);
+    for (int64_t x = 0; x < p->out_width; x++) {
+      resize_blend(y + x * p->channels, blended, columns + x * p->column_taps, column_weights + x * p->column_taps,
+                   p->column_taps, p->channels, p->channels);
+    }
+  }
+}
