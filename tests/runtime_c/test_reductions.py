@@ -96,3 +96,13 @@ def test_softmax_of_masked_and_large_values(isa):
     params = {"outer": 2, "axis": 22, "inner": 1, "logarithm": 0}
     y = run_single("softmax_f32", [x], params, ("float32", (2, 22)), isa)
     np.testing.assert_array_equal(y, np.array([[0] * 20 + [0.5, 0.5], [1] + [0] * 21], np.float32))
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_softmax_keeps_nan(count, isa):
+    x = np.zeros((2, count), np.float32)
+    x[0, 2] = np.nan
+    params = {"outer": 2, "axis": count, "inner": 1, "logarithm": 0}
+    y = run_single("softmax_f32", [x], params, ("float32", x.shape), isa)
+    assert np.isnan(y[0]).all()
+    np.testing.assert_allclose(y[1], 1 / count)

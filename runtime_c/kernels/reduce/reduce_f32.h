@@ -13,7 +13,7 @@ typedef struct reduce_steps {
   reduce_columns_fn columns;
 } reduce_steps;
 
-#define TC_REDUCE(kind, start, neutral, step, join) \
+#define TC_REDUCE(kind, start, neutral, step, join, join_lanes) \
   static const reduce_steps reduce_steps_##kind = {start, reduce_row_##kind, reduce_columns_##kind};
 TC_REDUCE_LIST
 #undef TC_REDUCE

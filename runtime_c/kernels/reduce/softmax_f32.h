@@ -16,6 +16,26 @@ static void TC_NAME(tc_softmax_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = (double)count * 20;
 }
 
+/* The largest element. NaN may be lost: it returns with the exponentials. */
+static float softmax_most(const float *x, int64_t count) {
+  float most = -INFINITY;
+  tc_vf sums[2] = {tc_vf_set1(most), tc_vf_set1(most)};
+  int64_t i = 0;
+  for (; i + 2 * TC_LANES <= count; i += 2 * TC_LANES) {
+    sums[0] = tc_vf_max(sums[0], tc_vf_load(x + i));
+    sums[1] = tc_vf_max(sums[1], tc_vf_load(x + i + TC_LANES));
+  }
+  if (count >= TC_LANES) { /* the rest in whole vectors too, which may overlap what was seen */
+    sums[0] = tc_vf_max(sums[0], tc_vf_load(x + tc_min(i, count - TC_LANES)));
+    sums[1] = tc_vf_max(sums[1], tc_vf_load(x + count - TC_LANES));
+    return tc_vf_reduce_max(tc_vf_max(sums[0], sums[1]));
+  }
+  for (; i < count; i++) {
+    most = x[i] > most ? x[i] : most;
+  }
+  return most;
+}
+
 /* y = e^(x - shift), and their sum. */
 static float softmax_exponentials(float *y, const float *x, int64_t count, float shift) {
   const tc_vf shifts = tc_vf_set1(shift);
@@ -34,7 +54,7 @@ static float softmax_exponentials(float *y, const float *x, int64_t count, float
 }
 
 static void softmax_row(float *y, const float *x, int64_t count, bool logarithm) {
-  const float most = reduce_row_MAX(x, count, 0.0f, -INFINITY);
+  const float most = softmax_most(x, count);
   if (!logarithm) {
     const tc_vf factor = tc_vf_set1(1.0f / softmax_exponentials(y, x, count, most));
     for (int64_t i = 0; i < count; i += TC_LANES) {

@@ -4,15 +4,16 @@
 
 enum { REDUCE_PART = 4096, REDUCE_PART_ROWS = 32, REDUCE_VECTORS = 4, REDUCE_STRIP = REDUCE_VECTORS * TC_LANES };
 
-/* One row per step: TC_REDUCE(kind, start, an x that changes nothing, step in sum, x and shift, how sums join). */
-#define TC_REDUCE_LIST                                                                        \
-  TC_REDUCE(SUM, 0.0f, 0.0f, tc_vf_add(sum, x), tc_vf_add)                                    \
-  TC_REDUCE(L1, 0.0f, 0.0f, tc_vf_add(sum, tc_vf_abs(x)), tc_vf_add)                          \
-  TC_REDUCE(SQUARE, 0.0f, shift, reduce_square(tc_vf_sub(x, shifts), sum), tc_vf_add)         \
-  TC_REDUCE(EXP, 0.0f, -INFINITY, tc_vf_add(sum, tc_vf_exp(tc_vf_sub(x, shifts))), tc_vf_add) \
-  TC_REDUCE(PROD, 1.0f, 1.0f, tc_vf_mul(sum, x), tc_vf_mul)                                   \
-  TC_REDUCE(MAX, -INFINITY, -INFINITY, tc_vf_maximum(sum, x), tc_vf_maximum)                  \
-  TC_REDUCE(MIN, INFINITY, INFINITY, tc_vf_minimum(sum, x), tc_vf_minimum)
+/* One row per step: TC_REDUCE(kind, start, an x that changes nothing, step in sum, x and shift, how sums join, how the
+ * lanes of a vector join). */
+#define TC_REDUCE_LIST                                                                                          \
+  TC_REDUCE(SUM, 0.0f, 0.0f, tc_vf_add(sum, x), tc_vf_add, tc_vf_reduce_add)                                    \
+  TC_REDUCE(L1, 0.0f, 0.0f, tc_vf_add(sum, tc_vf_abs(x)), tc_vf_add, tc_vf_reduce_add)                          \
+  TC_REDUCE(SQUARE, 0.0f, shift, reduce_square(tc_vf_sub(x, shifts), sum), tc_vf_add, tc_vf_reduce_add)         \
+  TC_REDUCE(EXP, 0.0f, -INFINITY, tc_vf_add(sum, tc_vf_exp(tc_vf_sub(x, shifts))), tc_vf_add, tc_vf_reduce_add) \
+  TC_REDUCE(PROD, 1.0f, 1.0f, tc_vf_mul(sum, x), tc_vf_mul, reduce_lanes_PROD)                                  \
+  TC_REDUCE(MAX, -INFINITY, -INFINITY, tc_vf_maximum(sum, x), tc_vf_maximum, reduce_lanes_MAX)                  \
+  TC_REDUCE(MIN, INFINITY, INFINITY, tc_vf_minimum(sum, x), tc_vf_minimum, reduce_lanes_MIN)
 
 TC_INLINE tc_vf reduce_square(tc_vf x, tc_vf sum) { return tc_vf_fma(x, x, sum); }
 
@@ -38,7 +39,7 @@ typedef struct reduce_span {
   }
 
 /* reduce_part_*: one part of a row. reduce_row_*: a whole row, its sum joined to one that there is already. */
-#define REDUCE_ROW(kind, start, neutral, step, join)                                         \
+#define REDUCE_ROW(kind, start, neutral, step, join, join_lanes)                             \
   static float reduce_part_##kind(const float *row, int64_t count, float shift) {            \
     const tc_vf shifts __attribute__((unused)) = tc_vf_set1(shift);                          \
     tc_vf sums[REDUCE_VECTORS];                                                              \
@@ -65,7 +66,7 @@ typedef struct reduce_span {
       }                                                                                      \
       sums[0] = step;                                                                        \
     }                                                                                        \
-    return reduce_lanes_##kind(join(join(sums[0], sums[1]), join(sums[2], sums[3])));        \
+    return join_lanes(join(join(sums[0], sums[1]), join(sums[2], sums[3])));                 \
   }                                                                                          \
   static float reduce_row_##kind(const float *row, int64_t count, float shift, float sum) {  \
     for (int64_t i = 0; i < count; i += REDUCE_PART) {                                       \
@@ -120,9 +121,11 @@ typedef struct reduce_span {
     }                                                                                                               \
   }
 
-#define TC_REDUCE(kind, start, neutral, step, join) \
-  REDUCE_LANES(kind, join)                          \
-  REDUCE_ROW(kind, start, neutral, step, join)      \
+REDUCE_LANES(PROD, tc_vf_mul)
+REDUCE_LANES(MAX, tc_vf_maximum)
+REDUCE_LANES(MIN, tc_vf_minimum)
+#define TC_REDUCE(kind, start, neutral, step, join, join_lanes) \
+  REDUCE_ROW(kind, start, neutral, step, join, join_lanes)      \
   REDUCE_COLUMNS(kind, start, neutral, step, join)
 TC_REDUCE_LIST
 #undef TC_REDUCE

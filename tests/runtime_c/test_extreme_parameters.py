@@ -1,0 +1,36 @@
+"""No parameter, however damaged, crashes a kernel: it runs, or it is refused by a typed error."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from tinycomp.errors import ExecutionError, TargetError
+from tinycomp.runtime import native
+from tinycomp.runtime.native import NativeProgram, kernel_names, kernel_params
+from tinycomp.runtime.program import Instruction, Operand, Program
+
+VALUES = [0, -1, 2, 3, 7, 64, 2**31, -(2**31), 2**47, 2**62, 2**63 - 1, -(2**63)]
+
+
+def operands_of(kernel: str) -> tuple[Operand, ...]:
+    """Return operands in small buffers: constants where the kernel wants them, otherwise pieces of the arena."""
+    signature = native._KERNELS[native._kernel_id(kernel)].signature
+    return tuple(
+        Operand("constant") if letter in "wW" else Operand("arena", 0, 1024 * i) for i, letter in enumerate(signature)
+    )
+
+
+@pytest.mark.parametrize("kernel", kernel_names())
+@pytest.mark.parametrize("start", [1, 2])
+def test_extreme_parameters(kernel, start, isa):
+    fields = kernel_params(kernel)
+    for name, kind in fields.items():
+        for value in VALUES:
+            params = {field: type_(start) for field, type_ in fields.items()} | {name: kind(value)}
+            call = Instruction(kernel, operands_of(kernel), params)
+            program = Program("extreme", (), (), (np.ones(64, np.int64),), 8192, (call,))
+            with contextlib.suppress(TargetError, ExecutionError, MemoryError):
+                NativeProgram(program, None, isa).run([], [])
