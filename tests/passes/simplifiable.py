@@ -91,12 +91,13 @@ def _gemm(draw: Draw, graph: Graph, x: Value) -> Value:
 
 def _pad(draw: Draw, graph: Graph, x: Value) -> Value:
     fill = draw(st.sampled_from([0.0, -np.inf, 1.0]))
-    pads = [0, 0, 1, 0, 0, 0, 1, 1]
+    own = draw(st.integers(0, 1))
+    pads = [0, 0, 1, 1 - own, 0, 0, 1, 1]
     if graph.opsets[""] >= 11:
         padded = graph.add("Pad", [x, _ints(graph, pads), graph.add_const(np.array(fill, np.float32), "fill")])
     else:
         padded = graph.add("Pad", [x], {"pads": pads, "value": float(fill)})
-    window = {"kernel_shape": [3, 3], "pads": [0, 1, 0, 0]}
+    window = {"kernel_shape": [3, 3], "pads": [0, own, 0, 0]}
     if fill == -np.inf or draw(st.booleans()):
         return graph.add("MaxPool", [padded.output], window).output
     counted = {"count_include_pad": draw(st.integers(0, 1))}
@@ -110,11 +111,25 @@ def _views(draw: Draw, graph: Graph, x: Value) -> Value:
 
 
 def _transposes(draw: Draw, graph: Graph, x: Value) -> Value:
-    perm = draw(st.permutations(range(4)))
-    y = graph.add("Transpose", [x], {"perm": list(perm)}).output
-    if draw(st.booleans()):
-        y = graph.add("Relu", [y]).output
-    return graph.add("Transpose", [y], {"perm": [perm.index(i) for i in range(4)]}).output
+    shape = draw(st.sampled_from([(-1, 4, 3, 3), (-1, 1, 4, 9), (-1, 4, 1, 9)]))
+    y = graph.add("Reshape", [x, _ints(graph, list(shape))]).output
+    order = list(range(4))
+    for _ in range(draw(st.integers(1, 3))):
+        perm = draw(st.permutations(range(4)))
+        order = [order[i] for i in perm]
+        y = graph.add("Transpose", [y], {"perm": list(perm)}).output
+        if draw(st.booleans()):
+            y = graph.add("Relu", [y]).output
+    y = graph.add("Transpose", [y], {"perm": [order.index(i) for i in range(4)]}).output
+    return graph.add("Reshape", [y, _ints(graph, [-1, *SHAPE[1:]])]).output
+
+
+def _widen(draw: Draw, graph: Graph, x: Value) -> Value:
+    """Mix in a neutral element that makes its operand larger, so that it does have an effect."""
+    small = graph.add("GlobalAveragePool", [x]).output
+    op, number = draw(st.sampled_from([("Add", 0), ("Mul", 1)]))
+    wide = graph.add(op, [small, graph.add_const(np.full((3, 3), number, np.float32), "k")]).output
+    return graph.add("Transpose", [wide], {"perm": [0, 1, 3, 2]}).output
 
 
 def _casts(draw: Draw, graph: Graph, x: Value) -> Value:
@@ -141,5 +156,5 @@ def _no_op(draw: Draw, graph: Graph, x: Value) -> Value:
 
 STEPS = (
     _arithmetic, _arithmetic, _conv, _conv_transpose, _batch_norm, _batch_norm, _gemm, _pad, _views, _transposes,
-    _casts, _clamp, _clamp, _no_op,
+    _widen, _casts, _clamp, _clamp, _no_op,
 )  # fmt: skip

@@ -90,6 +90,7 @@ class _Folder:
             if node.bodies:
                 waiting.extendleft(reversed(self._with_bodies(node)))
             else:
+                self._fix_reshape(node)
                 self._fold(node)
         return self.changed
 
@@ -117,6 +118,19 @@ class _Folder:
             return nodes
         self.changed |= bind_constant_captures(self.graph, node)
         return []
+
+    def _fix_reshape(self, node: Node) -> None:
+        """Give a Reshape to a shape that is known but for one dimension a constant shape."""
+        target = self.dims.reshape_target(node)
+        computed = node.inputs[1] if target is not None else None
+        if target is None or computed is None:
+            return
+        self.graph.set_input(node, 1, self.graph.add_const(target, f"{node.output.name}_shape"))
+        if computed.producer is not None:
+            erase_dead(self.graph, computed.producer)
+        self.stale.add(node)
+        self._retype(node)
+        self.changed = True
 
     def _fold(self, node: Node) -> None:
         self.dims.observe(node)

@@ -53,13 +53,27 @@ class KnownDims:
             found = self._follow(node)
         else:
             return
-        if found is not None and found.known.any():
+        if found is not None:
             self._partial[node.output] = found
 
     def constant(self, node: Node) -> np.ndarray | None:
         """Return the result of ``node`` if every element of it is known from shapes."""
         partial = self._partial.get(node.outputs[0]) if len(node.outputs) == 1 else None
         return partial.elements if partial is not None and partial.known.all() else None
+
+    def reshape_target(self, node: Node) -> np.ndarray | None:
+        """Return a constant for the second operand of a Reshape, where that is computed and known but for one element.
+
+        The open element becomes -1: whatever it is at run time, the number of elements says the same. A zero among the
+        others would make that ambiguous, as would a second -1.
+        """
+        value = node.inputs[1] if node.op == "Reshape" and not node.domain and len(node.inputs) > 1 else None
+        partial = None if value is None or value.is_const else self._partial.get(value)
+        if partial is None or partial.known.ndim != 1 or (~partial.known).sum() != 1:
+            return None
+        if (partial.elements[partial.known] < 1).any():
+            return None
+        return np.where(partial.known, partial.elements, -1).astype(np.int64)
 
     def _follow(self, node: Node) -> _Partial | None:
         if not any(v in self._partial for v in node.inputs if v is not None):
