@@ -5,7 +5,8 @@ into the product; a vector unit of 16 lanes adds and pools. It fills the array i
 int32, and knows no softmax. :mod:`tinycomp.targets.npu_sim_device` simulates it.
 
 The device computes 8-bit layers in integers, the reference the same nodes in float32; the two differ in at most 1 % of
-the elements of a layer, and there by one step.
+the elements of a layer, and there by one step. Means are the exception: those that are exact ties, as with equal scales
+they often are, come out half to even here and either way in float32.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ def _multiplier(node: Node, product: Node, weight: Array) -> tuple[device.Comput
     """Return the product with a weight, channels first, and the shape that one number per channel takes beside it."""
     if product.op != "Conv":
         return device.matrix(weight), (-1,)
-    pads = next((constant(n.inputs[1]).tolist() for n in node.body.nodes if n.op == "Pad"), [])
+    pads: list[int] = next((constant(n.inputs[1]).tolist() for n in node.body.nodes if n.op == "Pad"), [])
     around = list(zip(pads[: weight.ndim], pads[weight.ndim :], strict=True))
     return device.convolution(weight, around, geometry(product), product.attrs.get("group", 1)), (
         -1,
