@@ -20,6 +20,8 @@ from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, T
 
 _SMALL = 256
 """Constants up to this many elements take part in inference (shapes, axes, pads, …)."""
+_FEW = 8
+"""The same for floats, of which inference reads scales and limits only."""
 _IR_VERSION = 10
 
 
@@ -115,7 +117,9 @@ def _operand_key(value: Value | None) -> Any:
 
 
 def _informs(value: Value) -> bool:
-    return value.const is not None and value.const.size <= _SMALL and value.const.dtype.kind in "iub"
+    if value.const is None:
+        return False
+    return value.const.size <= (_FEW if value.const.dtype.kind == "f" else _SMALL) and value.const.dtype.kind in "iubf"
 
 
 @functools.lru_cache(maxsize=8192)

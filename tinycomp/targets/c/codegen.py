@@ -10,6 +10,7 @@ from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.runtime.program import Program
+from tinycomp.target.policy import macs
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
@@ -34,6 +35,8 @@ def generate(region: Node, table: Table) -> Program:
     emit = Emitter(graph)
     for node in graph.nodes:
         rule_of(node, table).lower(emit, node)
+        if work := macs([node]):
+            emit.count_macs(work)
     program, _ = emit.finish(region.op)
     return program
 

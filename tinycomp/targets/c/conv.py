@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.conv import conv_macs
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
-from tinycomp.targets.c.rules import Rules, all_of, constant, float32, ranks, static_type
+from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, float32, ranks, static_type
 
 FAMILY = Rules()
 
@@ -112,7 +113,54 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
         params |= {"out_channels": result.channels, "groups": groups, "algorithm": 0}
     kernel = "dwconv2d_f32" if depthwise else _dense_kernel(window, groups, source, result)
     emit.call(kernel, [fused.output, x, w, bias, residual], params, node)
-    emit.count_macs(conv_macs(fused.anchor))
+
+
+def _transpose_check(node: Node) -> Verdict:
+    if node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or node.attrs.get("output_shape"):
+        return reject("the padding follows from the output shape")
+    return True
+
+
+conv_transpose_check = all_of(float32, ranks(3, 4), constant(1, 2), _transpose_check)
+
+
+@FAMILY.lower("ConvTranspose", check=conv_transpose_check, layout=LayoutRule.CHANNELS_LAST)
+def conv_transpose(emit: Emitter, node: Node) -> None:
+    """Emit one transposed convolution; what falls outside the result is dropped, so pads behind need no parameter."""
+    fused = take_apart(node)
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    source, result, attrs = image(x), image(fused.output), fused.anchor.attrs
+    _, filters = static_type(w)
+    bias, residual = epilogue_operands(emit, fused, axis=1)
+    assert residual is None, node
+    pads = attrs.get("pads") or [0]
+    params: dict[str, int | float] = {
+        "batch": source.batch,
+        "channels": source.channels,
+        "out_channels": result.channels,
+        "height": source.height,
+        "width": source.width,
+        "out_height": result.height,
+        "out_width": result.width,
+        **_by_axis("kernel", filters[2:], 1),
+        **_by_axis("stride", attrs.get("strides") or [1], 1),
+        **_by_axis("dilation", attrs.get("dilations") or [1], 1),
+        "pad_top": pads[0] if len(filters) == 4 else 0,
+        "pad_left": pads[len(filters) - 3] if len(pads) > 1 else 0,
+        "groups": int(attrs.get("group", 1)),
+        "x_pixel_stride": source.channels,
+        "y_pixel_stride": result.channels,
+        **fused.activation.params(),
+    }
+    emit.call("conv_transpose2d_f32", [fused.output, x, w, bias], params, node)
+
+
+def _by_axis(name: str, values: Sequence[int], default: int) -> dict[str, int]:
+    """One entry per spatial axis; a one-dimensional operator has the width only."""
+    both = [default] * (2 - len(values)) + list(values)
+    return {f"{name}_height": both[0], f"{name}_width": both[1]}
 
 
 WINOGRAD_CHANNELS = 16

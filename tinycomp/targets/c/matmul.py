@@ -13,7 +13,17 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, float32, is_known, known_rank, operand, static_type
+from tinycomp.targets.c.rules import (
+    Rules,
+    Verdict,
+    all_of,
+    float32,
+    is_known,
+    known_rank,
+    operand,
+    static_type,
+    surely_equal,
+)
 
 FAMILY = Rules()
 _BATCH_DIMS = 2
@@ -37,7 +47,9 @@ def _addend_check(node: Node) -> Verdict:
     if shape is None or result is None:
         return reject("the shape of C is unknown")
     if not is_known(addend):
-        return shape == result or reject(f"C is not a constant and has shape {shape}, not {result}")
+        if node.attrs.get("beta", 1.0) != 1.0:
+            return reject(f"C is not a constant and is scaled by {node.attrs['beta']}")
+        return surely_equal(shape, result) or reject(f"C is not a constant and has shape {shape}, not {result}")
     vector = math.prod(d if isinstance(d, int) else 0 for d in shape) in (1, result[-1])
     rows_only = len(shape) == 2 and shape[0] != 1
     return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
@@ -135,7 +147,7 @@ def _emit_packed(
     rows: int,
     weights: np.ndarray,
     bias: View | None,
-    residual: Value | None,
+    residual: View | None,
 ) -> None:
     depth, columns = weights.shape
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
@@ -152,7 +164,6 @@ def _emit_packed(
     }
     packed = emit.constant(weights.T if trans_b else weights)
     emit.call("gemm_f32", [fused.output, fused.operands[0], packed, bias, residual], params, node)
-    emit.count_macs(rows * columns * depth)
 
 
 def _emit_strided(
@@ -162,7 +173,7 @@ def _emit_strided(
     a: _Matrix,
     b: _Matrix,
     bias: View | None,
-    residual: Value | None,
+    residual: View | None,
     alpha: float,
 ) -> None:
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -186,7 +197,6 @@ def _emit_strided(
     for letter, (outer, inner) in zip("abcr", (*strides, strides[2]), strict=True):
         params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner}
     emit.call("matmul_f32", [fused.output, fused.operands[0], fused.operands[1], bias, residual], params, node)
-    emit.count_macs(math.prod(batch) * rows * columns * depth)
 
 
 def _two_batches(
