@@ -1,5 +1,5 @@
 """The command line: ``tinycomp`` and ``python -m tinycomp``."""
 
-from tinycomp.cli.main import main
+from tinycomp.cli.entry import main
 
 __all__ = ["main"]

@@ -11,7 +11,7 @@ from tinycomp.cli.options import shapes_of, targets_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
 from tinycomp.dumping import read_dump
-from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
 
@@ -63,6 +63,9 @@ def read_text(path: Path) -> Graph:
     """
     try:
         return read_dump(path)
+    except ParseError as error:
+        error.add_note(f"The text is in {path}.")
+        raise
     except UnicodeDecodeError as error:
         raise ModelError("not a text file", where=str(path), expected="tinycomp IR as UTF-8 text") from error
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from rich.console import Console, RenderableType
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -37,8 +39,7 @@ class Session:
     def result(self, data: dict[str, Any]) -> None:
         """Print for programs; silent without ``--json``."""
         if self.as_json:
-            json.dump(data, sys.stdout, indent=2, default=_plain)
-            sys.stdout.write("\n")
+            sys.stdout.write(json.dumps(_plain(data), indent=2, allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
         """Print a remark on stderr."""
@@ -70,5 +71,13 @@ def _console(stderr: bool) -> Console:
 
 
 def _plain(value: Any) -> Any:
-    """Make numpy numbers and paths JSON-able."""
-    return value.item() if hasattr(value, "item") else str(value)
+    """Return a value as JSON has it: no numpy, no paths, and null for what JSON has no number for."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -42,6 +42,9 @@ def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelPr
     proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
     proto.graph.name = model_name or graph.name
     opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
+    for function in library.protos:  # runtimes that inline functions want their domains imported by the model too
+        for entry in function.opset_import:
+            opsets.setdefault(entry.domain, entry.version)
     proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
     proto.functions.extend(library.protos)
     proto.ir_version = _ir_version(proto)

@@ -28,9 +28,9 @@ _DRAWN = 6
 _SHADES = " .:-=+*#%@"
 _NEXT = """\
 What to try next:
-  tinycomp report digits-int8 -t npu_sim -t c     what an accelerator takes, what it refuses, and why
-  tinycomp bench digits --peer onnxruntime        how fast that is
-  tinycomp compile digits --emit tir              the partitioned graph
+  tinycomp report digits-int8 -t npu_sim       what an accelerator takes, what it refuses, and why
+  tinycomp bench digits --peer onnxruntime     how fast that is
+  tinycomp compile digits --emit tir           the partitioned graph
   tinycomp compile your-model.onnx -o your-model.tcm"""
 
 
@@ -109,10 +109,11 @@ def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
 
 
 def _summary(row: dict[str, Any]) -> str:
+    simulated = f"\n{_ACCELERATOR} is a simulation: its time is not that of an accelerator."
     return (
         f"{row['correct']} of {row['images']} held-out digits are right ({row['accuracy']:.1%}); "
         f"{row['seconds_per_image'] * 1e6:.0f} µs per image, one at a time; "
-        f"compiled in {row['seconds_to_compile']:.2f} s"
+        f"compiled in {row['seconds_to_compile']:.2f} s{simulated if _ACCELERATOR in row['targets'] else ''}"
     )
 
 

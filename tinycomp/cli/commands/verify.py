@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.text import Text
 
 import tinycomp
 from tinycomp.checking import Difference, RegionCheck, compare, compare_regions
+from tinycomp.checking.reproduce import reproduce_region
 from tinycomp.cli.command import Command
 from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.feeds import feeds_of
@@ -43,6 +45,12 @@ def _configure(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--regions", action="store_true", help="compare every region too, by its target's tolerance")
     parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help="with --regions: write the smallest part of the first region that differs there, as ONNX with inputs",
+    )
+    parser.add_argument(
         "--rtol", type=float, default=1e-3, metavar="X",
         help="allowed difference, relative to the largest magnitude of the reference (default: 1e-3)",
     )  # fmt: skip
@@ -59,15 +67,27 @@ def _run(options: Namespace, session: Session) -> int:
         found = module.run(feeds)
         outputs = [compare(name, found[name], wanted[name], tolerance) for name in found]
         regions = _regions(options, graph, module, feeds) if options.regions else []
+    saved = _save(options, regions)
     good = all(d.within for d in outputs) and all(r.within for r in regions)
     _show(session, options, reference, outputs, regions)
+    if saved is not None:
+        session.show(f"Wrote the smallest graph that shows it to {saved}, and its inputs beside it.")
     session.result(
         {
             "ok": good,
             "reference": reference,
             "outputs": [asdict(d) for d in outputs],
-            "regions": [{**asdict(r), "within": r.within} for r in regions],
+            "regions": [
+                {
+                    "symbol": r.symbol,
+                    "target": r.target,
+                    "within": r.within,
+                    "values": [asdict(d) for d in r.differences],
+                }
+                for r in regions
+            ],
             "first_difference": _first(outputs, regions),
+            "saved": saved,
         }
     )
     return OK if good else FAILED
@@ -98,6 +118,15 @@ def _regions(options: Namespace, graph: Graph, module: Module, feeds: Mapping[st
     return compare_regions(partitioned, compiler.lowering(), {**module.defaults, **feeds})
 
 
+def _save(options: Namespace, regions: Sequence[RegionCheck]) -> Path | None:
+    """Write the smallest part of the first region that differs, if that is asked for; return the model's path."""
+    wrong = next((r for r in regions if not r.within), None)
+    if wrong is None or options.save is None:
+        return None
+    lowering = Compiler(resolve_targets(targets_of(options)), Pool(options.threads)).lowering()
+    return reproduce_region(wrong.node, wrong.operands, lowering).write(options.save, wrong.symbol)
+
+
 def _first(outputs: Sequence[Difference], regions: Sequence[RegionCheck]) -> str | None:
     """Name the first thing that differs in order of execution; regions come before the results they lead to."""
     for region in regions:
@@ -112,7 +141,7 @@ def _show(
     session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
     if options.regions:
         rows = [(f"{r.symbol} ({r.target})", d) for r in regions for d in r.differences]
-        session.show(_table("Regions next to the numpy kernels, on the operands they get", rows))
+        session.show(_table("Regions next to the numpy kernels", rows))
     first = _first(outputs, regions)
     if first is None:
         session.show("Everything is within the tolerance.")

@@ -49,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     session = Session(as_json="--json" in arguments)
     try:
-        options = build_parser(arguments).parse_args(arguments)
+        parser = build_parser(arguments)
+        if not arguments:
+            session.show(parser.format_help())
+            return exits.USAGE
+        options = parser.parse_args(arguments)
         code: int = options.run(options, session)
         sys.stdout.flush()
         return code

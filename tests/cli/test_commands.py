@@ -1,0 +1,306 @@
+"""Each command on models that are at hand: what it prints, writes and answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import tinycomp
+from tinycomp.cli import exits
+from tinycomp.cli.commands.demo import _draw
+from tinycomp.data import digits, digits_model
+from tinycomp.ir.parser import parse_graph
+from tinycomp.target import lookup
+
+
+@pytest.fixture
+def wrong_target(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(lookup, "BUILT_IN", {**lookup.BUILT_IN, "wrong": "tests.cli.wrong_target:TARGET"})
+    return "wrong"
+
+
+def test_demo(call) -> None:
+    result = call("demo")
+    assert result.code == exits.OK
+    assert "The float32 digits classifier on c" in result.out
+    assert "The int8 digits classifier on npu_sim, c" in result.out
+    assert result.out.count("of 200 held-out digits are right") == 2
+    assert "What to try next:" in result.out
+
+
+def test_demo_as_json(call) -> None:
+    (row,) = call("demo", "--int8", "-t", "host", "--json").json["models"]
+    assert row["model"] == "int8"
+    assert row["targets"] == ["host"]
+    assert row["accuracy"] > 0.97
+    assert row["seconds_per_image"] > 0
+    assert row["report"]["totals"]["nodes"]["offloaded"] == 0
+
+
+def test_demo_draws_the_digits() -> None:
+    images, labels = digits()
+    lines = _draw(images, labels).splitlines()
+    assert len(lines) == 9
+    assert lines[-1].split() == [str(n) for n in labels[:6]]
+
+
+def test_compile_and_run_a_saved_module(call, tmp_path, image) -> None:
+    path, results = tmp_path / "x.tcm", tmp_path / "out.npz"
+    compiled = call("compile", "digits", "-o", path, "--verify", "--strict")
+    assert compiled.code == exits.OK
+    assert f"Wrote {path}" in compiled.out
+    assert call("run", path, "--input", image, "-o", results).code == exits.OK
+    with np.load(results) as stored:
+        np.testing.assert_array_equal(stored["probabilities"], tinycomp.load(path)(np.load(image)))
+
+
+def test_compile_as_json(call) -> None:
+    data = call("compile", "digits", "--shape", "image=1,1,8,8", "--json").json
+    assert data["output"] is None
+    assert data["report"]["totals"]["nodes"]["host"] == 0
+
+
+def test_compile_strictly_names_what_falls_back(call) -> None:
+    result = call("compile", "digits", "-t", "host", "--strict")
+    assert result.code == exits.FAILED
+    assert "would run on the host" in result.error
+    assert "stem/conv" in result.error
+
+
+def test_compile_dumps_every_pass_and_opt_reads_them(call, tmp_path) -> None:
+    assert call("compile", "digits", "--dump", tmp_path).code == exits.OK
+    dumps = sorted(tmp_path.glob("*.tir"))
+    assert dumps[0].name == "00-input.tir"
+    assert len(dumps) > 5
+    for path in (dumps[0], dumps[-1]):
+        assert call("opt", path).code == exits.OK
+
+
+def test_compile_emits_text(call, tmp_path) -> None:
+    result = call("compile", "digits", "--emit", "tir", "-o", tmp_path / "x.tir")
+    assert result.code == exits.OK
+    assert "tinycomp.region::c_0" in (tmp_path / "x.tir").read_text()
+    assert call("compile", "digits", "--emit", "tir").out.startswith("graph @digits")
+
+
+def test_compile_emits_kernel_calls(call) -> None:
+    result = call("compile", "digits", "--emit", "program", "--shape", "image=1,1,8,8")
+    assert result.code == exits.OK
+    assert result.out.startswith("program c_0")
+    assert "conv2d_f32(" in result.out
+
+
+def test_compile_emits_no_kernel_calls_for_the_host(call) -> None:
+    result = call("compile", "digits", "-t", "host", "--emit", "program")
+    assert result.code == exits.USAGE
+    assert "there is no region with a native program" in result.error
+
+
+def test_compile_emits_onnx_that_other_runtimes_read(call, tmp_path, image) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "x.onnx"
+    assert call("compile", "digits", "--emit", "onnx", "-o", path).code == exits.OK
+    array = np.load(image)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"image": array})
+    np.testing.assert_allclose(found, tinycomp.compile(path)(array), rtol=1e-4, atol=1e-6)
+
+
+def test_compile_emits_onnx_only_into_a_file(call) -> None:
+    result = call("compile", "digits", "--emit", "onnx")
+    assert result.code == exits.USAGE
+    assert "hint: Add -o FILE.onnx." in result.error
+
+
+def test_run_is_the_same_for_the_same_seed(call) -> None:
+    first, second, third = (call("run", "digits", "--random", s, "--json").json["outputs"] for s in (1, 1, 2))
+    assert first == second != third
+
+
+def test_run_leaves_defaults_alone(call, two_inputs) -> None:
+    row = call("run", two_inputs, "--random", "0", "--json").json["outputs"]["sum"]
+    assert row["min"] in (7, 8)
+    assert row["dtype"] == "int64"
+
+
+def test_run_with_all_inputs_in_one_file(call, two_inputs, tmp_path) -> None:
+    np.savez(tmp_path / "feeds.npz", ids=np.int64([1, 2, 3]), offset=np.int64([10, 20, 30]))
+    row = call("run", two_inputs, "--input", tmp_path / "feeds.npz", "--json").json["outputs"]["sum"]
+    assert row["first"] == [11, 22, 33]
+
+
+def test_run_prints_a_table(call, image) -> None:
+    result = call("run", "digits", "--input", f"image={image}")
+    assert "probabilities" in result.out
+    assert "float32[1, 10]" in result.out
+
+
+def test_bench(call) -> None:
+    pytest.importorskip("onnxruntime")
+    result = call("bench", "digits", "--runs", "20", "--peer", "onnxruntime", "--threads", "1", "--profile", "--json")
+    assert result.code == exits.OK
+    data = result.json
+    ours, peer = data["timings"]
+    assert (ours["name"], peer["name"]) == ("tinycomp", "onnxruntime")
+    assert ours["runs"] == peer["runs"] == 20
+    assert 0 < ours["minimum"] <= ours["median"]
+    assert data["peer_over_tinycomp"] == pytest.approx(peer["median"] / ours["median"])
+    assert data["threads"] == 1
+    assert data["profile"]["rows"]
+
+
+def test_bench_prints_median_and_minimum(call) -> None:
+    result = call("bench", "digits", "--seconds", "0.05")
+    assert result.code == exits.OK
+    assert "median" in result.out
+    assert "minimum" in result.out
+
+
+def test_report(call, tmp_path) -> None:
+    page = tmp_path / "report.html"
+    result = call("report", "digits-int8", "-t", "npu_sim", "--html", page)
+    assert result.code == exits.OK
+    assert "npu_sim_0" in result.out
+    assert "On the host" in result.out
+    assert "npu_sim_0" in page.read_text(encoding="utf-8")
+
+
+def test_report_as_json(call) -> None:
+    data = call("report", "digits", "--json").json
+    assert data["regions"][0]["target"] == "c"
+    assert data["totals"]["macs"]["share"] == 1
+
+
+def test_report_why(call) -> None:
+    offloaded = call("report", "digits", "--why", "residual/1/conv")
+    assert (offloaded.code, offloaded.out.strip()) == (exits.OK, "residual/1/conv runs in the region c_0.")
+    refused = call("report", "digits-int8", "-t", "npu_sim", "--why", "softmax")
+    assert "runs on the host, numpy tier" in refused.out
+    assert "npu_sim" in refused.out
+    wrong = call("report", "digits", "--why", "residual/1/cnv")
+    assert wrong.code == exits.USAGE
+    assert 'hint: Did you mean "residual/1/conv"?' in wrong.error
+
+
+@pytest.mark.parametrize("against", [[], ["--against", "numpy"]])
+@pytest.mark.parametrize("model", ["digits", "digits-int8"])
+def test_verify(call, model: str, against: list[str]) -> None:
+    result = call("verify", model, "-t", "npu_sim", "-t", "c", "--regions", *against, "--json")
+    assert result.code == exits.OK
+    assert result.json["ok"] is True
+    assert result.json["first_difference"] is None
+    assert result.json["regions"]
+    assert result.json["reference"] == ("the numpy kernels" if against else "onnxruntime")
+
+
+def test_verify_names_the_first_region_that_differs(call, wrong_target, tmp_path) -> None:
+    result = call("verify", "digits", "-t", wrong_target, "--regions", "--against", "numpy", "--save", tmp_path)
+    assert result.code == exits.FAILED
+    assert "The first to differ is region wrong_1." in result.out
+    assert [n.op_type for n in onnx.load(tmp_path / "wrong_1.onnx").graph.node] == ["Relu"]
+    with np.load(tmp_path / "wrong_1.npz") as feeds:
+        assert all(array.min() < 0 for array in feeds.values())
+
+
+def test_verify_without_regions_says_how_to_go_on(call, wrong_target) -> None:
+    result = call("verify", "digits", "-t", wrong_target)
+    assert result.code == exits.FAILED
+    assert "The first to differ is output probabilities. Add --regions to see where it starts." in result.out
+
+
+def test_verify_as_strictly_as_asked(call) -> None:
+    assert call("verify", "digits", "--rtol", "1e-12", "--atol", "0").code == exits.FAILED
+
+
+def test_verify_without_onnxruntime(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinycomp.cli.commands.verify.available", lambda: False)
+    monkeypatch.setattr("tinycomp.cli.peer.available", lambda: False)
+    assert call("verify", "digits", "--json").json["reference"] == "the numpy kernels"
+    result = call("verify", "digits", "--against", "onnxruntime")
+    assert result.code == exits.USAGE
+    assert "onnxruntime is not installed" in result.error
+
+
+def test_opt_writes_text_that_it_reads_again(call, tmp_path) -> None:
+    path = tmp_path / "x.tir"
+    result = call("opt", "digits", "--passes", "simplify,fold-constants", "-o", path, "--timing")
+    assert result.code == exits.OK
+    assert "fold-constants" in result.err
+    again = call("opt", path, "-o", tmp_path / "y.onnx", "--json")
+    assert again.json["written"] == [str(tmp_path / "y.onnx")]
+    onnx.checker.check_model(str(tmp_path / "y.onnx"))
+    images, _ = digits()
+    model = tinycomp.compile(tmp_path / "y.onnx", "host")
+    np.testing.assert_allclose(model(images), tinycomp.compile(digits_model())(images), rtol=1e-4, atol=1e-6)
+
+
+def test_opt_prints_one_graph_on_stdout_and_the_others_on_stderr(call) -> None:
+    result = call("opt", "digits", "--passes", "inline-functions,simplify", "--print-after", "all")
+    assert result.out.startswith("graph @digits")
+    assert "// after pass 1, inline-functions\ngraph @digits" in result.err
+    assert "// after pass 2, simplify\ngraph @digits" in result.err
+
+
+def test_opt_passes_take_options(call) -> None:
+    passes = "merge-composite{target=c},annotate-target{targets=c},merge-regions{targets=c},partition-graph{targets=c}"
+    result = call("opt", "digits", "--passes", passes, "--json")
+    assert result.code == exits.OK
+    assert "tinycomp.region::c_0" in result.json["graph"]
+    assert result.json["timings"][0]["name"] == "merge-composite"
+
+
+def test_opt_on_a_text_without_constants(call, tmp_path) -> None:
+    path = tmp_path / "x.tir"
+    path.write_text('graph @main opset {"" = 17} (%x: float32[2]) -> (%y) { %y = Relu(%x) %z = Abs(%x) }')
+    result = call("opt", path, "--passes", "eliminate-dead-code")
+    assert result.code == exits.OK
+    assert [n.op for n in parse_graph(result.out).nodes] == ["Relu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--passes", "simplfy"], 'hint: Did you mean "simplify"?'),
+        (["--passes", "simplify{x=1}"], 'the pass simplify has no option "x"'),
+        (["--passes", "simplify", "--print-after", "fold"], "There are: simplify."),
+        (["-o", "x.txt"], "expected: a name that ends in .tir or .onnx"),
+    ],
+)
+def test_opt_refuses_what_it_does_not_know(call, arguments: list[str], text: str) -> None:
+    result = call("opt", "digits", *arguments)
+    assert result.code == exits.USAGE
+    assert text in result.error
+
+
+def test_opt_lists_the_passes(call) -> None:
+    rows = {row["name"]: row for row in call("opt", "--list", "--json").json["passes"]}
+    assert rows["merge-composite"]["options"] == ["target"]
+    assert rows["simplify"]["summary"]
+    assert "merge-composite" in call("opt", "--list").out
+
+
+def test_opt_needs_a_model_unless_it_lists(call) -> None:
+    assert "which model?" in call("opt").error
+
+
+def test_targets(call) -> None:
+    rows = {row["name"]: row for row in call("targets", "--json").json["targets"]}
+    assert "Conv" in rows["c"]["operators"]
+    assert "conv" in rows["c"]["composites"]
+    assert rows["npu_sim"]["description"]
+    assert '"host" stands for none' in call("targets").out
+
+
+def test_one_target_in_full(call) -> None:
+    result = call("targets", "c")
+    assert result.code == exits.OK
+    assert "Softmax" in result.out
+    assert call("targets", "d").code == exits.USAGE
+
+
+def test_a_target_that_does_not_load_hides_no_other(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "BUILT_IN", {**lookup.BUILT_IN, "gone": "no_such_package:TARGET"})
+    rows = {row["name"]: row for row in call("targets", "--json").json["targets"]}
+    assert "does not load" in rows["gone"]["error"]
+    assert rows["c"]["error"] == ""
