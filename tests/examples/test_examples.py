@@ -1,0 +1,40 @@
+"""Every example runs, in a folder and a process of its own, and says what it found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(path: Path, folder: Path) -> str:
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_are_examples():
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs(path: Path, tmp_path: Path):
+    assert run(path, tmp_path).strip()
+
+
+def test_the_own_target_reads_digits_and_gives_its_reasons(tmp_path: Path):
+    output = run(ROOT / "examples" / "own_target.py", tmp_path)
+    share = float(output.partition("%")[0])
+    assert share > 95
+    assert "dsp.conv_relu: expected group=1, found 32" in output
+    assert "Softmax" in output
