@@ -52,8 +52,12 @@ TARGET = Target(
 # Composites: what the device runs as one instruction. Earlier ones win. -----------------------------------------------
 
 
+def _positive(scale: Array) -> Answer:
+    return bool((np.isfinite(scale) & (scale > 0)).all()) or reject(f"scales are positive numbers, got {scale.min()}")
+
+
 def _one(scale: Array) -> Answer:
-    return scale.size == 1 or reject(f"activations have one scale, got {scale.size}")
+    return _positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
 
 
 def _dequantized(x: ValuePattern) -> ValuePattern:
@@ -61,7 +65,7 @@ def _dequantized(x: ValuePattern) -> ValuePattern:
 
 
 def _dequantized_const(w: ValuePattern) -> ValuePattern:
-    return P.DequantizeLinear(w, P.const, P.const | P.absent, block_size={0, None})
+    return P.DequantizeLinear(w, P.const(_positive), P.const | P.absent, block_size={0, None})
 
 
 def _quantized(y: ValuePattern) -> ValuePattern:
