@@ -20,6 +20,7 @@ def load(
     *,
     threads: int | None = None,
     targets: Sequence[Target] = (),
+    trusted: bool = False,
 ) -> Module:
     """Return a module that :meth:`Module.save` wrote.
 
@@ -27,6 +28,8 @@ def load(
         source: Path of the file, or its bytes.
         threads: Threads that a run may use; by default what the process may use.
         targets: Targets that are not installed under their names, for regions that need them.
+        trusted: Compile and run the C source in the file, if it has any. Without it, the target generates the source
+            anew, so that nothing is executed that came with the file.
 
     Raises:
         ArtifactError: If the file is damaged, was written by another format version, or is not a saved module.
@@ -39,4 +42,4 @@ def load(
         return native
     from tinycomp.saving import restore
 
-    return restore(archive, data, targets, threads)
+    return restore(archive, data, targets, threads, trusted=trusted)

@@ -11,6 +11,8 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops import bind
 from tinycomp.ops.typing import retype
+from tinycomp.runtime.c_region import CRegion, Origin
+from tinycomp.runtime.c_source import CSource
 from tinycomp.runtime.native import Pool
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.program import Program
@@ -28,14 +30,14 @@ class Lowering:
     Attributes:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
-        programs: Programs made earlier, by region symbol and operand shapes; they are used instead of being made anew,
-            and new ones are added.
+        programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
+            being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
     """
 
     targets: Mapping[str, Target]
     pool: Pool
-    programs: dict[tuple[str, Shapes], Program] = field(default_factory=dict)
+    programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
     reference: bool = False
 
     def plan(self, graph: Graph) -> Plan:
@@ -94,19 +96,26 @@ class Lowering:
     def _built(self, node: Node, shapes: Shapes) -> Run:
         key = (node.op, shapes)
         if key in self.programs:
-            return NativeRegion(self.programs[key], self.pool)
+            return self._generated(self.programs[key], node)
         made = self._target(node).build(node)
-        if isinstance(made, Program):
+        if isinstance(made, (Program, CSource)):
             self.programs[key] = made
-            return NativeRegion(made, self.pool)
+            return self._generated(made, node)
         if callable(made):
             return lambda operands: _as_sequence(made(*operands), node)
         raise TargetError(
             "the code generator returned something that cannot run",
             where=f"{node.target}, region {node.op}",
-            expected="a Program or a callable",
+            expected="a Program, a CSource or a callable",
             found=type(made).__name__,
         )
+
+    def _generated(self, made: Program | CSource, node: Node) -> Run:
+        if isinstance(made, Program):
+            return NativeRegion(made, self.pool)
+        body = node.body
+        inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
+        return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
         assert node.target is not None

@@ -1,14 +1,18 @@
-"""Saving modules that need the compiler again when they are loaded: host nodes, callables, symbolic sizes."""
+"""Saving modules that need the compiler again when they are loaded: host nodes, callables, C source, symbolic sizes.
+
+C source is saved, but loading asks the target for it again: what a file says is compiled and run only on request.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.errors import ArtifactError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import print_graph
@@ -16,6 +20,7 @@ from tinycomp.lowering import Shapes
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import module_parts, native_plan_to_dict, program_from_dict, program_to_dict
+from tinycomp.runtime.c_source import CSource
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native import Pool, default_threads
 from tinycomp.runtime.plan import Plan
@@ -33,7 +38,7 @@ def pack(
     partitioned: Graph,
     plan: Plan,
     report: Report,
-    programs: Mapping[tuple[str, Shapes], Program],
+    programs: Mapping[tuple[str, Shapes], Program | CSource],
 ) -> bytes:
     """Return the bytes of a saved module.
 
@@ -43,7 +48,7 @@ def pack(
         partitioned: The model after the passes; kept with its constants only if something runs on the host.
         plan: Its plan.
         report: What runs where.
-        programs: The programs of its regions by symbol and operand shapes.
+        programs: The programs and C source of its regions by symbol and operand shapes.
     """
     from tinycomp.compiler import has_symbols
     from tinycomp.lowering import specs
@@ -64,8 +69,8 @@ def pack(
     if native is None:
         archive.texts["partitioned.tir"] = _text_with_constants(partitioned, archive)
         archive.manifest["programs"] = [
-            {"symbol": symbol, "shapes": shapes, "program": program_to_dict(program, archive)}
-            for (symbol, shapes), program in programs.items()
+            {"symbol": symbol, "shapes": shapes, **_generated_to_dict(generated, archive)}
+            for (symbol, shapes), generated in programs.items()
         ]
     if symbolic:
         archive.texts["source.tir"] = _text_with_constants(graph, archive)
@@ -81,7 +86,22 @@ def _text_with_constants(graph: Graph, archive: Archive) -> str:
     return text
 
 
-def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: int | None) -> Module:
+def _generated_to_dict(generated: Program | CSource, archive: Archive) -> dict[str, Any]:
+    if isinstance(generated, Program):
+        return {"program": program_to_dict(generated, archive)}
+    return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
+
+
+def _generated_from_dict(entry: Mapping[str, Any], archive: Archive) -> Program | CSource:
+    if "program" in entry:
+        return program_from_dict(entry["program"], archive)
+    source = entry["source"]
+    return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
+
+
+def restore(
+    archive: Archive, data: bytes, targets: Sequence[Target], threads: int | None, *, trusted: bool = False
+) -> Module:
     """Return the module of an archive that :func:`pack` made.
 
     Args:
@@ -89,6 +109,7 @@ def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: i
         data: The file itself.
         targets: Targets that are not installed under their names.
         threads: Threads that a run may use.
+        trusted: Whether to compile the C source in the archive instead of asking the target for it.
 
     Raises:
         ArtifactError: If the archive is damaged.
@@ -97,16 +118,15 @@ def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: i
     from tinycomp.compiler import Compiler
 
     about = archive.manifest
-    given = {t.name: t for t in targets}
-    wanted = tuple(given.get(name) or find(name) for name in about.get("targets", ()))
+    # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
+    wanted = _find_targets(about.get("targets", ()), targets, optional=trusted and "source.tir" not in archive.texts)
     compiler = Compiler(wanted, Pool(threads if threads is not None else default_threads()))
     try:
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         programs = {
-            (entry["symbol"], tuple(tuple(shape) for shape in entry["shapes"])): program_from_dict(
-                entry["program"], archive
-            )
+            (entry["symbol"], tuple(map(tuple, entry["shapes"]))): _generated_from_dict(entry, archive)
             for entry in about["programs"]
+            if trusted or "program" in entry
         }
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
         source = archive.texts.get("source.tir")
@@ -121,6 +141,16 @@ def restore(archive: Archive, data: bytes, targets: Sequence[Target], threads: i
     if graph is not None:
         parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph))
     return Module(parts)
+
+
+def _find_targets(names: Sequence[str], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:
+    """Return the targets of these names; ``optional`` leaves out those that are not there."""
+    found = {t.name: t for t in given}
+    for name in names:
+        if name not in found:
+            with contextlib.suppress(*[TargetError] if optional else []):
+                found[name] = find(name)
+    return tuple(found[name] for name in names if name in found)
 
 
 def _version() -> str:
