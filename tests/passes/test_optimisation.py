@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.graphs import graphs
+from tests.graphs import decorated_graphs, graphs
 from tests.models import all_models
 from tests.passes.evaluation import assert_same_results, random_feeds
 from tests.passes.simplifiable import simplifiable
 from tinycomp.frontend import import_model
+from tinycomp.ir.types import compatible
 from tinycomp.ir.verify import verify
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -64,6 +65,21 @@ def test_a_pass_keeps_results_of_random_graphs(graph, step):
     verify(graph)
     assert not step.run(graph)
     assert_same_results(before, graph, random_feeds(graph))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(decorated_graphs(), st.sampled_from(PASSES))
+def test_a_pass_leaves_odd_graphs_well_formed(graph, step):
+    """Vendor operators, conditionals, claimed nodes and strange names; such graphs cannot be run."""
+    names, types = graph.output_names, [value.type for value in graph.outputs]
+    claimed = sorted(node.label for node in graph.nodes if node.target)
+    step.run(graph)
+    verify(graph)
+    assert not step.run(graph)
+    assert graph.output_names == names
+    assert all(compatible(value.type, type_) for value, type_ in zip(graph.outputs, types, strict=True))
+    if not isinstance(step, EliminateDeadCode | Simplify):
+        assert sorted(node.label for node in graph.nodes if node.target) == claimed
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.simplify_rules import affine, arithmetic, casts, clamps, movement, no_ops, padding
 from tinycomp.rewrite import Engine, Rule
 from tinycomp.rewrite.engine import Head
@@ -54,8 +55,17 @@ class Simplify(Pass):
     """Apply every rule until none applies, in the graph and in the bodies of unclaimed nodes; claimed nodes stay."""
 
     def run(self, graph: Graph) -> bool:
-        """Run the engine."""
-        return Engine([_Unclaimed(entry) for entry in RULES]).run(graph) > 0
+        """Run the engine until nothing is left to do.
+
+        A rule may wait for another reader of its operand to go away. So what is dead goes first, and a run that changed
+        something is followed by another one, which for most graphs finds nothing.
+        """
+        engine = Engine([_Unclaimed(entry) for entry in RULES])
+        sweep = EliminateDeadCode()
+        changed = False
+        while sweep.run(graph) | (engine.run(graph) > 0):
+            changed = True
+        return changed
 
 
 @dataclass(frozen=True)
