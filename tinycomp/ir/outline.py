@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinycomp.ir.graph import Attr, Graph, Node, Value
+from tinycomp.ir.order import stable_order
 
 
 def outline(
@@ -19,8 +19,7 @@ def outline(
     attrs: Mapping[str, Attr] | None,
 ) -> Node:
     """See :meth:`tinycomp.ir.graph.Graph.outline`."""
-    members = sorted(set(nodes), key=lambda n: (n.position, n.serial))
-    members = _topological(graph, members)
+    members = stable_order(graph.connectivity, set(nodes))
     inside = set(members)
     body = Graph(op, infer=graph.infer, opsets=graph.opsets)
     wanted = _parameters(members, inside, params, bind_constants)
@@ -46,24 +45,6 @@ def outline(
         for user, slots in value.users.items():
             graph._link(node, user, slots)
     return node
-
-
-def _topological(graph: Graph, members: list[Node]) -> list[Node]:
-    """Order ``members`` by dependency among themselves; ties by their place in the graph."""
-    inside = set(members)
-    waiting = {n: sum(p in inside for p in graph.predecessors(n)) for n in members}
-    ready = [(n.position, n.serial, n) for n in members if not waiting[n]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        node = heapq.heappop(ready)[2]
-        order.append(node)
-        for user in graph.successors(node):
-            if user in inside:
-                waiting[user] -= 1
-                if not waiting[user]:
-                    heapq.heappush(ready, (user.position, user.serial, user))
-    return order
 
 
 def _parameters(
