@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -12,7 +12,17 @@ from tinycomp.errors import ModelError
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
 from tinycomp.ops.registry import OpFamily
 
+if TYPE_CHECKING:
+    from tinycomp.ir.graph import Node
+    from tinycomp.ir.types import Type
+
 FAMILY = OpFamily("norm")
+
+
+def _type_of_first(node: Node) -> list[Type]:
+    """onnx infers nothing for operators that it defines as functions; these give what they take."""
+    assert node.inputs[0] is not None, node
+    return [node.inputs[0].type]
 
 
 def _wide(x: Array) -> Array:
@@ -166,14 +176,14 @@ def instance_normalization(
     return y
 
 
-@FAMILY.op("GroupNormalization")
+@FAMILY.op("GroupNormalization", type_rule=_type_of_first)
 @widened
 def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int) -> Array:
     """Normalise groups of channels; scale and bias have one entry per group."""
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=True)
 
 
-@FAMILY.op("GroupNormalization", since=21)
+@FAMILY.op("GroupNormalization", since=21, type_rule=_type_of_first)
 @widened
 def group_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
@@ -267,7 +277,7 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     return np.where(norm == 0, 0, x / norm)
 
 
-@FAMILY.op("MeanVarianceNormalization")
+@FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first)
 @widened
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     """Subtract the mean over ``axes`` and divide by the standard deviation plus 1e-9."""

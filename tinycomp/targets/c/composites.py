@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import Value
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
 from tinycomp.targets.c.activations import any_activation
-from tinycomp.targets.c.conv import conv_check
+from tinycomp.targets.c.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.epilogue import channel_vector
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
+from tinycomp.targets.c.rules import operand, surely_equal
 
-_CHECKS = {"Conv": (conv_check, 1), "Gemm": (gemm_check, -1), "MatMul": (matmul_check, -1)}
+_CHECKS = {
+    "Conv": (conv_check, 1),
+    "ConvTranspose": (conv_transpose_check, 1),
+    "Gemm": (gemm_check, -1),
+    "MatMul": (matmul_check, -1),
+}
 """The anchor's own check, and the channel axis of its result."""
 
 
@@ -32,7 +38,11 @@ def add_composites(target: Target) -> None:
     def matmul(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
         return _epilogue(P.optional(P.Add, P.MatMul(x, w), b), r)
 
-    for composite in (conv, gemm, matmul):
+    @target.composite(name="conv_transpose")
+    def conv_transpose(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+        return any_activation(P.ConvTranspose(x, w, b | P.absent))
+
+    for composite in (conv, gemm, matmul, conv_transpose):
         composite.check(_fits)
 
 
@@ -48,16 +58,21 @@ def _fits(match: Match) -> bool | Rejection:
     verdict = check(anchor)
     if isinstance(verdict, Rejection):
         return verdict
+    factor = operand(anchor, 1)
+    if anchor.op == "MatMul" and factor is not None and tensor(factor.type).rank == 1:
+        return reject("the second operand is a vector, so the result has no channels")
     residuals = 0
     for name in ("b", "r") if anchor.op == "MatMul" else ("r",):
         value = match.bindings.get(name)
         if value is None:
             continue
+        if value.producer in match.matched:
+            return reject(f'"{value.name}" is added to itself')
         kind = _addend_kind(value, anchor.output, axis)
         if isinstance(kind, Rejection):
             return kind
         residuals += kind == "residual"
-    if residuals + _full_gemm_addend(anchor.op, match) > 1:
+    if residuals + _full_gemm_addend(anchor) > 1:
         return reject("two residuals; a kernel adds one")
     return True
 
@@ -65,11 +80,12 @@ def _fits(match: Match) -> bool | Rejection:
 def _addend_kind(value: Value, result: Value, axis: int) -> str | Rejection:
     if value.const is not None and channel_vector(value.const, tensor(result.type), axis) is not None:
         return "bias"
-    if tensor(value.type).shape == tensor(result.type).shape and tensor(value.type).shape is not None:
+    if surely_equal(tensor(value.type).shape, tensor(result.type).shape):
         return "residual"
     return reject(f'"{value.name}" is {value.type}: neither one constant per channel nor of the shape of {result.type}')
 
 
-def _full_gemm_addend(op: str, match: Match) -> bool:
-    value = match.bindings.get("b") if op == "Gemm" else None
-    return isinstance(value, Value) and not value.is_const
+def _full_gemm_addend(anchor: Node) -> bool:
+    """Whether C of a Gemm is as large as the result, and so takes the place of the one residual."""
+    value = operand(anchor, 2) if anchor.op == "Gemm" else None
+    return value is not None and _addend_kind(value, anchor.output, -1) == "residual"

@@ -93,6 +93,8 @@ def _operands_check(node: Node) -> Verdict:
         return reject(f"operands of different dtypes: {', '.join(found)}")
     if node.op == "PRelu" and node.version < _NUMPY_PRELU:
         return reject("PRelu before opset 7 spreads its slope over the channels")
+    if node.op == "PRelu" and found != ["float32"]:
+        return reject(f"PRelu of {found[0]}")
     return True
 
 

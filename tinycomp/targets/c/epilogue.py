@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.ir.graph import Value
+from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.fused import Fused
 
 
-def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
-    """Return the sum of all per-channel constants as one bias vector, and the residual.
+def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, View | None]:
+    """Return the sum of all per-channel constants as one bias vector, and the residual in the result's memory order.
 
     Args:
         emit: Holds the bias as a constant.
@@ -32,10 +33,17 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
         else:
             assert residual is None, f"{fused.output.name} has two residuals"
             residual = value
+    placed = None if residual is None else _in_order_of(result, residual, emit)
     if not vectors:
-        return None, residual
-    assert result.shape is not None
-    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), residual
+        return None, placed
+    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), placed
+
+
+def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:
+    """Layout assignment leaves constants alone, since weights are packed anyway; a residual must lie as the result."""
+    if residual.const is None:
+        return emit.view(residual)
+    return emit.constant(residual.const.transpose(memory_order(result.layout, residual.const.ndim)))
 
 
 def channel_vector(array: np.ndarray, result: TensorType, axis: int) -> np.ndarray | None:
@@ -45,10 +53,10 @@ def channel_vector(array: np.ndarray, result: TensorType, axis: int) -> np.ndarr
     (8,)
     """
     rank = result.rank
-    if rank is None or array.ndim > rank:
+    if not rank or array.ndim > rank:
         return None
     padded = array.reshape((1,) * (rank - array.ndim) + array.shape)
     channels = (result.shape or ())[axis]
-    if not isinstance(channels, int) or padded.size != padded.shape[axis]:
+    if not isinstance(channels, int) or padded.size != padded.shape[axis] or padded.size not in (1, channels):
         return None
     return np.broadcast_to(padded.reshape(-1), (channels,))

@@ -24,6 +24,7 @@ from tinycomp.targets.c.rules import (
     operand,
     ranks,
     static_type,
+    surely_equal,
 )
 
 FAMILY = Rules()
@@ -36,7 +37,7 @@ def _trailing_scale(node: Node) -> Verdict:
     shape = tensor(first(node).type).shape or ()
     axis = int(node.attrs.get("axis", -1)) % max(len(shape), 1)
     for value in node.inputs[1:]:
-        if value is not None and tensor(value.type).shape != shape[axis:]:
+        if value is not None and not surely_equal(tensor(value.type).shape, shape[axis:]):
             return reject(f'"{value.name}" is {value.type}, not of the normalised shape {shape[axis:]}')
     return True
 

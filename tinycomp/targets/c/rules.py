@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ir.types import Dim, TensorType, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Rejection, reject
 from tinycomp.targets.c.emit import Emitter
@@ -23,6 +23,7 @@ from tinycomp.targets.c.emit import Emitter
 Lower = Callable[[Emitter, Node], None]
 Verdict = bool | Rejection
 Check = Callable[[Node], Verdict]
+Shape = tuple[Dim, ...] | None
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,15 @@ def is_known(value: Value) -> bool:
         and producer.op == "DequantizeLinear"
         and all(v is None or v.is_const for v in producer.inputs)
     )
+
+
+def surely_equal(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are the same at run time, too: two unknown sizes may well differ.
+
+    >>> surely_equal(("N", 4), ("N", 4)), surely_equal((None, 4), (None, 4))
+    (True, False)
+    """
+    return a is not None and a == b and None not in a
 
 
 def first(node: Node) -> Value:

@@ -1,0 +1,155 @@
+"""What the C target refuses: the reason in its words, and the host that computes it instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.targets.c.cases import SPECIAL, floats, integers, ints
+from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model, run_onnxruntime
+
+IMAGE = floats(1, 3, 6, 6)
+WEIGHTS = floats(4, 3, 3, 3, seed=1)
+DEEP = floats(*(1,) * 7, 2, 3)
+VOLUME = floats(1, 2, 3, 4, 5)
+
+REFUSED: list[tuple[Case, str]] = [
+    (Case("Relu", [floats(3).astype("f8")]), 'operand 0 ("x0") is float64[3], not float32'),
+    (Case("Abs", [integers(3, dtype="int8")]), 'operand 0 ("x0") is int8[3], not float32'),
+    (Case("Clip", [IMAGE, np.zeros((), "f4"), np.ones((), "f4")]), "the bounds are not constant scalars"),
+    (Case("PRelu", [integers(2, 3), integers(3, seed=1)]), "PRelu of int64"),
+    (Case("Add", [floats(3).astype("f2"), floats(3).astype("f2")]), "is float16[3], not float32 or int32 or int64"),
+    (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
+    (Case("Pow", [floats(3, low=0), integers(3, low=0)]), "operands of different dtypes: float32, int64"),
+    (Case("Pow", [integers(3), floats(3, low=0.0)], onnxruntime=False), "operands of different dtypes: float32, int64"),
+    (Case("Sum", [floats(3)]), "one operand only"),
+    (Case("Max", [floats(3)]), "one operand only"),
+    (Case("Less", [floats(3).astype("f8"), floats(3).astype("f8")]), "is float64[3], not float32 or int32 or int64"),
+    (Case("Equal", [integers(3, dtype="bool"), integers(3, dtype="bool")]), "is bool[3], not float32"),
+    (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
+    (Case("Conv", [IMAGE, Const(WEIGHTS), floats(4)], of_largest=1e-5), 'operand 2 ("x2") is not a constant'),
+    (Case("Conv", [VOLUME, Const(floats(3, 2, 2, 2, 2))], of_largest=1e-5), "operand 0 has rank 5, not 3 or 4"),
+    (Case("Conv", [IMAGE.astype("f8"), Const(WEIGHTS.astype("f8"))]), "is float64[1, 3, 6, 6], not float32"),
+    (Case("MatMul", [integers(3, 4, dtype="int32"), integers(4, 2, dtype="int32")]), "is int32[3, 4], not float32"),
+    (Case("MatMul", [floats(2, 1, 2, 3, 4), floats(1, 3, 1, 4, 2)], of_largest=1e-5), "more than 2 batch dimensions"),
+    (
+        Case("Gemm", [floats(3, 4), Const(floats(4, 5)), floats(5)], of_largest=1e-5),
+        "C is not a constant and has shape (5,), not (3, 5)",
+    ),
+    (
+        Case("Gemm", [floats(3, 4), Const(floats(4, 5)), Const(floats(3, 1))], of_largest=1e-5),
+        "C of shape (3, 1) is neither a row nor full",
+    ),
+    (
+        Case("Gemm", [floats(3, 4), Const(floats(4, 5)), floats(3, 5)], {"beta": 0.5}, of_largest=1e-5),
+        "C is not a constant and is scaled by 0.5",
+    ),
+    (Case("MaxPool", [VOLUME], {"kernel_shape": [2, 2, 2]}), "operand 0 has rank 5, not 3 or 4"),
+    (Case("MaxPool", [IMAGE], {"kernel_shape": [2, 2]}, outputs=2), "the indices of the maxima are asked for"),
+    (
+        Case("MaxPool", [integers(1, 1, 4, 4, dtype="int8")], {"kernel_shape": [2, 2]}),
+        "is int8[1, 1, 4, 4], not float32",
+    ),
+    (Case("GlobalAveragePool", [VOLUME]), "operand 0 has rank 5, not 3 or 4"),
+    (Case("LRN", [IMAGE], {"size": 3, "bias": 0.0}), "may make the sum negative"),
+    (Case("LayerNormalization", [floats(2, 4), Const(floats(1))], of_largest=1e-5), "not of the normalised shape (4,)"),
+    (
+        Case("LayerNormalization", [floats(2, 4), Const(floats(4))], outputs=2),
+        "the mean or the inverse deviation is asked for",
+    ),
+    (Case("BatchNormalization", [floats(2, 3), *(Const(floats(3, low=0.5)),) * 4]), "operand 0 has rank 2, not 3 or 4"),
+    (
+        Case("BatchNormalization", [IMAGE, *(floats(3, low=0.5),) * 4], of_largest=1e-5),
+        'operand 1 ("x1") is not a constant',
+    ),
+    (
+        Case(
+            "BatchNormalization",
+            [IMAGE, *(Const(floats(3, low=0.5)),) * 4],
+            {"training_mode": 1},
+            outputs=3,
+            of_largest=1e-5,
+        ),
+        "training mode",
+    ),
+    (
+        Case("InstanceNormalization", [VOLUME, Const(floats(2)), Const(floats(2))], of_largest=1e-5),
+        "operand 0 has rank 5",
+    ),
+    (Case("ReduceSum", [integers(2, 3), ints(0)]), 'operand 0 ("x0") is int64[2, 3], not float32'),
+    (Case("ReduceSum", [floats(2, 3), np.array([1])], {"keepdims": 0}), 'the rank of "y0" is unknown'),
+    (
+        Case("ReduceSum", [floats(2, 2, 2, 2, 2), ints(0, 2, 4)], of_largest=1e-5),
+        "axes [0, 2, 4] are more than two runs of neighbours",
+    ),
+    (Case("Softmax", [floats(3).astype("f8")]), "is float64[3], not float32"),
+    (Case("Reshape", [floats(2, 3), np.array([3, 2])]), 'operand 1 ("x1") is not a constant'),
+    (Case("Slice", [floats(5), np.array([1]), np.array([3])]), 'operand 1 ("x1") is not a constant'),
+    (Case("Split", [floats(5), np.array([1, 4])], outputs=2), 'the rank of "y0" is unknown'),
+    (Case("Expand", [floats(1), np.array([3])]), 'operand 1 ("x1") is not a constant'),
+    (Case("Pad", [floats(3), np.array([1, 0])]), 'operand 1 ("x1") is not a constant'),
+    (Case("Pad", [floats(3), ints(1, 0)], {"mode": "reflect"}), "mode reflect is not supported, only constant"),
+    (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
+    (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
+    (Case("Mod", [integers(3), integers(3, low=1)]), "no rule for Mod"),
+]
+
+
+@pytest.mark.parametrize(("case", "reason"), REFUSED, ids=lambda p: str(p)[:60] if isinstance(p, Case) else "")
+def test_the_reason_is_given_and_the_host_takes_over(case, reason):
+    module = compile_for(case.model())
+    report = module.report()
+    assert report.regions == ()
+    assert [h.op for h in report.hosts] == [case.op]
+    assert any(reason in str(r) for r in report.hosts[0].reasons), report.hosts[0].reasons
+    results = list(module.run(case.feeds).values())
+    peer = run_onnxruntime(case.model(), case.feeds) if case.onnxruntime else None
+    for found, wanted in zip(results, peer or [], strict=bool(peer)):
+        if found.dtype == object:
+            assert found.tolist() == wanted.tolist()
+        else:
+            assert_close(found, wanted, case, str(case))
+
+
+def test_refusals_of_composites_are_in_the_report():
+    feeds = {"x": IMAGE, "r": floats(1, 4, 1, 1)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+        helper.make_node("Add", ["c", "r"], ["y"], name="add"),
+    ]
+    model = make_model(nodes, feeds, {"w": WEIGHTS.astype(np.float32)}, ["y"])
+    assert compile_for(model).report().regions[0].composites == {}
+
+
+def unknown_sizes(op, operands, constants, **attrs):
+    """Return a model in which every operand passes a Slice that keeps a number of rows only known at run time."""
+    feeds = {**operands, "rows": np.array([2]), "one": np.array([1])}
+    nodes = [
+        helper.make_node("Slice", [n, "zero", "rows" if i == 0 else "one"], [f"{n}_cut"], name=f"cut_{n}")
+        for i, n in enumerate(operands)
+    ]
+    nodes.append(helper.make_node(op, [f"{n}_cut" for n in operands] + list(constants), ["y"], name="node", **attrs))
+    return make_model(nodes, feeds, {**constants, "zero": np.array([0])}, ["y"]), feeds
+
+
+def test_two_unknown_sizes_are_not_taken_for_equal():
+    model, feeds = unknown_sizes("LayerNormalization", {"x": floats(4), "s": floats(4, seed=1)}, {})
+    module = compile_for(model)
+    assert any("not of the normalised shape" in str(r) for r in module.report().why("node")[0].reasons)
+    np.testing.assert_allclose(module.run(feeds)["y"], run_onnxruntime(model, feeds)[0], rtol=1e-5)
+
+
+def test_sizes_only_known_at_run_time_are_compiled_when_they_are_seen():
+    model, feeds = unknown_sizes("Add", {"x": floats(4, 5), "s": floats(4, 5, seed=1)}, {})
+    module = compile_for(model)
+    assert module.report().where("node") == "c_0"
+    for rows in (1, 2, 4):
+        feeds = {**feeds, "rows": np.array([rows])}
+        np.testing.assert_array_equal(module.run(feeds)["y"], run_onnxruntime(model, feeds)[0])
+
+
+def test_special_values_pass_through_clip_like_on_the_host():
+    case = Case("Clip", [SPECIAL, None, None])
+    found, host = (list(compile_for(case.model(), t).run(case.feeds).values()) for t in ("c", "host"))
+    np.testing.assert_array_equal(found[0], host[0])
