@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.runtime.report import HostRow, Reason, RegionRow, Report
@@ -15,15 +14,15 @@ from tinycomp.runtime.report import HostRow, Reason, RegionRow, Report
 def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequence[str] = ()) -> Report:
     """Return what runs where in a partitioned graph, and why."""
     regions, hosts = [], []
-    remarks = _by_source(graph)
+    reasons = _reasons(graph)
     for node in _outside_regions(graph):
         if node.is_region:
             regions.append(_region_row(node))
         elif not node.bodies or node.is_composite:
-            hosts.append(_host_row(node, remarks))
+            hosts.append(_host_row(node, reasons))
         else:
-            hosts.append(_host_row(node, remarks, own_macs=0))
-    return Report(model, tuple(targets), tuple(regions), tuple(hosts), tuple(notes))
+            hosts.append(_host_row(node, reasons, own_macs=0))
+    return Report(model, tuple(targets), tuple(regions), tuple(hosts), tuple(notes), reasons)
 
 
 def _outside_regions(graph: Graph) -> Iterable[Node]:
@@ -79,21 +78,25 @@ def _bytes(values: Iterable[Value]) -> int:
     return sum(tensor(v.type).nbytes() for v in values)
 
 
-def _host_row(node: Node, remarks: dict[str, list[Remark]], own_macs: int | None = None) -> HostRow:
+def _host_row(node: Node, reasons: Mapping[str, tuple[Reason, ...]], own_macs: int | None = None) -> HostRow:
     record = OPS.find(node.op, node.domain, node.version)
     has_kernel = node.is_call or (record is not None and record.kernel is not None)
-    found = dict.fromkeys(r for source in node.sources for r in remarks.get(source, ()))
-    ranked = sorted(found, key=lambda r: -r.progress)
-    reasons = tuple(Reason(r.stage, r.target, r.rule, r.reason, r.progress) for r in ranked)
+    found = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
     macs = node_macs(node) if own_macs is None else own_macs
     tier = "numpy" if has_kernel else "reference"
-    return HostRow(node.label, node.qualified_op, tier, macs, reasons, node.sources)
+    return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources)
 
 
-def _by_source(graph: Graph) -> dict[str, list[Remark]]:
-    found: dict[str, list[Remark]] = {}
+def _reasons(graph: Graph) -> dict[str, tuple[Reason, ...]]:
+    """Every remark as a reason, by source name."""
+    found: dict[str, dict[Reason, None]] = {}
     graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
     for remark in dict.fromkeys(r for g in graphs for r in g.remarks):
+        reason = Reason(remark.stage, remark.target, remark.rule, remark.reason, remark.progress)
         for source in remark.sources:
-            found.setdefault(source, []).append(remark)
-    return found
+            found.setdefault(source, {})[reason] = None
+    return {source: _ranked(reasons) for source, reasons in found.items()}
+
+
+def _ranked(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    return tuple(sorted(reasons, key=lambda r: -r.progress))

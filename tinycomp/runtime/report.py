@@ -106,6 +106,7 @@ class Report:
         regions: Offloaded regions in order of execution.
         hosts: Nodes left to the host in order of execution.
         notes: What else the reader should know (symbolic sizes, memory, …).
+        reasons: Every refusal by source name, near misses first; also of nodes that another target took.
     """
 
     model: str
@@ -113,6 +114,7 @@ class Report:
     regions: tuple[RegionRow, ...]
     hosts: tuple[HostRow, ...]
     notes: tuple[str, ...] = field(default=())
+    reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -158,6 +160,7 @@ class Report:
             tuple(RegionRow(**{**r, "sources": tuple(r["sources"])}) for r in data["regions"]),
             tuple(_host_row(h) for h in data["hosts"]),
             tuple(data["notes"]),
+            {source: tuple(Reason(**r) for r in reasons) for source, reasons in data["reasons"].items()},
         )
 
     def to_json(self) -> str:

@@ -50,6 +50,7 @@ def _why(report: Report, node: str, session: Session) -> int:
     hosts = report.why(node)
     if not hosts:
         session.show(f"{node} runs in the region {where}.")
+        session.show(*(f"  not elsewhere: {reason.stage}: {reason}" for reason in report.reasons.get(node, ())))
     for row in hosts:
         session.show(f"{row.name} ({row.op}) runs on the host, {row.tier} tier:")
         session.show(*(f"  {reason.stage}: {reason}" for reason in row.reasons))
