@@ -117,7 +117,7 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
     """Return targets in priority order from names and Target objects.
 
     Raises:
-        TargetError: If a name is unknown, or two targets share one.
+        TargetError: If a name is unknown, two targets share one, or one lacks what it needs on this machine.
     """
     wanted = [target] if isinstance(target, (str, Target)) else list(target)
     found = [find(t) if isinstance(t, str) else t for t in wanted if t != HOST]
@@ -127,6 +127,8 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
     names = [t.name for t in found]
     if len(set(names)) != len(names):
         raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
+    for each in found:
+        each.require()
     return tuple(found)
 
 

@@ -16,7 +16,13 @@ from tinycomp.errors import TargetError, did_you_mean
 from tinycomp.target.target import Target
 
 GROUP = "tinycomp.targets"
-BUILT_IN = MappingProxyType({"c": "tinycomp.targets.c:TARGET", "npu_sim": "tinycomp.targets.npu_sim:TARGET"})
+BUILT_IN = MappingProxyType(
+    {
+        "c": "tinycomp.targets.c:TARGET",
+        "dnnl": "tinycomp.targets.dnnl:TARGET",
+        "npu_sim": "tinycomp.targets.npu_sim:TARGET",
+    }
+)
 """Where the targets stand that come with tinycomp; like entry points, they are loaded when asked for."""
 
 

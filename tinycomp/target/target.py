@@ -96,6 +96,8 @@ class Target:
         tolerance: For comparisons of its regions with the reference.
         policy: Which regions are worth having.
         description: One line for ``tinycomp targets``.
+        requires: Raises a TargetError if something that the code generator needs is missing on this machine; asked
+            before anything is compiled.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -117,6 +119,7 @@ class Target:
         tolerance: Tolerance | None = None,
         policy: Policy | None = None,
         description: str = "",
+        requires: Callable[[], object] | None = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -128,6 +131,7 @@ class Target:
         self.tolerance = tolerance or Tolerance()
         self.policy = policy or Policy()
         self.description = description
+        self._requires = requires
         self.composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._codegen: Codegen | None = None
@@ -199,6 +203,15 @@ class Target:
     def generates(self) -> bool:
         """Whether the target has a code generator."""
         return self._codegen is not None
+
+    def require(self) -> None:
+        """Make sure that what the code generator needs is there.
+
+        Raises:
+            TargetError: If it is not; the message says what to install.
+        """
+        if self._requires is not None:
+            self._requires()
 
     def build(self, region: Node) -> Any:
         """Return what the code generator makes of ``region``.

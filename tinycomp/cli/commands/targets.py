@@ -12,7 +12,7 @@ from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK
 from tinycomp.cli.session import Session
 from tinycomp.errors import TargetError
-from tinycomp.target import find, names
+from tinycomp.target import Target, find, names
 
 _EXAMPLE = """\
 tinycomp targets
@@ -32,7 +32,8 @@ def _run(options: Namespace, session: Session) -> int:
     for row in rows:
         lists = (row["composites"], row["operators"])
         cells = [", ".join(x) if options.names else str(len(x)) for x in lists]
-        table.add_row(*map(Text, (row["name"], row["error"] or row["description"], *cells)))
+        about = f"unavailable: {row['error']}" if row["error"] else row["description"]
+        table.add_row(*map(Text, (row["name"], about, *cells)))
     session.show(table)
     if not options.names:
         session.show('"host" stands for none: everything runs on numpy kernels.')
@@ -48,8 +49,16 @@ def _describe(name: str) -> dict[str, Any]:
         "composites": [c.name for c in target.composites],
         "operators": sorted(f"{domain}::{op}" if domain else op for domain, op in target.rules),
         "generates_code": target.generates,
-        "error": "",
+        "error": _what_is_missing(target),
     }
+
+
+def _what_is_missing(target: Target) -> str:
+    try:
+        target.require()
+    except TargetError as error:
+        return str(error)
+    return ""
 
 
 def _describe_or_error(name: str) -> dict[str, Any]:

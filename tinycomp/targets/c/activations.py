@@ -137,11 +137,17 @@ def activation_of(argument: Value, result: Value) -> Activation:
     """Return the activation that makes ``result`` of ``argument`` inside a composite's body."""
     if argument is result:
         return IDENTITY
+    spelling, node = spelling_of(argument, result)
+    return spelling.read(node)
+
+
+def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node]:
+    """Return how ``result`` is written as an activation of ``argument``, and the node that gives the result."""
     assert result.producer is not None
     for spelling, pattern in _PATTERNS.values():
         if not pattern.can_start_at(result.producer):
             continue
         for match in pattern.matches(result.producer):
             if isinstance(match, Match) and match["x"] is argument:
-                return spelling.read(result.producer)
+                return spelling, result.producer
     raise AssertionError(f"{result.name} is no activation of {argument.name}")
