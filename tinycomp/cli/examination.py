@@ -133,7 +133,7 @@ def _compiler() -> Finding:
 def _cache() -> Finding:
     """The folder that compiled C source is kept in; it is made when it is first needed."""
     try:
-        folder = importlib.import_module("platformdirs").user_cache_path("tinycomp")
+        folder = importlib.import_module("tinycomp.runtime.c_cache").default_folder()
     except ImportError:
         return Finding("cache folder", "unknown without platformdirs", WARNING)
     nearest = next(p for p in (folder, *folder.parents) if p.exists())

@@ -69,7 +69,7 @@ def _string_byte(byte: int) -> str:
 
 
 def c_number(value: Any, dtype: str) -> str:
-    """Return an expression of exactly this value.
+    """Return an expression of exactly this value, in the fewest digits that a compiler reads back as it.
 
     Args:
         value: The number.
@@ -79,13 +79,13 @@ def c_number(value: Any, dtype: str) -> str:
         TargetError: If an integer does not fit into 64 bits.
 
     >>> c_number(0.1, "float32"), c_number(-1.5, "float64"), c_number(np.inf, "float32"), c_number(-7, "int8")
-    ('0x1.99999a0000000p-4f', '(-0x1.8000000000000p+0)', 'INFINITY', '(-7)')
+    ('0.1f', '(-1.5)', 'INFINITY', '(-7)')
     """
     if "float" not in dtype:
         return _integer(int(value))
-    number = float(np.float32(value)) if dtype == "float32" else float(value)
+    number = np.float32(value) if dtype == "float32" else np.float64(value)
     if math.isfinite(number):
-        text = number.hex() + ("f" if dtype == "float32" else "")
+        text = str(number) + ("f" if dtype == "float32" else "")
     else:
         sign = "-" if math.copysign(1.0, number) < 0 else ""
         text = sign + ("NAN" if math.isnan(number) else "INFINITY")

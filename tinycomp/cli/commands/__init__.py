@@ -17,6 +17,7 @@ SUMMARIES = MappingProxyType(
         "verify": "compare a compiled model with onnxruntime or with the numpy kernels",
         "opt": "run chosen passes on a graph and write it as text or ONNX",
         "targets": "list the targets that can be found, and what they take",
+        "cache": "list or remove the compiled C source that targets have left on this machine",
         "doctor": "check the installation and show what this machine offers",
     }
 )
