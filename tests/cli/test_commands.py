@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import tinycomp
 from tinycomp.cli import exits
@@ -304,3 +305,18 @@ def test_a_target_that_does_not_load_hides_no_other(call, monkeypatch: pytest.Mo
     rows = {row["name"]: row for row in call("targets", "--json").json["targets"]}
     assert "does not load" in rows["gone"]["error"]
     assert rows["c"]["error"] == ""
+
+
+def test_verify_regions_beside_inputs_that_cannot_be_made_up(call, tmp_path) -> None:
+    infos = [helper.make_tensor_value_info(n, t, [2]) for n, t in (("x", 1), ("s", 8), ("y", 1), ("t", 8))]
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Identity", ["s"], ["t"])]
+    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:])
+    path = tmp_path / "strings.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    refused = call("verify", path, "--regions")
+    assert refused.code == exits.USAGE
+    assert "cannot make this input up" in refused.error
+    np.savez(tmp_path / "feeds.npz", x=np.float32([-1, 1]), s=np.array(["a", "b"]))
+    result = call("verify", path, "--regions", "--against", "numpy", "--input", tmp_path / "feeds.npz", "--json")
+    assert result.code == exits.OK, result.err
+    assert [o["name"] for o in result.json["outputs"]] == ["y", "t"]

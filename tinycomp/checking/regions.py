@@ -54,7 +54,9 @@ def compare_regions(
         lowering: Runs the regions.
         feeds: Inputs by name; random ones by default.
     """
-    feeds = {**random_feeds(specs([v.name for v in partitioned.inputs], partitioned.inputs)), **(feeds or {})}
+    given = feeds or {}
+    open_ = [v for v in partitioned.inputs if v.name not in given]
+    feeds = {**random_feeds(specs([v.name for v in open_], open_)), **given}
     plan = lowering.plan(partitioned)
     reference = dataclasses.replace(lowering, reference=True)
     regions = {n.op: n for n in partitioned.nodes if n.is_region}

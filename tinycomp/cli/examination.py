@@ -6,6 +6,7 @@ import importlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def _threads(usable: int) -> Finding:
 
 def _compiler() -> Finding:
     """A C compiler is needed for targets that generate C, and for building from source."""
-    names = [os.environ["CC"]] if os.environ.get("CC") else list(_COMPILERS)
+    names = shlex.split(os.environ.get("CC", ""))[:1] or list(_COMPILERS)
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
         hint = "Only targets that generate C source need one; install gcc or clang, or set CC."
@@ -133,14 +134,21 @@ def _compiler() -> Finding:
 def _cache() -> Finding:
     """The folder that compiled C source is kept in; it is made when it is first needed."""
     try:
-        folder = importlib.import_module("tinycomp.runtime.c_cache").default_folder()
+        cache = importlib.import_module("tinycomp.runtime.c_cache")
     except ImportError:
         return Finding("cache folder", "unknown without platformdirs", WARNING)
+    folder = cache.default_folder()
     nearest = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(nearest, os.W_OK):
         hint = "Targets that generate C source cannot keep what they compiled; make the folder writable."
         return Finding("cache folder", f"{folder} (not writable)", WARNING, hint)
-    return Finding("cache folder", f"{folder}{'' if folder.exists() else ' (not made yet)'}")
+    if not folder.exists():
+        return Finding("cache folder", f"{folder} (not made yet)")
+    try:
+        cache.check_folder(folder)
+    except OSError as error:
+        return Finding("cache folder", f"{folder} (not used)", WARNING, f"{error}.")
+    return Finding("cache folder", str(folder))
 
 
 def _first_line(path: str) -> str:

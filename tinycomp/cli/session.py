@@ -43,7 +43,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """Print a remark on stderr."""
-        self.err.print(text, markup=False, highlight=False)
+        self.err.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def progress(self, text: str) -> Iterator[None]:
