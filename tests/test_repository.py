@@ -20,8 +20,11 @@ INSTALLED = pytest.mark.skipif(
     not list(metadata.distributions(name="tinycomp")), reason="tinycomp is used in place and has no version"
 )
 MAX_LINES = 400
-LONG_FILES = {"tinycomp/ir/graph.py": 550}
-"""Files that are longer for a reason: the only ones that touch both sides of the graph, say. Keep it short."""
+LONG_FILES = {
+    "runtime_c/include/tinycomp.h": 800,  # the only public header: a documented struct per kernel, read as a list
+    "tests/targets/c/cases.py": 600,  # a table of cases
+    "tinycomp/ir/graph.py": 450,  # the one file that touches both sides of the graph
+}
 
 # The patterns are written so that they do not match themselves.
 FORBIDDEN = {
