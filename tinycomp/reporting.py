@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
+from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.runtime.report import HostRow, Reason, RegionRow, Report
 
 
@@ -22,7 +23,12 @@ def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequenc
             hosts.append(_host_row(node, reasons))
         else:
             hosts.append(_host_row(node, reasons, own_macs=0))
-    return Report(model, tuple(targets), tuple(regions), tuple(hosts), tuple(notes), reasons)
+    return Report(model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons)
+
+
+def _doubts(graph: Graph) -> list[str]:
+    """Which graphs may have more regions than necessary."""
+    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
 
 
 def _outside_regions(graph: Graph) -> Iterable[Node]:

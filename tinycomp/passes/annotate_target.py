@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
-from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.engine import open_graphs
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import Target, find
 
@@ -43,7 +43,7 @@ class AnnotateTarget(Pass):
         """
         targets = [find(t) if isinstance(t, str) else t for t in self.targets]
         changed = False
-        for scope in scopes(graph):
+        for scope in open_graphs(graph):
             annotation = _Annotation(scope, targets, graph.remarks)
             changed |= annotation.release_excluded()
             changed |= annotation.claim()

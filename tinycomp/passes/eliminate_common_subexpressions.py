@@ -46,7 +46,7 @@ class EliminateCommonSubexpressions(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Merge in topological order, inner graphs first, so that bodies are at their simplest when compared."""
-        return sum(_merge(each) for each in reversed(open_graphs(graph))) > 0
+        return sum(_merge(each) for each in reversed(list(open_graphs(graph)))) > 0
 
 
 def _merge(graph: Graph) -> int:

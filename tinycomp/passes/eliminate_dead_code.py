@@ -34,7 +34,7 @@ class EliminateDeadCode(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Sweep every graph once, inner graphs first and each from its results to its inputs."""
-        return sum(_sweep(each) for each in reversed(open_graphs(graph))) > 0
+        return sum(_sweep(each) for each in reversed(list(open_graphs(graph)))) > 0
 
 
 def _sweep(graph: Graph) -> bool:

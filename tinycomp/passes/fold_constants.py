@@ -38,7 +38,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.captures import CONTROL_FLOW, bind_constant_captures, choose_branch
 from tinycomp.passes.edits import erase_dead, replace_by_constant, retype, stored
 from tinycomp.passes.known_dims import KnownDims
-from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.engine import open_graphs
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FoldConstants(Pass):
     def run(self, graph: Graph) -> bool:
         """Fold in topological order, once."""
         budget = _Budget(self.max_bytes)
-        return sum(_Folder(each, self, budget).run() for each in scopes(graph)) > 0
+        return sum(_Folder(each, self, budget).run() for each in open_graphs(graph)) > 0
 
 
 @dataclass

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
-from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.engine import open_graphs
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class InlineFunctions(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Inline until no call is left; functions cannot call themselves, so that comes to an end."""
-        return sum(_inline_all(each) for each in scopes(graph)) > 0
+        return sum(_inline_all(each) for each in open_graphs(graph)) > 0
 
 
 def is_function_call(node: Node) -> bool:

@@ -13,10 +13,12 @@ from tinycomp.passes.policy import apply_policy
 from tinycomp.passes.quotient import HOST, Problem
 from tinycomp.passes.region_remarks import explain_borders
 from tinycomp.passes.region_search import RegionSearch
-from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.engine import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
 from tinycomp.target import Policy, Target, find
 
+MINIMUM = "minimum"
+"""The rule named by the remark that a number of regions may not be minimal."""
 BARRIERS = ("transparent", "binding", "identity")
 
 
@@ -60,10 +62,12 @@ class MergeRegions(Pass):
         targets = [find(t) if isinstance(t, str) else t for t in self.targets]
         changed = False
         count = 0
-        for scope in scopes(graph):
+        for scope in open_graphs(graph):
             before = {n: (n.target, n.region) for n in scope.nodes}
             self._bind_barriers(scope, graph.remarks)
-            regions = find_regions(scope)
+            search = RegionSearch()
+            regions = find_regions(scope, search)
+            _admit_doubt(scope, search, graph.remarks)
             explain_borders(scope, regions, graph.remarks)
             regions = apply_policy(scope, regions, self.policy, targets, graph.remarks)
             for node in scope.nodes:
@@ -83,6 +87,14 @@ class MergeRegions(Pass):
                 reason = f"{node.op} cuts regions here"
                 remarks.append(Remark(self.name, node.sources, node.target, f"barriers={self.barriers}", reason))
                 node.target = None
+
+
+def _admit_doubt(graph: Graph, search: RegionSearch, remarks: list[Remark]) -> None:
+    """Add a remark about the whole graph if the search does not know its answer to be minimal."""
+    if not search.proven:
+        most = f"{search.found} were found, and fewer than {search.bound} are impossible"
+        reason = f'the number of regions of graph "{graph.name}" may not be minimal: {most}'
+        remarks.append(Remark(MergeRegions.name, (), "", MINIMUM, reason))
 
 
 def find_regions(graph: Graph, search: RegionSearch | None = None) -> list[list[Node]]:

@@ -12,7 +12,7 @@ from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
 from tinycomp.passes.merge_regions import problem_of
 from tinycomp.passes.quotient import contract, strong_components
-from tinycomp.passes.scopes import scopes
+from tinycomp.rewrite.engine import open_graphs
 from tinycomp.target import Target, find
 
 
@@ -46,7 +46,7 @@ class PartitionGraph(Pass):
         free = {t.name for t in targets if not t.bind_constants}
         symbols = Symbols(graph)
         changed = False
-        for scope in scopes(graph):
+        for scope in open_graphs(graph):
             regions = marked_regions(scope)
             _check(scope, regions)
             for members in regions:

@@ -11,7 +11,7 @@ The search splits, reduces, bounds and branches:
 
 Problems of up to :data:`SMALL` vertices may take :data:`SMALL_STEPS` branchings each, which only rare tangles of
 that size exhaust; larger ones share :data:`STEPS`, so that the time stays near-linear. Where branchings run out, the
-answer is the best one found, and :attr:`RegionSearch.proven` says so.
+answer is the best one found; :attr:`RegionSearch.proven` says so, and :attr:`RegionSearch.bound` how far it can be off.
 """
 
 from __future__ import annotations
@@ -51,26 +51,47 @@ class RegionSearch:
     """One search.
 
     Attributes:
-        proven: Whether the answers given so far are known to be minimal.
+        found: Regions of all answers given so far.
+        bound: A number of regions that these answers cannot undercut.
         steps: Branchings left for problems that are not small.
     """
 
     def __init__(self, steps: int = STEPS) -> None:
-        self.proven = True
+        self.found = 0
+        self.bound = 0
         self.steps = steps
+        self._exhausted = False
         self._small_steps = 0
         self._known: dict[Hashable, tuple[int, Groups | None]] = {}
+
+    @property
+    def proven(self) -> bool:
+        """Whether the answers given so far are known to be minimal."""
+        return self.found == self.bound
 
     def minimum(self, problem: Problem) -> Groups:
         """Return the vertices of every region; the host's vertices are left out."""
         groups, hard = split(problem)
+        self.bound += len(groups)
         for piece in hard:
-            self._small_steps = SMALL_STEPS
-            self._known.clear()
-            found = self._branch(piece, len(piece)) if len(piece) <= MEDIUM else self._approximate(piece)
-            assert found is not None, "every vertex alone is a valid grouping"
+            found = self._piece(piece)
+            self.bound += _bound(piece) if self._exhausted else len(found)
             groups += found
+        self.found += len(groups)
         return groups
+
+    def _piece(self, problem: Problem) -> Groups:
+        """Return the best grouping found for a problem that does not split."""
+        self._exhausted = False
+        self._small_steps = SMALL_STEPS
+        self._known.clear()
+        if len(problem) > MEDIUM:
+            found = self._approximate(problem)
+            self._exhausted = True
+            return found
+        best = self._branch(problem, len(problem))
+        assert best is not None, "every vertex alone is a valid grouping"
+        return best
 
     def _solve(self, problem: Problem, limit: int) -> Groups | None:
         """Return a best grouping if it has at most ``limit`` regions."""
@@ -107,7 +128,7 @@ class RegionSearch:
             if limit < bound:
                 break
             best = self._solve(child, limit) or best
-        if self.proven:
+        if not self._exhausted:
             self._known[key] = (limit, best) if best is None else (-1, best)
         return best
 
@@ -115,7 +136,7 @@ class RegionSearch:
         """Take one branching from the allowance; return whether there was one left."""
         left = self._small_steps if size <= SMALL else self.steps
         if not left:
-            self.proven = False
+            self._exhausted = True
             return False
         if size <= SMALL:
             self._small_steps -= 1
@@ -125,7 +146,6 @@ class RegionSearch:
 
     def _approximate(self, problem: Problem) -> Groups:
         """Sweep, join pairs, and search again in slabs of the result."""
-        self.proven = False
         labels = sweep(problem)
         step = join_pairs(contract(problem, labels))
         labels = [step[label] for label in labels]
@@ -212,7 +232,8 @@ def _bound(problem: Problem) -> int:
     """Return a lower bound for a problem that does not split, where one region per component of links never works."""
     components = joined(len(problem), ((v, *links) for v, links in enumerate(problem.links)))
     hosts = sum(color == HOST for color in problem.colors)
-    return max(lower_bound(problem, reach(problem)), max(components) + 2 - hosts)
+    chains = lower_bound(problem, reach(problem)) if len(problem) <= BITSETS else 0
+    return max(chains, max(components) + 2 - hosts)
 
 
 def _key(problem: Problem) -> Hashable:

@@ -14,7 +14,7 @@ of changes and not to passes over the graph. Nodes that nobody reads any more ar
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -227,11 +227,15 @@ def _endless(history: Iterable[str], node: Node, limit: int) -> PatternError:
     )
 
 
-def open_graphs(graph: Graph) -> list[Graph]:
-    """Return ``graph`` and all bodies below it that belong to no claimed node, outer graphs first."""
+def open_graphs(graph: Graph) -> Iterator[Graph]:
+    """Yield ``graph`` and every body below it that is open, outer graphs first.
+
+    Bodies of composites, of regions and of claimed nodes are closed. A graph is looked into only after the caller has
+    dealt with it, so that a node claimed on the way closes its bodies, and one inserted opens its own.
+    """
     found = [graph]
     for current in found:
+        yield current
         for node in current.nodes:
             if node.target is None and not node.is_composite and not node.is_region:
                 found.extend(node.bodies.values())
-    return found

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import random
+import re
 
 import pytest
 
 from tests.partition_tools import claims, graph_of, regions, remarks, target_of
 from tinycomp.errors import TinycompError
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.merge_regions import MergeRegions, problem_of
+from tinycomp.passes.merge_regions import MINIMUM, MergeRegions, problem_of
 from tinycomp.passes.region_remarks import MOST
+from tinycomp.reporting import make_report
 from tinycomp.target import Policy, TransferCost
 
 STAGE = "merge-regions"
@@ -135,6 +138,30 @@ def test_running_twice_changes_nothing():
     before = str(graph)
     assert not MergeRegions().run(graph)
     assert str(graph) == before
+
+
+def tangle(size):
+    """A graph in which everything depends on much of what came before, too large to be searched."""
+    rng = random.Random(1)
+    ops = [rng.choice(["Add", "Add", "Sub"]) for _ in range(size)]
+    near = [(i - min(i, rng.randint(1, 12)), i - min(i, rng.randint(1, 12))) for i in range(size)]
+    lines = [f"%v{i + 1} = {op}(%v{a}, %v{b})" for i, (op, (a, b)) in enumerate(zip(ops, near, strict=True))]
+    return "%v0 = Neg(%x)\n" + "\n".join(lines), f"v{size}"
+
+
+def test_a_number_of_regions_that_may_not_be_minimal_is_admitted():
+    graph = merged(*tangle(300))
+    (doubt,) = [r for r in graph.remarks if r.rule == MINIMUM]
+    found, bound = map(int, re.findall(r"\d+", doubt.reason))
+    assert doubt.reason == (
+        f'the number of regions of graph "main" may not be minimal: {found} were found, '
+        f"and fewer than {bound} are impossible"
+    )
+    assert 1 < bound < found == len(regions(graph))
+    assert make_report(graph, "", ["npu"], ["first"]).notes == ("first", doubt.reason)
+    graph = merged(*tangle(10))
+    assert [r for r in graph.remarks if r.rule == MINIMUM] == []
+    assert make_report(graph, "", ["npu"]).notes == ()
 
 
 def test_a_policy_hands_whole_regions_back_and_says_so():

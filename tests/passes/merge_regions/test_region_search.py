@@ -159,3 +159,28 @@ def test_a_long_chain_needs_no_recursion():
     size = 20_000
     problem = problem_of([1] * size, [(v, v + 1) for v in range(size - 1)])
     assert [sorted(g) for g in RegionSearch().minimum(problem)] == [list(range(size))]
+
+
+def doubtful() -> tuple[list[int], list[tuple[int, int]]]:
+    """Colours and dependencies of a tangle that the search gives up on."""
+    rng = random.Random(3)
+    edges = [(max(0, v - rng.randint(1, 25)), v) for v in range(1, 200) for _ in range(2)]
+    return [rng.choice([0, 1, 1]) for _ in range(200)], edges
+
+
+def test_the_bound_says_how_far_an_answer_can_be_off():
+    search = RegionSearch()
+    groups = search.minimum(problem_of(*doubtful()))
+    assert 1 < search.bound < search.found == len(groups)
+    search.minimum(problem_of([1, 0, 1], [(0, 1), (1, 2)]))
+    assert search.found == len(groups) + 2
+    assert not search.proven
+
+
+def test_one_exhausted_problem_does_not_make_the_others_doubtful():
+    """A pair that cannot be joined, before and after a tangle: its two regions count in full."""
+    colors, edges = doubtful()
+    alone, together = RegionSearch(), RegionSearch()
+    alone.minimum(problem_of(colors, edges))
+    together.minimum(problem_of([1, 0, 1, *colors], [(0, 1), (1, 2), (0, 2), *((u + 3, v + 3) for u, v in edges)]))
+    assert (together.found, together.bound) == (alone.found + 2, alone.bound + 2)
