@@ -1,0 +1,261 @@
+"""Random graphs through the partitioning passes, against brute force and host execution.
+
+Run as ``python -m benchmarks partition-fuzz --count 20000``. Each graph has up to 12 nodes, one to three targets, and
+any of: nodes with several results, diamonds, branches that capture values, barriers, constants, values that are read
+twice, dead nodes. Checked are, for the graph and each of its branches: the contraction of all regions has no cycle,
+regions hang together and have one target, their number is the least possible, and the results are those of the host,
+bit by bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+
+from tinycomp.ir import Graph, Node, TensorType, Value
+from tinycomp.ir.verify import verify
+from tinycomp.lowering import Lowering
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
+from tinycomp.passes.partition import PartitionGraph
+from tinycomp.rewrite import open_graphs
+from tinycomp.runtime.native import Pool
+from tinycomp.target import Target
+
+MOST_NODES = 12
+UNARY = ("Relu", "Neg", "Tanh", "Identity", "Dropout")
+BINARY = ("Add", "Mul", "Sub", "Max")
+OPS = (*UNARY, *BINARY, "Split", "If")
+WIDE = TensorType("float32", (2, 4))
+
+
+class MismatchError(AssertionError):
+    """What a random graph has shown to be wrong; the text holds the seed and the graph."""
+
+
+# Graphs ---------------------------------------------------------------------------------------------------------------
+
+
+def random_graph(rng: random.Random) -> Graph:
+    """Return a graph of up to :data:`MOST_NODES` nodes, those in branches not counted."""
+    graph = Graph(opsets={"": 17}, infer=infer_node_types)
+    pool = [graph.add_input(f"x{i}", WIDE) for i in range(rng.randint(1, 2))]
+    condition = graph.add_input("condition", TensorType("bool", ()))
+    if rng.random() < 0.5:
+        pool.append(graph.add_const(np.full((2, 4), 0.5, np.float32), "c"))
+    _fill(rng, graph, pool, rng.randint(1, MOST_NODES), condition)
+    produced = [v for v in pool if v.producer is not None]
+    results = rng.choices(produced, k=rng.randint(1, 3))
+    graph.set_outputs(results, [f"out{i}" for i in range(len(results))])
+    return graph
+
+
+def _fill(rng: random.Random, graph: Graph, pool: list[Value], count: int, condition: Value | None) -> None:
+    """Add ``count`` nodes that read near values rather than far ones, so that chains and diamonds arise."""
+    reach = rng.choice([2, 4, 100])
+    for number in range(count):
+        near = pool[-reach:]
+        kind = rng.random()
+        halves = [v for v in near if v.type == WIDE]
+        if kind < 0.08 and halves:
+            added = graph.add("Split", [rng.choice(halves)], {"axis": 0}, outputs=2)
+        elif kind < 0.15 and condition is not None:
+            added = _conditional(rng, graph, near, condition)
+        elif kind < 0.25:
+            added = graph.add("StopFusion", [rng.choice(near)], domain="tinycomp")
+        elif kind < 0.55:
+            added = graph.add(rng.choice(UNARY), [rng.choice(near)])
+        else:
+            added = graph.add(rng.choice(BINARY), rng.choices(near, k=2))
+        added.sources = (f"n{number}",)
+        pool += added.outputs
+
+
+def _conditional(rng: random.Random, graph: Graph, near: list[Value], condition: Value) -> Node:
+    captured = list(dict.fromkeys(rng.choices(near, k=rng.randint(1, 2))))
+    bodies = {}
+    for key in ("then_branch", "else_branch"):
+        body = Graph(key, opsets=graph.opsets, infer=graph.infer)
+        inner = [body.add_input(f"i{i}", v.type) for i, v in enumerate(captured)]
+        _fill(rng, body, inner, rng.randint(1, 5), None)
+        body.set_outputs([_widened(body, inner[-1])])
+        bodies[key] = body
+    return graph.add("If", [condition, *captured], bodies=bodies, captures=len(captured))
+
+
+def _widened(body: Graph, value: Value) -> Value:
+    """Both branches must have results of one shape."""
+    zero = body.add_const(np.zeros((2, 4), np.float32), "zero")
+    return body.add("Add", [value, zero], sources=["widen"]).output
+
+
+def random_targets(rng: random.Random) -> list[Target]:
+    """Return one to three targets that accept some of the operators each."""
+    targets = []
+    for name in ("p", "q", "r")[: rng.randint(1, 3)]:
+        target = Target(name, claims_structural=rng.random() < 0.8, bind_constants=rng.random() < 0.5)
+        target.accept(*rng.sample(OPS, rng.randint(1, len(OPS) - 1)))
+        targets.append(target)
+    return targets
+
+
+# The oracle -----------------------------------------------------------------------------------------------------------
+
+
+def least_regions(nodes: list[Node]) -> int:
+    """Return the least number of regions, by trying every order in which regions could run.
+
+    A grouping has no cycle if and only if its groups can run one after the other. What has run is a set of nodes; host
+    nodes run as soon as they can and cost nothing, a region is a connected set of nodes of one target whose operands
+    are there, and costs one. So the answer is a shortest path from the empty set to the full one.
+    """
+    needs = _needs(nodes)
+    groups = _connected_sets(nodes, needs)
+    hosts = [(1 << i, needs[i]) for i, n in enumerate(nodes) if n.target is None]
+    full = (1 << len(nodes)) - 1
+    reached = {_run_hosts(0, hosts)}
+    seen = set(reached)
+    cost = 0
+    while full not in reached:
+        cost += 1
+        following = {
+            _run_hosts(done | group, hosts)
+            for done in reached
+            for group, outside in groups
+            if not group & done and not outside & ~done
+        }
+        reached = following - seen
+        seen |= reached
+    return cost
+
+
+def _needs(nodes: list[Node]) -> list[int]:
+    number = {node: i for i, node in enumerate(nodes)}
+    producers = ({v.producer for v in n.inputs if v is not None and v.producer is not None} for n in nodes)
+    return [sum(1 << number[p] for p in found) for found in producers]
+
+
+def _run_hosts(done: int, hosts: list[tuple[int, int]]) -> int:
+    before = -1
+    while before != done:
+        before = done
+        for bit, needed in hosts:
+            if not needed & ~done:
+                done |= bit
+    return done
+
+
+def _connected_sets(nodes: list[Node], needs: list[int]) -> list[tuple[int, int]]:
+    """Return every set of nodes of one target that data flow connects, with what it needs from outside."""
+    near = [0] * len(nodes)
+    for user, needed in enumerate(needs):
+        for producer in range(len(nodes)):
+            if needed >> producer & 1 and nodes[user].target == nodes[producer].target is not None:
+                near[user] |= 1 << producer
+                near[producer] |= 1 << user
+    found: dict[int, int] = {1 << i: needs[i] & ~(1 << i) for i, n in enumerate(nodes) if n.target is not None}
+    waiting = list(found)
+    for group in waiting:
+        around = 0
+        for i in range(len(nodes)):
+            if group >> i & 1:
+                around |= near[i]
+        for i in range(len(nodes)):
+            larger = group | 1 << i
+            if around >> i & 1 and larger not in found:
+                found[larger] = (found[group] | needs[i]) & ~larger
+                waiting.append(larger)
+    return list(found.items())
+
+
+# One graph ------------------------------------------------------------------------------------------------------------
+
+
+def check(seed: int) -> Counter[str]:
+    """Partition one random graph and check all that the passes promise.
+
+    Returns:
+        What the graph held, for statistics.
+
+    Raises:
+        MismatchError: If something is wrong.
+    """
+    rng = random.Random(seed)
+    graph, targets, barriers = random_graph(rng), random_targets(rng), rng.choice(BARRIERS)
+    text, original = str(graph), graph.clone()
+    facts: Counter[str] = Counter(graphs=1, nodes=len(graph))
+    try:
+        verify(graph)
+        AnnotateTarget(targets).run(graph)
+        MergeRegions(barriers=barriers).run(graph)
+        for scope in open_graphs(graph):
+            facts += _check_regions(scope)
+        PartitionGraph(targets).run(graph)
+        verify(graph)
+        _check_results(original, graph, seed)
+    except Exception as error:
+        raise MismatchError(f"seed {seed}, barriers {barriers}: {error}\n{text}") from error
+    return facts
+
+
+def _check_regions(graph: Graph) -> Counter[str]:
+    nodes = graph.nodes
+    regions: dict[int, list[Node]] = {}
+    for node in nodes:
+        assert (node.target is None) == (node.region is None), f"{node} has a target or a region, not both"
+        if node.region is not None:
+            regions.setdefault(node.region, []).append(node)
+    needs = _needs(nodes)
+    number = {node: i for i, node in enumerate(nodes)}
+    masks = [sum(1 << number[n] for n in members) for members in regions.values()]
+    allowed = dict(_connected_sets(nodes, needs))
+    assert all(mask in allowed for mask in masks), "a region does not hang together, or has two targets"
+    least = least_regions(nodes)
+    assert len(masks) == least, f"{len(masks)} regions, {least} are enough"
+    assert _can_run(nodes, needs, [(mask, allowed[mask]) for mask in masks]), "the regions wait for each other"
+    hosts = sum(n.target is None for n in nodes)
+    return Counter(scopes=1, regions=least, hosts=hosts, conditionals=sum(n.op == "If" for n in nodes))
+
+
+def _can_run(nodes: list[Node], needs: list[int], groups: list[tuple[int, int]]) -> bool:
+    steps = groups + [(1 << i, needs[i]) for i, n in enumerate(nodes) if n.target is None]
+    return _run_hosts(0, steps) == (1 << len(nodes)) - 1
+
+
+def _check_results(before: Graph, after: Graph, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    feeds: list[np.ndarray] = [rng.standard_normal((2, 4), dtype=np.float32) for _ in before.inputs[:-1]]
+    lowering = Lowering({}, Pool(1), reference=True)
+    for condition in (False, True) if any(n.op == "If" for n in before.nodes) else (True,):
+        operands = [*feeds, np.array(condition)]
+        pairs = zip(lowering.plan(before).run(operands), lowering.plan(after).run(operands), strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs), f"results differ, condition {condition}"
+
+
+def main() -> int:
+    """Check graphs and say what was seen."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks partition-fuzz", description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=1000, help="graphs (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first one (default: 0)")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    facts: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.count):
+        try:
+            facts += check(seed)
+        except MismatchError as error:
+            print(error)
+            return 1
+    seconds = time.perf_counter() - started
+    print(f"{', '.join(f'{count} {name}' for name, count in facts.items())}; all as they should be, {seconds:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
