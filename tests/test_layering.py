@@ -13,15 +13,16 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-RUNTIME = frozenset({"errors", "runtime"})
-OPS = frozenset({"errors", "ir", "ops"})
+RUNTIME = frozenset({"errors", "limits", "runtime"})
+OPS = frozenset({"errors", "limits", "ir", "ops"})
 PASSES = OPS | {"rewrite", "target", "passes"}
 EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler"} | {
-    "lowering", "reporting", "dumping", "checking", "saving", "loading"
+    "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint"
 }  # fmt: skip
 
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
+    "limits": frozenset({"errors", "limits"}),
     "ir": frozenset({"errors", "ir"}),
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
@@ -32,7 +33,8 @@ SEES: dict[str, frozenset[str]] = {
     "data": frozenset({"errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
     "pipeline": PASSES | {"pipeline"},
-    "lowering": PASSES | {"runtime", "lowering"},
+    "footprint": OPS | {"footprint"},
+    "lowering": PASSES | {"runtime", "footprint", "lowering"},
     "reporting": PASSES | {"runtime", "reporting"},
     "dumping": PASSES | {"runtime", "dumping"},
     "checking": PASSES | {"runtime", "frontend", "lowering", "checking"},

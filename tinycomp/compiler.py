@@ -15,9 +15,10 @@ import onnx
 from tinycomp.checking import NumericCheck, check_regions
 from tinycomp.dumping import Dump
 from tinycomp.errors import FallbackError, TargetError
-from tinycomp.frontend import import_model
+from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
+from tinycomp.limits import check_positive, limited
 from tinycomp.lowering import Lowering, specs
 from tinycomp.ops.typing import retype
 from tinycomp.passes.base import Pass
@@ -31,7 +32,6 @@ from tinycomp.target import Target, find
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
-Shapes = Mapping[str, Sequence[int | str | None]]
 HOST = "host"
 """The name of no target at all: everything runs on the numpy kernels."""
 
@@ -46,6 +46,7 @@ def compile(  # noqa: A001 - the public name
     passes: str | Sequence[Pass] | None = None,
     dump: str | os.PathLike[str] | None = None,
     verify: bool = False,
+    memory_limit: int | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -58,6 +59,8 @@ def compile(  # noqa: A001 - the public name
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,annotate-target"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
+        memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
+            available. What is known to need more is refused here, the rest when it runs, before it is allocated.
 
     Returns:
         The module.
@@ -68,19 +71,23 @@ def compile(  # noqa: A001 - the public name
         TargetError: If a target is unknown, or its code generator fails.
         FallbackError: If ``strict`` and nodes were left to the host.
         VerifyError: If ``verify`` finds a difference.
+        MemoryLimitError: If the model needs more memory than ``memory_limit``.
     """
+    check_positive("memory_limit", memory_limit, "bytes")
     compiler = Compiler(
         targets=resolve_targets(target),
         pool=Pool(threads if threads is not None else default_threads()),
         passes=passes,
         dump=None if dump is None else Path(dump),
         verify=verify,
+        memory_limit=memory_limit,
     )
-    graph = load_graph(model, shapes)
-    partitioned = compiler.partition(graph)
-    if strict:
-        _refuse_fallback(compiler, partitioned)
-    return compiler.module(graph, partitioned)
+    with limited(memory_limit):
+        graph = load_graph(model, shapes)
+        partitioned = compiler.partition(graph)
+        if strict:
+            _refuse_fallback(compiler, partitioned)
+        return compiler.module(graph, partitioned)
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -92,8 +99,7 @@ def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
     if isinstance(model, Graph):
         graph = model.clone()
         if shapes:
-            wanted = {n: TensorType("", tuple(s)) for n, s in shapes.items()}
-            retype(graph, [_with_shape(v.type, wanted.get(v.name)) for v in graph.inputs])
+            _give_shapes(graph, shapes)
     else:
         graph = import_model(model, shapes=shapes)
     named = [_with_symbols(v.name, v.type) for v in graph.inputs]
@@ -102,8 +108,11 @@ def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
     return graph
 
 
-def _with_shape(type_: Any, wanted: TensorType | None) -> Any:
-    return type_ if wanted is None else dataclasses.replace(type_, shape=wanted.shape)
+def _give_shapes(graph: Graph, shapes: Shapes) -> None:
+    declared = {v.name: v.type for v in graph.inputs}
+    given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
+    sizes = fixed_symbols(declared, given)
+    retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
 
 
 def _with_symbols(name: str, type_: Any) -> Any:
@@ -142,6 +151,7 @@ class Compiler:
         passes: Replaces the default pipeline.
         dump: Where to write the graph after every pass.
         verify: Whether to check numbers on the way.
+        memory_limit: Bytes that the values of a run may take; None for what the machine has available.
     """
 
     targets: tuple[Target, ...]
@@ -149,6 +159,7 @@ class Compiler:
     passes: str | Sequence[Pass] | None = None
     dump: Path | None = None
     verify: bool = False
+    memory_limit: int | None = None
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -197,6 +208,7 @@ class Compiler:
             threads=self.pool.threads,
             defaults=graph.defaults,
             specialise=functools.partial(self.specialise, graph) if symbolic else None,
+            memory_limit=self.memory_limit,
         )
         return Module(parts)
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.errors import TargetError, UnsupportedError
+from tinycomp.footprint import check_footprint
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.limits import reserve_bytes
 from tinycomp.ops import bind
 from tinycomp.ops.typing import retype
 from tinycomp.runtime.c_region import CRegion, Origin
@@ -46,10 +48,12 @@ class Lowering:
         Raises:
             TargetError: If a code generator fails.
             UnsupportedError: If no tier knows an operator.
+            MemoryLimitError: If values of known size exceed the budget in force.
         """
         slots = _Slots(graph)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)
+        check_footprint(graph, nodes, last_use)
         steps = []
         for index, node in enumerate(nodes):
             frees = tuple(slots.of[v] for v in last_use.get(index, ()))
@@ -91,9 +95,10 @@ class Lowering:
         everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
         if shapes is not None and static_shapes(list(everything)) is not None:
             return self._built(node, shapes)
-        return PerShape(lambda found: self._built(_with_shapes(node, found), found))
+        return PerShape(lambda found: self._built(_with_shapes(node, found), found, keep=False))
 
-    def _built(self, node: Node, shapes: Shapes) -> Run:
+    def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
+        """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
         key = (node.op, shapes)
         if key in self.programs:
             return self._generated(self.programs[key], node)
@@ -112,6 +117,7 @@ class Lowering:
 
     def _generated(self, made: Program | CSource, node: Node) -> Run:
         if isinstance(made, Program):
+            reserve_bytes(made.arena_bytes, f"region {node.op}", "its intermediate values")
             return NativeRegion(made, self.pool)
         body = node.body
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)

@@ -6,11 +6,15 @@ kernel of its record where there is one (tier ``"numpy"``), else with ``onnx.ref
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tinycomp.errors import ExecutionError, TinycompError
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import TensorType, tensor
+from tinycomp.limits import reserve
 from tinycomp.ops import (
     activation,
     attention,
@@ -46,6 +50,7 @@ from tinycomp.ops.registry import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
+    from tinycomp.ir.types import Type
     from tinycomp.ops.reference import Bound
 
 __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
@@ -110,7 +115,10 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     if record is not None and record.kernel is not None:
         if "control_flow" in record.traits:
             attrs |= _control_flow_keywords(node, bodies or {})
-        return _as_tuple(record.bind(attrs, len(node.outputs), node.label), node), "numpy"
+        kernel = record.bind(attrs, len(node.outputs), node.label)
+        if "elementwise" in record.traits and len(node.inputs) > 1 and not _is_static(node.outputs[0].type):
+            kernel = _with_room(kernel, node.op)
+        return _as_tuple(kernel, node), "numpy"
     from tinycomp.ops.reference import bind_reference
 
     input_types = [None if v is None else v.type for v in node.inputs]
@@ -126,6 +134,23 @@ def _control_flow_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]])
         types = [tensor(v.type) for v in node.body.outputs]
         keywords["output_types"] = [(t.dtype, t.shape) for t in types]
     return keywords
+
+
+def _is_static(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.static_shape is not None
+
+
+def _with_room(kernel: Kernel, op: str) -> Kernel:
+    """Make an elementwise kernel ask for its result's memory: operands of differing shapes may broadcast to more."""
+
+    def run(*inputs: Any) -> Any:
+        arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+        if len({x.shape for x in arrays}) > 1:
+            with contextlib.suppress(ValueError):  # what does not broadcast is the kernel's to refuse
+                reserve(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].itemsize, op)
+        return kernel(*inputs)
+
+    return run
 
 
 def _as_tuple(kernel: Kernel, node: Node) -> Bound:

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.limits import reserve_bytes
 from tinycomp.ops.numeric import Array, fix_axis
 from tinycomp.ops.registry import OpFamily
 
@@ -25,6 +26,8 @@ FAMILY = OpFamily("control_flow")
 
 Body = Callable[..., tuple[Any, ...]]
 DeclaredType = tuple[str, Sequence[object] | None]
+_OBJECT_BYTES = 128
+"""What an array costs besides its elements, roughly; rows of scalars are mostly this."""
 
 
 def _split_captures(op: str, inputs: Sequence[Any], captures: int) -> tuple[list[Any], list[Any]]:
@@ -84,7 +87,7 @@ def loop(
     scanned: list[list[Array]] = [[] for _ in range(outputs - count)]
     limit = None if trip_count is None else int(trip_count.reshape(-1)[0])
     going = cond is None or _truth("Loop", cond)
-    trip = 0
+    trip = kept = 0
     while going and (limit is None or trip < limit):
         results = body(np.array(trip, dtype=np.int64), np.array(True), *carried, *captured)
         _check_count("Loop", results, 1 + count + len(scanned))
@@ -92,6 +95,9 @@ def loop(
         carried = list(results[1 : 1 + count])
         for rows, value in zip(scanned, results[1 + count :], strict=True):
             rows.append(value)
+            kept += value.nbytes + _OBJECT_BYTES
+        if kept:
+            reserve_bytes(kept, "Loop", f"the scan outputs of {trip + 1} trips")
         trip += 1
     declared = output_types[1 + count :]
     return (*carried, *(_stack("Loop", rows, i, declared) for i, rows in enumerate(scanned)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.limits import reserve
 from tinycomp.ops.cast import dtype_of_enum
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.registry import OpFamily
@@ -76,6 +77,7 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     dims = ints(shape)
     if any(d < 0 for d in dims):
         raise ExecutionError("negative size", where="ConstantOfShape", expected="sizes of 0 or more", found=str(dims))
+    reserve(dims, 4 if value is None else value.itemsize, "ConstantOfShape")
     if value is None:
         return np.zeros(dims, np.float32)
     return np.full(dims, value.reshape(-1)[0], value.dtype)
@@ -90,6 +92,7 @@ def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Ar
         count = max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
     else:
         count = max(-((int(first) - int(end)) // int(step)), 0)
+    reserve((count,), max(dtype.itemsize, 8), "Range")
     with np.errstate(all="ignore"):
         return np.asarray(first + np.arange(count).astype(dtype) * step).astype(dtype, copy=False)
 

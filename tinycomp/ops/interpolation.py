@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.limits import reserve
 from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
 
@@ -197,6 +198,7 @@ def resize_axes(x: Array, axes: dict[int, AxisScale], mode: Mode) -> Array:
     check_choice("coordinate_transformation_mode", mode.transform, list(_TRANSFORMS))
     check_choice("nearest_mode", mode.nearest, list(_ROUNDINGS))
     changed = {dim: axis for dim, axis in axes.items() if _changes(axis, mode)}
+    reserve([axes[i].output if i in axes else n for i, n in enumerate(x.shape)], x.itemsize, "Resize")
     if mode.mode == "nearest" or not changed:
         y = x
         for dim, axis in changed.items():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.limits import reserve
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
 from tinycomp.ops.registry import OpFamily
 
@@ -163,6 +164,7 @@ def tile(x: Array, repeats: Array) -> Array:
     counts = ints(repeats)
     if len(counts) != x.ndim or any(c < 0 for c in counts):
         raise ExecutionError("bad repeats", where="Tile", expected=f"{x.ndim} counts of 0 or more", found=str(counts))
+    reserve([d * c for d, c in zip(x.shape, counts, strict=True)], x.itemsize, "Tile")
     return np.tile(x, counts)
 
 
@@ -183,7 +185,9 @@ def expand(x: Array, shape: Array) -> Array:
     """
     wanted = tuple(ints(shape))
     try:
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, wanted)).copy()
+        whole = np.broadcast_shapes(x.shape, wanted)
+        reserve(whole, x.itemsize, "Expand")
+        return np.broadcast_to(x, whole).copy()
     except ValueError as error:
         raise ExecutionError(
             "the shapes do not broadcast", where="Expand", expected=f"a shape that fits {x.shape}", found=str(wanted)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.limits import reserve
 from tinycomp.ops.numeric import Array, fix_axes, ints
 from tinycomp.ops.registry import OpFamily
 
@@ -59,6 +60,7 @@ def _pad(x: Array, pads: Sequence[int], axes: Sequence[int] | None, mode: str, v
     if any(d + b + e < 0 for d, b, e in zip(x.shape, begins, ends, strict=True)):
         raise ExecutionError("negative pads remove more than there is", where="Pad", expected=f"pads for {x.shape}",
                              found=str(list(pads)))  # fmt: skip
+    reserve([d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)], x.itemsize, "Pad")
     if mode == "constant":
         return _pad_constant(x, begins, ends, value)
     if mode not in _SOURCES:

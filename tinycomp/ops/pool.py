@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.limits import reserve
 from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, widened
 from tinycomp.ops.registry import OpFamily
@@ -266,6 +267,7 @@ def max_unpool(
             expected=f"indices in [0, {prod(natural) - 1}]",
             found=f"{int(indices.min())} to {int(indices.max())}",
         )
+    reserve(wanted, x.itemsize, "MaxUnpool")
     flat = np.zeros(prod(natural), dtype=x.dtype)
     flat[indices.reshape(-1)] = x.reshape(-1)
     result = np.zeros(wanted, dtype=x.dtype)

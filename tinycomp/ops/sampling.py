@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.limits import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
 from tinycomp.ops.registry import OpFamily
 
@@ -158,6 +159,7 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
             expected=f"shape {[int(size[0]), rank, rank + 1]}",
             found=str(list(theta.shape)),
         )
+    reserve((len(theta), *sizes, rank + 1), 8, "AffineGrid")
     axes = np.meshgrid(*(_axis_centres(n, bool(align_corners)) for n in sizes), indexing="ij")
     homogeneous = np.stack([*reversed(axes), np.ones(sizes)], axis=-1).reshape(1, -1, rank + 1)
     grid = np.matmul(homogeneous.astype(theta.dtype), theta.swapaxes(1, 2))

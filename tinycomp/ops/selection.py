@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.limits import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, scalar_int
 from tinycomp.ops.registry import OpFamily
 
@@ -24,6 +25,7 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     if size < 0:
         raise ExecutionError("negative depth", where="OneHot", expected="0 or more", found=str(size))
     fixed = fix_axis(axis, indices.ndim + 1, "OneHot")
+    reserve((indices.size, size), max(values.itemsize, 8), "OneHot")
     whole = indices.astype(np.int64)
     wrapped = np.expand_dims(np.where(whole < 0, whole + size, whole), fixed)
     classes = np.arange(size).reshape((-1,) + (1,) * (indices.ndim - fixed))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
+from tinycomp.limits import limited
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.profile import Profile, profile_plan
@@ -37,6 +38,7 @@ class ModuleParts:
         specialise: Makes faster plans for concrete sizes; None if nothing is symbolic.
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
+        memory_limit: Bytes that the values of a run may take; None for what the machine has available.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -48,6 +50,7 @@ class ModuleParts:
     threads: int
     defaults: Mapping[str, Any] = field(default_factory=dict)
     specialise: Specialise | None = None
+    memory_limit: int | None = None
 
 
 class Module:
@@ -105,24 +108,31 @@ class Module:
         Raises:
             FeedError: If an input is missing or does not fit.
             ExecutionError: If a step fails on these values.
+            MemoryLimitError: If a value would be larger than the budget allows.
         """
         results = self._direct(args) if self._direct is not None and not named else None
         if results is None:
             results = self._run(args, named)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, feeds: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
         """Run the model on arrays by input name and return the results by output name.
+
+        Args:
+            feeds: The inputs.
+            timeout: Seconds after which the run is given up, at the next step or trip of a loop: a native region or
+                a host kernel that has begun is finished first. None for no limit.
 
         Raises:
             FeedError: If an input is missing, unknown, or does not fit.
-            ExecutionError: If a step fails on these values.
+            ExecutionError: If a step fails on these values, or the time is up.
+            MemoryLimitError: If a value would be larger than the budget allows.
         """
         results = None
-        if self._direct is not None and len(feeds) == len(self._input_names):
+        if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
             results = self._direct([feeds.get(name) for name in self._input_names])
         if results is None:
-            results = self._run((), feeds)
+            results = self._run((), feeds, timeout)
         return dict(zip(self._names, results, strict=True))
 
     def report(self) -> Report:
@@ -155,9 +165,12 @@ class Module:
         """Pickle as the bytes of a saved module."""
         return _unpickle, (self._parts.pack(),)
 
-    def _run(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def _run(self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         arrays = self._check(args, named)
-        return self._plan_for(arrays).run(arrays)
+        if timeout is None and self._parts.memory_limit is None:
+            return self._plan_for(arrays).run(arrays)
+        with limited(self._parts.memory_limit, timeout):
+            return self._plan_for(arrays).run(arrays)
 
     def _check(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         specs = self._parts.inputs

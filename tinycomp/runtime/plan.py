@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, TinycompError
+from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
+from tinycomp.limits import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
@@ -76,13 +77,18 @@ class Plan:
             clock: If given, the seconds of each step are added to it, one figure per step.
 
         Raises:
-            ExecutionError: If a step fails; it names the step.
+            ExecutionError: If a step fails, or the time of :func:`tinycomp.limits.limited` is up; it names the step.
+            MemoryLimitError: If a value would be larger than the budget allows.
         """
+        limits = current()
+        check_time(limits)
         slots = list(self.slots)
         for slot, feed in zip(self.input_slots, feeds, strict=True):
             slots[slot] = feed
         with np.errstate(all="ignore"):
             for index, step in enumerate(self.steps):
+                if limits.deadline is not None:
+                    check_time(limits, f"before node {step.label} ({step.op})")
                 started = time.perf_counter() if clock is not None else 0.0
                 for slot, result in zip(step.writes, _run_step(step, slots), strict=False):
                     slots[slot] = result
@@ -97,22 +103,31 @@ class Plan:
 def _run_step(step: Step, slots: list[Any]) -> Sequence[Any]:
     try:
         return step.run([slots[i] for i in step.reads])
-    except (TinycompError, MemoryError, KeyboardInterrupt):
+    except (TinycompError, KeyboardInterrupt):
         raise
+    except MemoryError as error:
+        raise MemoryLimitError(
+            "the system refused the memory", where=_place(step), found=str(error) or "MemoryError", hint=ENLARGE
+        ) from error
     except Exception as error:
         operands = ", ".join(_describe(slots[i]) for i in step.reads)
         raise ExecutionError(
             f"{type(error).__name__}: {error}",
-            where=f"node {step.label} ({step.op}, {step.tier} tier)",
+            where=_place(step),
             found=f"operands ({operands})",
             hint="Check the operands' values and shapes against the operator's definition.",
         ) from error
 
 
+def _place(step: Step) -> str:
+    return f"node {step.label} ({step.op}, {step.tier} tier)"
+
+
 def _own(value: Any, shared: set[int]) -> Any:
-    """Copy a result that is a constant, a feed, or a view of either: the caller may write into what it gets."""
+    """Copy a result that is a constant, a feed, an earlier result or a view: the caller may write into what it gets."""
     if isinstance(value, np.ndarray) and (value.base is not None or id(value) in shared):
         return value.copy()
+    shared.add(id(value))
     return value
 
 

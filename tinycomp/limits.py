@@ -1,0 +1,162 @@
+"""What one run may spend: a budget of bytes and a point in time.
+
+The limits of a run live in a context variable, so that kernels deep inside a plan see them without passing them on,
+and runs in several threads do not see each other's. Kernels whose results may be far larger than their operands call
+:func:`reserve` before they allocate; plans call :func:`check_time` between their steps.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
+
+SMALL = 1 << 26
+"""Without a budget of the user's, requests up to this many bytes are granted without asking the system."""
+ENLARGE = "Use smaller inputs, or compile with a larger memory_limit=."
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be spent.
+
+    Attributes:
+        memory: Bytes; None for what the machine has available.
+        deadline: When to stop, on the clock of :func:`time.monotonic`; None for never.
+        timeout: The seconds that led to the deadline, for the message.
+    """
+
+    memory: int | None = None
+    deadline: float | None = None
+    timeout: float | None = None
+
+
+_UNLIMITED = Limits()
+_CGROUP_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+_current: ContextVar[Limits] = ContextVar("tinycomp_limits", default=_UNLIMITED)
+
+
+@contextmanager
+def limited(memory: int | None = None, timeout: float | None = None) -> Iterator[None]:
+    """Set the limits for what runs inside the ``with`` statement.
+
+    Raises:
+        TinycompError: If a limit is not a number above 0.
+    """
+    check_positive("timeout", timeout, "seconds")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    token = _current.set(Limits(memory, deadline, timeout))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def check_positive(name: str, value: float | None, unit: str) -> None:
+    """Refuse an option that is neither None nor a number above 0.
+
+    Raises:
+        TinycompError: If it is.
+    """
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0):
+        return
+    raise TinycompError(
+        "not a limit", where=f"{name}=", expected=f"{unit}, a number above 0, or None", found=repr(value)
+    )
+
+
+def current() -> Limits:
+    """Return the limits in force."""
+    return _current.get()
+
+
+def check_time(limits: Limits, where: str = "") -> None:
+    """Stop a run whose time is up.
+
+    Raises:
+        ExecutionError: If it is.
+    """
+    if limits.deadline is not None and time.monotonic() > limits.deadline:
+        raise ExecutionError(
+            "the time is up", where=where, expected=f"an end within {limits.timeout:g} s",
+            hint="Allow more with timeout=, or look for a loop that does not end.",
+        )  # fmt: skip
+
+
+def reserve(shape: Sequence[int], itemsize: int, where: str) -> None:
+    """Refuse an array that the budget does not allow, before it is allocated.
+
+    Args:
+        shape: Its sizes, in any range.
+        itemsize: Bytes of one element.
+        where: The operator, for the message.
+
+    Raises:
+        MemoryLimitError: If it is too large.
+    """
+    size = math.prod(shape) * itemsize
+    if size > SMALL or _current.get().memory is not None:
+        reserve_bytes(size, where, f"shape {list(shape)}")
+
+
+def reserve_bytes(size: int, where: str, what: str = "") -> None:
+    """Refuse ``size`` bytes if the budget does not allow them; ``what`` says what they are for.
+
+    Raises:
+        MemoryLimitError: If they are too many.
+    """
+    limit = _current.get().memory
+    allowed = limit if limit is not None else available_memory() if size > SMALL else size
+    if size > allowed:
+        raise too_large(size, allowed, where, what)
+
+
+def too_large(size: int, allowed: int, where: str, what: str = "") -> MemoryLimitError:
+    """Return the error for ``size`` bytes where only ``allowed`` are."""
+    found = f"{size} bytes" + (f" for {what}" if what else "")
+    return MemoryLimitError(
+        "more memory would be needed than the budget allows",
+        where=where,
+        expected=f"at most {allowed} bytes",
+        found=found,
+        hint=ENLARGE,
+    )
+
+
+def available_memory() -> int:
+    """Return the bytes that the machine can still give out, within the process's cgroup."""
+    return min(_machine(), _cgroup())
+
+
+def _machine(path: Path = Path("/proc/meminfo")) -> int:
+    try:
+        lines = dict(line.split(":", 1) for line in path.read_text(encoding="ascii").splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, LookupError, ValueError):
+        return _installed()
+
+
+def _installed() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
+
+
+def _cgroup(root: Path = Path("/sys/fs/cgroup")) -> int:
+    for limit, used in _CGROUP_FILES:
+        try:
+            return max(int((root / limit).read_text()) - int((root / used).read_text()), 0)
+        except (OSError, ValueError):
+            continue
+    return 1 << 62
