@@ -2,5 +2,6 @@
 
 from tinycomp.frontend.onnx_export import export_model
 from tinycomp.frontend.onnx_import import import_model
+from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
 
-__all__ = ["export_model", "import_model"]
+__all__ = ["Shapes", "checked_shapes", "export_model", "fixed_symbols", "import_model"]

@@ -8,23 +8,23 @@ constant values, and the bodies of control flow and of function calls become clo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import onnx
 
-from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.errors import ModelError
 from tinycomp.frontend.contents import check_default, declared_types, import_contents
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable
 from tinycomp.frontend.loading import LoadedModel, check_text, load_model, opset_imports
 from tinycomp.frontend.naming import check_nesting, defined_names
 from tinycomp.frontend.scope import Context, Scope
+from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.proto import type_from_proto
-from tinycomp.ir.types import UNKNOWN, Dim, TensorType, substitute, type_of
+from tinycomp.ir.types import UNKNOWN, TensorType, substitute, type_of
 from tinycomp.ops.typing import infer_node_types
 
-Shapes = Mapping[str, Sequence[int | str | None]]
 _DEFAULTS_SINCE = 4
 """Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
 
@@ -46,13 +46,14 @@ def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, sha
     """
     loaded = load_model(model)
     proto = loaded.proto
-    overrides = _checked_overrides(proto, shapes or {}, loaded.where)
+    declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
+    overrides = checked_shapes(declared, shapes or {}, loaded.where)
     context = Context(
         ir_version=proto.ir_version,
         opsets=opset_imports(proto, loaded.where, proto.ir_version),
         functions=FunctionTable(proto.functions, proto.ir_version),
         read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
-        sizes=_fixed_symbols(proto, overrides),
+        sizes=fixed_symbols(declared, overrides),
     )
     return _import_main(loaded, context, overrides)
 
@@ -87,61 +88,3 @@ def _import_inputs(
         if type_ == UNKNOWN:
             raise ModelError("the input has no type", where=f'input "{entry.name}"', expected="a type in graph.input")
         scope.define(entry.name, scope.graph.add_input(entry.name, type_))
-
-
-def _checked_overrides(proto: onnx.ModelProto, shapes: Shapes, where: str) -> dict[str, TensorType]:
-    declared = {v.name: type_from_proto(v.type) for v in proto.graph.input}
-    found = {}
-    for name, shape in shapes.items():
-        type_ = declared.get(name)
-        if type_ is None:
-            raise ModelError(
-                f'shapes names the input "{name}", which the model does not have',
-                where=where,
-                expected=f"one of {list(declared)}",
-                hint=did_you_mean(name, declared),
-            )
-        if not isinstance(type_, TensorType):
-            raise ModelError("shapes can only be given for tensors", where=f'input "{name}"', found=str(type_))
-        found[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
-    return found
-
-
-def _checked_shape(name: str, type_: TensorType, shape: Sequence[int | str | None]) -> tuple[Dim, ...]:
-    dims = tuple(shape)
-    if type_.shape is not None and len(type_.shape) != len(dims):
-        raise ModelError(
-            "the given shape has the wrong rank",
-            where=f'input "{name}"',
-            expected=f"{len(type_.shape)} dimensions as in {type_}",
-            found=str(list(dims)),
-        )
-    for dim in dims:
-        if not (dim is None or isinstance(dim, str) or (isinstance(dim, int) and dim >= 0)):
-            raise ModelError(
-                "a dimension of the given shape is not valid",
-                where=f'input "{name}"',
-                expected="a size of at least 0, a symbol or None",
-                found=repr(dim),
-            )
-    return dims
-
-
-def _fixed_symbols(proto: onnx.ModelProto, overrides: Mapping[str, TensorType]) -> dict[str, int]:
-    """Return the sizes that overrides give to symbols, so that other inputs with the same symbol follow."""
-    sizes: dict[str, int] = {}
-    for entry in proto.graph.input:
-        declared, given = type_from_proto(entry.type), overrides.get(entry.name)
-        if given is None or not isinstance(declared, TensorType):
-            continue
-        for symbol, size in zip(declared.shape or (), given.shape or (), strict=False):
-            if not isinstance(symbol, str) or not isinstance(size, int):
-                continue
-            if sizes.setdefault(symbol, size) != size:
-                raise ModelError(
-                    f'the given shapes disagree about the dimension "{symbol}"',
-                    where=f'input "{entry.name}"',
-                    expected=str(sizes[symbol]),
-                    found=str(size),
-                )
-    return sizes

@@ -85,7 +85,7 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     plain = isinstance(value, (int, float, bool, str, list, tuple))
     try:
         return np.asarray(value, dtype=dtype if plain else None)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise FeedError(
             "cannot be read as an array",
             where=f'input "{spec.name}"',
