@@ -104,7 +104,8 @@ class Lowering:
             return self._generated(self.programs[key], node)
         made = self._target(node).build(node)
         if isinstance(made, (Program, CSource)):
-            self.programs[key] = made
+            if keep:
+                self.programs[key] = made
             return self._generated(made, node)
         if callable(made):
             return lambda operands: _as_sequence(made(*operands), node)
