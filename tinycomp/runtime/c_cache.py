@@ -73,33 +73,33 @@ class CCache:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(self.folder)
 
-    def find(self, key: str) -> Path | None:
+    def find(self, key: str) -> bytes | None:
         """Return the shared object of an entry, or None if there is none or it is damaged."""
         try:
             entry = self._read(self.folder / f"{key}.json")
-            if entry is None:
-                return None
-            path = self.folder / entry.library
-            if entry.library != _library(key, path.read_bytes()):
+            data = None if entry is None else (self.folder / entry.library).read_bytes()
+            if entry is None or data is None or entry.library != _library(key, data):
                 return None
             with contextlib.suppress(OSError):  # a cache that is only readable serves too
                 os.utime(self.folder / f"{key}.json")
-            return path
+            return data
         except OSError:
             return None
 
-    def store(self, key: str, library: Path, target: str, region: str) -> Path:
-        """Put a shared object into the cache and return where it is now.
+    def store(self, key: str, data: bytes, target: str, region: str) -> None:
+        """Put a shared object into the cache.
 
         Raises:
             OSError: If it cannot be written.
         """
-        data = library.read_bytes()
         name = _library(key, data)
         about = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "library": name}
         self._write(name, data)
         self._write(f"{key}.json", json.dumps(about).encode())
-        return self.folder / name
+
+    def place(self, key: str, data: bytes) -> Path:
+        """Return where :meth:`store` puts a shared object."""
+        return self.folder / _library(key, data)
 
     def entries(self) -> list[Entry]:
         """Return all entries, the one used last first.

@@ -108,7 +108,8 @@ class CRegion:
 def load(source: CSource, origin: Origin, cache: CCache) -> Any:
     """Return the library with the compiled source: from the cache, or compiled and put there.
 
-    A cache that cannot be used, or that others could write to, is left alone with a warning.
+    What is loaded is a private copy, so that neither damage to the cache nor a race in it can reach code that runs. A
+    cache that cannot be used, or that others could write to, is left alone with a warning.
 
     Raises:
         TargetError: If there is no compiler, or it refuses the source, or what it made does not load.
@@ -116,11 +117,22 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
     compiler = find_compiler()
     key = cache_key(source, origin, compiler)
     usable = _prepare(cache)
-    kept = cache.find(key) if usable else None
-    if kept is not None:
-        with contextlib.suppress(OSError):
-            return _open([kept])
-    return _build(source, origin, compiler, cache if usable else None, key)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinycomp-") as name:
+            data = cache.find(key) if usable else None
+            if data is not None:
+                with contextlib.suppress(OSError):
+                    return _open(data, Path(name) / "kept.so", cache.place(key, data))
+            data = compiler.build(source, Path(name), str(origin)).read_bytes()
+            if usable:
+                _store(cache, key, data, origin)
+            return _open(data, Path(name) / "new.so", cache.place(key, data))
+    except OSError as error:
+        raise TargetError(
+            f"the compiled source does not load: {error}",
+            where=str(origin),
+            hint="Check flags, libraries and disk space; where a folder forbids execution, set TMPDIR.",
+        ) from error
 
 
 def cache_key(source: CSource, origin: Origin, compiler: CCompiler) -> str:
@@ -148,41 +160,30 @@ def _prepare(cache: CCache) -> bool:
     return True
 
 
-def _build(source: CSource, origin: Origin, compiler: CCompiler, cache: CCache | None, key: str) -> Any:
-    with tempfile.TemporaryDirectory(prefix="tinycomp-") as folder:
-        built = compiler.build(source, Path(folder), str(origin))
-        places = [built]
-        if cache is not None:
-            try:
-                places.insert(0, cache.store(key, built, origin.target, origin.region))
-            except OSError as error:
-                _warn(f"compiled C source is not kept: {error}")
-        try:
-            # Either place may forbid execution; what is loaded stays when the temporary folder goes.
-            return _open(places)
-        except OSError as error:
-            raise TargetError(
-                f"the compiled source does not load: {error}",
-                where=str(origin),
-                hint="Check the flags and libraries; if the folder forbids execution, set TMPDIR or TINYCOMP_CACHE.",
-            ) from error
+def _store(cache: CCache, key: str, data: bytes, origin: Origin) -> None:
+    try:
+        cache.store(key, data, origin.target, origin.region)
+    except OSError as error:
+        _warn(f"compiled C source is not kept: {error}")
 
 
-def _open(places: Sequence[Path]) -> Any:
-    """Load the first object that can be loaded.
+def _open(data: bytes, copy: Path, kept: Path) -> Any:
+    """Load a shared object by way of a copy that may then be removed.
 
     Raises:
-        OSError: If there is none.
+        OSError: If it does not load.
     """
-    problem: Exception = OSError("there is no object")
-    for path in places:
-        try:
-            library = _ffi().dlopen(str(path))
-            getattr(library, ENTRY)
-            return library
-        except (OSError, AttributeError) as error:
-            problem = error
-    raise OSError(str(problem)) from problem
+    copy.write_bytes(data)
+    try:
+        library = _ffi().dlopen(str(copy))
+    except OSError:
+        # The reason may be that temporary folders forbid execution.
+        if not kept.exists():
+            raise
+        library = _ffi().dlopen(str(kept))
+    if not hasattr(library, ENTRY):
+        raise OSError(f"the object does not export {ENTRY}")
+    return library
 
 
 @functools.lru_cache(maxsize=1)
