@@ -117,8 +117,18 @@ def test_composites_are_traced_named_and_checked():
 
 
 def test_unknown_names_are_answered_with_the_nearest():
-    with pytest.raises(TargetError, match=r'no target "npusim"; expected one of c, npu_sim.*Did you mean "npu_sim"\?'):
+    known = "expected one of c, dnnl, npu_sim"
+    with pytest.raises(TargetError, match=rf'no target "npusim"; {known}.*Did you mean "npu_sim"\?'):
         find("npusim")
+
+
+def test_a_target_says_what_it_requires():
+    def driver():
+        raise TargetError("the driver is missing", where="npu", hint="Install acme-driver.")
+
+    Target("npu").require()
+    with pytest.raises(TargetError, match="npu: the driver is missing. Install acme-driver"):
+        Target("npu", requires=driver).require()
 
 
 def test_targets_of_installed_packages(monkeypatch):
@@ -129,7 +139,7 @@ def test_targets_of_installed_packages(monkeypatch):
         EntryPoint("c", "tests.test_target:ACME", lookup.GROUP),
     ]
     monkeypatch.setattr(lookup, "entry_points", lambda group: entries if group == lookup.GROUP else [])
-    assert names() == ["c", "npu_sim", "acme", "broken", "text"]
+    assert names() == ["c", "dnnl", "npu_sim", "acme", "broken", "text"]
     assert find("acme") is ACME
     with pytest.raises(TargetError, match=r'the target "broken" does not load: No module'):
         find("broken")

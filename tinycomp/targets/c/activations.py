@@ -137,12 +137,14 @@ def activation_of(argument: Value, result: Value) -> Activation:
     """Return the activation that makes ``result`` of ``argument`` inside a composite's body."""
     if argument is result:
         return IDENTITY
-    spelling, node = spelling_of(argument, result)
+    found = spelling_of(argument, result)
+    assert found is not None, f"{result.name} is no activation of {argument.name}"
+    spelling, node = found
     return spelling.read(node)
 
 
-def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node]:
-    """Return how ``result`` is written as an activation of ``argument``, and the node that gives the result."""
+def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
+    """Return how ``result`` is written as an activation of ``argument`` and the node that gives it, or None."""
     assert result.producer is not None
     for spelling, pattern in _PATTERNS.values():
         if not pattern.can_start_at(result.producer):
@@ -150,4 +152,4 @@ def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node]:
         for match in pattern.matches(result.producer):
             if isinstance(match, Match) and match["x"] is argument:
                 return spelling, result.producer
-    raise AssertionError(f"{result.name} is no activation of {argument.name}")
+    return None

@@ -201,8 +201,13 @@ def _binary(emit: Emitter, node: Node) -> None:
     emit.define(node.output, result)
 
 
-def _activation(emit: Emitter, node: Node) -> None:
-    _emit_chain(emit, node, activation(node.body.inputs[0], node.body.outputs[0]))
+def _eltwise(emit: Emitter, node: Node) -> None:
+    """An activation by itself, or else of arithmetic on two tensors."""
+    chain = activation(node.body.inputs[0], node.body.outputs[0])
+    if chain is None:
+        _binary(emit, node)
+    else:
+        _emit_chain(emit, node, chain)
 
 
 def _unary(emit: Emitter, node: Node) -> None:
@@ -275,8 +280,7 @@ COMPOSITES: Mapping[str, Lower] = {
     "conv": _convolution,
     "gemm": _gemm,
     "matmul": _matmul,
-    "binary": _binary,
-    "activation": _activation,
+    "eltwise": _eltwise,
 }
 OPERATORS: Mapping[str, Lower] = {
     "Conv": _convolution,

@@ -77,9 +77,9 @@ UNARY: Mapping[str, Callable[[Node], Chain]] = {
 """By operator: functions that no composite fuses."""
 
 
-def activation(argument: Value, result: Value) -> Chain:
-    """Return the functions that make ``result`` of ``argument`` inside a composite's body; none if they are one."""
+def activation(argument: Value, result: Value) -> Chain | None:
+    """Return the functions that make ``result`` of ``argument`` inside a composite's body; None if none do."""
     if argument is result:
         return ()
-    spelling, node = spelling_of(argument, result)
-    return ACTIVATIONS[spelling.name](node)
+    found = spelling_of(argument, result)
+    return None if found is None else ACTIVATIONS[found[0].name](found[1])

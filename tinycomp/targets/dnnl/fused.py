@@ -49,7 +49,9 @@ def take_apart(node: Node, anchors: frozenset[str]) -> Fused:
         addends.append(outer.get(other, other))
         current = add.output
     operands = tuple(outer.get(v, v) for v in anchor.inputs)
-    return Fused(anchor, operands, tuple(addends), activation(current, body.outputs[0]), node.output)
+    chain = activation(current, body.outputs[0])
+    assert chain is not None, node
+    return Fused(anchor, operands, tuple(addends), chain, node.output)
 
 
 def _following_add(value: Value, body: Graph) -> Node | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import cffi
 
-from tinycomp.errors import TargetError
+from tinycomp.errors import ExecutionError, TargetError
 
 PATH_VARIABLE = "TINYCOMP_DNNL"
 """Environment variable with the path of a library to use instead of the system's."""
@@ -35,6 +35,8 @@ typedef struct { int64_t opaque[87]; } md_t;
 typedef struct { int64_t opaque[747]; } op_desc_t;
 typedef struct { int arg; void *memory; } exec_arg_t;
 const dnnl_version_t *dnnl_version(void);
+
+int omp_get_max_threads(void);
 
 int dnnl_engine_create(void **engine, int kind, size_t index);
 int dnnl_stream_create(void **stream, void *engine, unsigned flags);
@@ -122,6 +124,8 @@ class Library:
         self.version = self._supported_version(path)
         # The engine lives as long as the process: what is made on it does not keep it alive.
         self.engine = self._create(self.lib.dnnl_engine_create, None, _CPU, 0)
+        self._process = os.getpid()
+        self._has_threads = getattr(self.lib, "omp_get_max_threads", lambda: 2)() > 1
 
     def _supported_version(self, path: str) -> str:
         found = self.lib.dnnl_version()
@@ -169,6 +173,19 @@ class Library:
         out = self.ffi.new("void **")
         self.check(create(out, *args), "create")
         return out[0] if destroy is None else self.ffi.gc(out[0], destroy)
+
+    def check_process(self) -> None:
+        """Refuse to compute in a forked child, where OpenMP would wait for threads that stayed in the parent.
+
+        Raises:
+            ExecutionError: If this is such a child, and the library has more than one thread.
+        """
+        if self._has_threads and os.getpid() != self._process:
+            raise ExecutionError(
+                "oneDNN cannot run in a forked process: its threads stayed in the parent",
+                where="dnnl",
+                hint="Start processes with the method spawn or forkserver, or set OMP_NUM_THREADS=1.",
+            )
 
     def check(self, status: int, what: str) -> None:
         """Raise what a status other than success stands for.

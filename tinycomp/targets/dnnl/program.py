@@ -98,7 +98,7 @@ class Program:
             operands: float32 arrays with the region's input shapes, in order.
 
         Raises:
-            ExecutionError: If a primitive fails; the message names its node.
+            ExecutionError: If a primitive fails; the message names its node. Also in a forked process.
         """
         inputs = [np.require(x, np.float32, ["C", "A"]) for x in operands]
         results = [np.empty(shape, np.float32) for shape in self._outputs]
@@ -130,6 +130,7 @@ class _Context:
 
     def run(self, inputs: Sequence[Array], results: Sequence[Array]) -> None:
         """Execute every step; the arrays must stay alive meanwhile."""
+        self._library.check_process()
         ffi, lib = self._library.ffi, self._library.lib
         for place, arrays in ((Place.INPUT, inputs), (Place.OUTPUT, results)):
             for memory, index in self._external[place]:

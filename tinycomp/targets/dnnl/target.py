@@ -55,15 +55,9 @@ def matmul(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -
 
 
 @TARGET.composite
-def binary(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """Arithmetic on two tensors with an activation."""
-    return any_activation(P.any_of(*(getattr(P, op)(a, b) for op in BINARY)))
-
-
-@TARGET.composite
-def activation(x: ValuePattern) -> ValuePattern:
-    """An activation by itself, however it is written."""
-    return any_activation(x)
+def eltwise(a: ValuePattern, b: ValuePattern, x: ValuePattern) -> ValuePattern:
+    """An activation, however it is written, of arithmetic on two tensors or of anything."""
+    return any_activation(P.any_of(*(getattr(P, op)(a, b) for op in BINARY), x))
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -150,15 +144,12 @@ def _broadcast(node: Node) -> Answer:
 _binary = all_of(_floats, _broadcast)
 
 
-@binary.check
+@eltwise.check
 def _(match: Match) -> Answer:
+    if match.bindings.get("x") is not None:
+        return _floats(match.root)
     # The activation may hold arithmetic too, but behind the pattern's own.
     return _binary(next(n for n in match.nodes if n.op in BINARY))
-
-
-@activation.check
-def _(match: Match) -> Answer:
-    return _floats(match.root)
 
 
 # Operator rules: nodes that become a primitive by themselves. ---------------------------------------------------------
