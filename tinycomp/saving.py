@@ -119,7 +119,7 @@ def restore(
 
     about = archive.manifest
     # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
-    wanted = _find_targets(about.get("targets", ()), targets, optional=trusted and "source.tir" not in archive.texts)
+    wanted = _find_targets(_target_names(about), targets, optional=trusted and "source.tir" not in archive.texts)
     compiler = Compiler(wanted, Pool(threads if threads is not None else default_threads()))
     try:
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
@@ -133,7 +133,7 @@ def restore(
         graph = None if source is None else parse_graph(source, constants=constants, infer=infer_node_types)
     except TinycompError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
     lowering = compiler.lowering()
     lowering.programs.update(programs)
@@ -141,6 +141,13 @@ def restore(
     if graph is not None:
         parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph))
     return Module(parts)
+
+
+def _target_names(about: Mapping[str, Any]) -> list[str]:
+    names = about.get("targets", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ArtifactError("the description is damaged", found=f"targets: {names!r}")
+    return names
 
 
 def _find_targets(names: Sequence[str], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

@@ -83,7 +83,7 @@ class Archive:
         """
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as file:
-                members = {info.filename: file.read(info) for info in file.infolist()}
+                members = _read_members(file, len(data))
             manifest = json.loads(members.pop(_MANIFEST))
             found = manifest["format"]
         except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError) as error:
@@ -123,6 +123,17 @@ def read_archive(source: str | PathLike[str] | bytes) -> Archive:
         raise ArtifactError(
             f"cannot read the file: {error.strerror}", where=str(source), hint="Check the path."
         ) from error
+
+
+def _read_members(file: zipfile.ZipFile, size: int) -> dict[str, bytes]:
+    """Read all members, which are stored as they are: together they are never larger than the file."""
+    members = file.infolist()
+    for info in members:
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f'the member "{info.filename}" is compressed')
+    if sum(info.file_size for info in members) > size:
+        raise ValueError("the members claim to be larger than the file")
+    return {info.filename: file.read(info) for info in members}
 
 
 def _check_sums(manifest: Mapping[str, Any], members: Mapping[str, bytes], where: str) -> None:

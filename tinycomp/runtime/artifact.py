@@ -12,7 +12,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native import Pool, default_threads
-from tinycomp.runtime.plan import Plan, Step
+from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.report import Report
@@ -55,7 +55,7 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
         ArtifactError: If the data is damaged.
     """
     try:
-        slots: list[Any] = [None] * int(data["slots"])
+        slots: list[Any] = [None] * _slot_count(data)
         for index, key in data["constants"].items():
             slots[int(index)] = archive.array(key)
         plan = Plan(
@@ -66,12 +66,33 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
             tuple(int(i) for i in data["input_slots"]),
             tuple(int(i) for i in data["output_slots"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ArtifactError("the plan is damaged", found=f"{type(error).__name__}: {error}") from error
+    _check_counts(plan)
     used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)] + [*plan.input_slots, *plan.output_slots]
     if not all(0 <= i < len(plan.slots) for i in used):
         raise ArtifactError("the plan is damaged", found="a slot that does not exist")
     return plan
+
+
+def _check_counts(plan: Plan) -> None:
+    """Check that every plan, and every program in it, is fed and read as it describes itself."""
+    counts = [(plan.inputs, plan.input_slots), (plan.outputs, plan.output_slots)]
+    for step in plan.steps:
+        assert isinstance(step.run, NativeRegion), step
+        program = step.run.program
+        counts += [(program.inputs, step.reads), (program.outputs, step.writes)]
+    if any(len(described) != len(slots) for described, slots in counts):
+        raise ArtifactError("the plan is damaged", found="operands that do not fit a description")
+
+
+def _slot_count(data: Mapping[str, Any]) -> int:
+    """The number of slots, which is no larger than that of the places where a slot is named."""
+    named = len(data["inputs"]) + len(data["constants"]) + sum(len(step["writes"]) for step in data["steps"])
+    count = int(data["slots"])
+    if not FIRST_FREE <= count <= FIRST_FREE + named:
+        raise ValueError(f"{count} slots")
+    return count
 
 
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Step:
@@ -108,9 +129,12 @@ def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> Mod
     """
     about = archive.manifest
     try:
+        inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
+        if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
+            raise ValueError("inputs or outputs that the plan does not have")
         return ModuleParts(
-            inputs=_specs(about["inputs"]),
-            outputs=_specs(about["outputs"]),
+            inputs=inputs,
+            outputs=outputs,
             plan=plan,
             report=Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"}),
             graph=archive.texts["graph.tir"],
@@ -118,7 +142,7 @@ def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> Mod
             threads=threads,
             defaults={name: archive.array(key) for name, key in about["defaults"].items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
+from tinycomp.runtime.spec import TensorSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -150,7 +151,10 @@ def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
 
 
 def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
-    return BufferSpec(str(data["name"]), str(data["dtype"]), tuple(int(dim) for dim in data["shape"]))
+    spec = TensorSpec.from_dict(data)
+    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or not spec.is_static:
+        raise ValueError(f"{spec} is no buffer")
+    return BufferSpec(spec.name, spec.dtype, tuple(int(dim) for dim in data["shape"]))
 
 
 def _instruction_to_dict(call: Instruction) -> dict[str, Any]:

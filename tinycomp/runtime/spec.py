@@ -34,7 +34,7 @@ class TensorSpec:
             return np.dtype(object)
         try:
             return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))
-        except TypeError:
+        except (TypeError, UnicodeError):
             return None
 
     @functools.cached_property
@@ -52,9 +52,21 @@ class TensorSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TensorSpec:
-        """The inverse of :meth:`to_dict`."""
-        shape = data["shape"]
-        return cls(data["name"], data["dtype"], None if shape is None else tuple(shape))
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            KeyError: If a part is missing.
+            TypeError: If a part is of the wrong kind.
+        """
+        name, dtype, shape = data["name"], data["dtype"], data["shape"]
+        dims = None if shape is None else tuple(shape)
+        if not isinstance(name, str) or not isinstance(dtype, str) or not all(map(_is_dim, dims or ())):
+            raise TypeError(f"{name!r}: {dtype!r}{shape!r} describes no tensor")
+        return cls(name, dtype, dims)
+
+
+def _is_dim(dim: object) -> bool:
+    return dim is None or isinstance(dim, str) or (isinstance(dim, int) and dim >= 0)
 
 
 def check_feed(spec: TensorSpec, value: Any) -> Any:
