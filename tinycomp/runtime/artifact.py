@@ -77,6 +77,7 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
 
 def _check_counts(plan: Plan) -> None:
     """Check that every plan, and every program in it, is fed and read as it describes itself."""
+    counts: list[tuple[Sequence[object], Sequence[int]]]
     counts = [(plan.inputs, plan.input_slots), (plan.outputs, plan.output_slots)]
     for step in plan.steps:
         assert isinstance(step.run, NativeRegion), step
@@ -98,7 +99,9 @@ def _slot_count(data: Mapping[str, Any]) -> int:
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Step:
     run = NativeRegion(program_from_dict(data["program"], archive), pool)
     reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
-    return Step(str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"]))
+    return Step(
+        str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"])
+    )
 
 
 def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
