@@ -1,0 +1,100 @@
+"""The names and signatures that other people's code relies on, and the examples in the documentation of the code."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import numpy as np
+import pytest
+
+import tinycomp
+
+SIGNATURES = {
+    "Graph": "(name='main', *, infer=None, opsets=None)",
+    "Module": "(parts)",
+    "P": None,
+    "Pipeline": "(passes, *, check=False, observers=())",
+    "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
+    " requires=None)",
+    "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
+    "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
+    " memory_limit=None)",
+    "from_onnx": "(model, shapes=None)",
+    "load": "(source, *, threads=None, targets=(), trusted=False)",
+    "reject": "(reason)",
+    "to_onnx": "(graph, *, model_name=None)",
+}
+MEMBERS = {
+    "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save"},
+    "Pipeline": set(),
+    "Target": {"composite", "op", "accept", "codegen", "rules_for", "generates", "build", "require"},
+    "TinycompError": set(),
+}
+INTERFACES = {
+    "Module.__call__": "(self, *args, **named)",
+    "Module.run": "(self, feeds, *, timeout=None)",
+    "Module.profile": "(self, feeds, runs=20)",
+    "Module.save": "(self, path)",
+    "Module.report": "(self)",
+    "Target.op": "(self, *ops)",
+    "Target.composite": "(self, function=None, *, name=None)",
+    "Target.codegen": "(self, function)",
+}
+
+
+def bare(function: object) -> str:
+    """The signature without annotations."""
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+
+def test_names():
+    assert sorted(tinycomp.__all__) == sorted(SIGNATURES)
+    assert set(tinycomp.__all__) <= set(dir(tinycomp))
+    with pytest.raises(AttributeError, match="module 'tinycomp' has no attribute 'complie'"):
+        _ = tinycomp.complie
+
+
+@pytest.mark.parametrize("name", [n for n, s in SIGNATURES.items() if s is not None])
+def test_signatures(name):
+    assert bare(getattr(tinycomp, name)) == SIGNATURES[name]
+    assert inspect.getdoc(getattr(tinycomp, name))
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members(name):
+    kind = getattr(tinycomp, name)
+    assert {m for m in vars(kind) if not m.startswith("_")} == MEMBERS[name]
+
+
+@pytest.mark.parametrize("name", INTERFACES)
+def test_interfaces(name):
+    kind, member = name.split(".")
+    assert bare(getattr(getattr(tinycomp, kind), member)) == INTERFACES[name]
+
+
+def modules() -> list[str]:
+    found = [m.name for m in pkgutil.walk_packages(tinycomp.__path__, "tinycomp.")]
+    return ["tinycomp", *(name for name in found if not name.endswith(("__main__", "._native")))]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings(name):
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        pytest.skip(str(error))
+    with np.printoptions():
+        failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder()
+    names = ("tinycomp.runtime.module", "tinycomp.ir.layout", "tinycomp.targets.c.emit", "tinycomp.target.target")
+    for name in names:
+        assert any(test.examples for test in finder.find(importlib.import_module(name))), name
