@@ -185,3 +185,12 @@ def test_results_may_share_memory_inside() -> None:
         node("Flatten", "y", "f"),
     ]
     check(model(nodes, feeds, "a", "v", "y", "f", "a"), feeds)
+
+
+def test_one_constant_may_be_an_operand_and_a_bound() -> None:
+    for first, feeds in [
+        (conv("x", "w", "p"), {"x": X}),
+        (node("Gemm", "x matrix", "p"), {"x": floats(5, 7)}),
+        (node("Abs", "x", "p"), {"x": X}),
+    ]:
+        check(model([first, node("Add", "p 3", "s"), node("Clip", "s 3 6", "y")], feeds), feeds)

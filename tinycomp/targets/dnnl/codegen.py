@@ -14,7 +14,7 @@ from tinycomp.rewrite.traits import is_structural
 from tinycomp.targets.c.epilogue import channel_vector
 from tinycomp.targets.dnnl.eltwise import UNARY, Chain, activation
 from tinycomp.targets.dnnl.emit import Emitter, shape_of
-from tinycomp.targets.dnnl.fused import Fused, take_apart
+from tinycomp.targets.dnnl.fused import Fused, opened, take_apart
 from tinycomp.targets.dnnl.library import Library
 from tinycomp.targets.dnnl.primitives import BIAS, BINARY, DST, MULTIPLE_SRC, POOL, SRC, SRC_1, WEIGHTS, PostOps
 from tinycomp.targets.dnnl.program import Program, Tensor
@@ -203,7 +203,9 @@ def _binary(emit: Emitter, node: Node) -> None:
 
 def _eltwise(emit: Emitter, node: Node) -> None:
     """An activation by itself, or else of arithmetic on two tensors."""
-    chain = activation(node.body.inputs[0], node.body.outputs[0])
+    body, _ = opened(node)
+    argument = next(v for v in body.inputs if v.users)
+    chain = activation(argument, body.outputs[0])
     if chain is None:
         _binary(emit, node)
     else:

@@ -39,8 +39,7 @@ def take_apart(node: Node, anchors: frozenset[str]) -> Fused:
     """Return the parts of a composite whose first node with an operator of ``anchors`` does the work."""
     if not node.is_composite:
         return Fused(node, node.inputs, (), (), node.output)
-    body = node.body
-    outer: dict[Value | None, Value] = dict(zip(body.inputs, (v for v in node.inputs if v is not None), strict=True))
+    body, outer = opened(node)
     anchor = next(n for n in body.nodes if n.op in anchors)
     current, addends = anchor.output, []
     while anchor.op in PRODUCTS and (add := _following_add(current, body)) is not None:
@@ -52,6 +51,21 @@ def take_apart(node: Node, anchors: frozenset[str]) -> Fused:
     chain = activation(current, body.outputs[0])
     assert chain is not None, node
     return Fused(anchor, operands, tuple(addends), chain, node.output)
+
+
+def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
+    """Return a composite's body and the values of the region that its inputs stand for.
+
+    A constant that is an operand becomes a constant of the body as well, because it may be more than an operand: the
+    bound of a Clip, for example.
+    """
+    body = node.body.clone()
+    outer: dict[Value | None, Value] = dict(zip(body.inputs, (v for v in node.inputs if v is not None), strict=True))
+    for inner in body.inputs:
+        array = outer[inner].const
+        if array is not None:
+            body.replace_uses(inner, body.add_const(array, inner.name))
+    return body, outer
 
 
 def _following_add(value: Value, body: Graph) -> Node | None:
