@@ -20,7 +20,7 @@ FAMILY = OpFamily("norm")
 
 
 def _type_of_first(node: Node) -> list[Type]:
-    """onnx infers nothing for operators that it defines as functions; these give what they take."""
+    """The type of the first operand; onnx infers nothing for operators that it defines as functions."""
     assert node.inputs[0] is not None, node
     return [node.inputs[0].type]
 
