@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.ops.harness import run_ours
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ExecutionError, ModelError, ParseError
+from tinycomp.ir.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
 
 
 def i64(value):
@@ -177,3 +179,13 @@ def test_sequence_map():
     assert run_ours("SequenceMap", [[]], {"body": lambda x: (x,)}, 17) == [[]]
     with pytest.raises(ExecutionError, match="SequenceMap: the sequences differ in length; expected 1; found 2"):
         run_ours("SequenceMap", [[i64(1)], [i64(3), i64(4)]], {"body": lambda x, y: (x,)}, 17)
+
+
+def test_a_branch_with_more_inputs_than_the_node_captures_is_refused():
+    text = """graph @main opset {"" = 17} (%c: bool[], %x: float32[2]) -> (%y) {
+      %y = If(%c, %x)
+        then_branch = graph @a (%v: float32[2]) -> (%v) { }
+        else_branch = graph @b (%v: float32[2]) -> (%v) { }
+    }"""
+    with pytest.raises(ParseError, match="then_branch has the wrong number of inputs; expected 0; found 1"):
+        parse_graph(text, infer=infer_node_types)

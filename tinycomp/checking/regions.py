@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,79 +12,117 @@ import numpy as np
 
 from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
 from tinycomp.checking.reproduce import reproduce_region
-from tinycomp.errors import VerifyError
+from tinycomp.errors import TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import substitute
-from tinycomp.lowering import Lowering, specs
+from tinycomp.lowering import Lowering, specs, static_shapes
 from tinycomp.ops.typing import retype
-from tinycomp.runtime.plan import Step
+from tinycomp.runtime.plan import Run
 
 
 @dataclass(frozen=True)
 class RegionCheck:
-    """One region compared with the numpy kernels on the operands that it got.
+    """One region compared with the numpy kernels.
 
     Attributes:
         symbol: The region.
         target: Its target.
-        differences: One per result.
+        differences: One per result, of the run that was furthest off; empty if the region could not be compared.
+        reached: Whether the inputs led there; if not, the operands are made up.
         node: The region.
-        operands: What it got.
+        operands: What it got in that run.
     """
 
     symbol: str
     target: str
     differences: tuple[Difference, ...]
-    node: Node = dataclasses.field(repr=False)
-    operands: Sequence[Any] = dataclasses.field(repr=False)
+    reached: bool
+    node: Node = field(repr=False)
+    operands: Sequence[Any] = field(repr=False)
 
     @property
     def within(self) -> bool:
         """Whether every result is within the target's tolerance."""
         return all(d.within for d in self.differences)
 
+    @property
+    def badness(self) -> tuple[bool, float]:
+        """What orders the runs of one region: a result beyond the tolerance first, then the relative difference."""
+        return not self.within, max((d.relative for d in self.differences), default=0.0)
+
 
 def compare_regions(
     partitioned: Graph, lowering: Lowering, feeds: Mapping[str, np.ndarray] | None = None
 ) -> list[RegionCheck]:
-    """Run a partitioned graph and compare every region of its top level with the numpy kernels.
+    """Run a partitioned graph and compare every region with the numpy kernels, those in bodies on every trip.
+
+    A region that the inputs do not lead to (the other branch of an If, a loop without trips) is compared on made-up
+    operands if their shapes are known.
 
     Args:
         partitioned: The graph; symbolic dimensions take the sizes of the feeds.
         lowering: Runs the regions.
         feeds: Inputs by name; random ones by default.
+
+    Returns:
+        One check per region: those that ran in order of their first run, then the others.
     """
     given = feeds or {}
     open_ = [v for v in partitioned.inputs if v.name not in given]
     feeds = {**random_feeds(specs([v.name for v in open_], open_)), **given}
-    plan = lowering.plan(partitioned)
-    reference = dataclasses.replace(lowering, reference=True)
-    regions = {n.op: n for n in partitioned.nodes if n.is_region}
-    checks: list[RegionCheck] = []
-
-    def watched(step: Step) -> Step:
-        node = regions.get(step.label)
-        return step if node is None else dataclasses.replace(step, run=_both(step, node, reference, checks, lowering))
-
-    watching = dataclasses.replace(plan, steps=tuple(map(watched, plan.steps)))
-    watching.run([feeds[s.name] for s in plan.inputs])
-    return checks
+    watching = _Watching(lowering.targets, lowering.pool, lowering.programs)
+    plan = watching.plan(partitioned)
+    plan.run([feeds[s.name] for s in plan.inputs])
+    regions = [node for _, node in partitioned.walk() if node.is_region]
+    unreached = [watching.made_up(node) for node in regions if node.op not in watching.checks]
+    return [*watching.checks.values(), *unreached]
 
 
-def _both(step: Step, node: Node, reference: Lowering, checks: list[RegionCheck], lowering: Lowering) -> Any:
-    expected_plan = reference.plan(node.body)
-    target = node.target or ""
-    tolerance = lowering.targets[target].tolerance
+@dataclass
+class _Watching(Lowering):
+    """A lowering whose regions compare their results with those of the numpy kernels on every run.
 
-    def run(operands: Sequence[Any]) -> Sequence[Any]:
-        found = step.run(operands)
-        expected = expected_plan.run(operands)
+    Attributes:
+        checks: The worst run of each region, by symbol.
+    """
+
+    checks: dict[str, RegionCheck] = field(default_factory=dict)
+
+    def region(self, node: Node) -> Run:
+        """Return the region's computation, which leaves a check behind."""
+        run = super().region(node)
+        expected = dataclasses.replace(self, reference=True).plan(node.body)
+
+        def watched(operands: Sequence[Any]) -> Sequence[Any]:
+            found = run(operands)
+            check = self._compared(node, operands, found, expected.run(operands))
+            if node.op not in self.checks or check.badness > self.checks[node.op].badness:
+                self.checks[node.op] = check
+            return found
+
+        return watched
+
+    def made_up(self, node: Node) -> RegionCheck:
+        """Return the check of a region on random operands; an empty one if their shapes are not known."""
+        values = [v for v in node.inputs if v is not None]
+        untried = RegionCheck(node.op, node.target or "", (), False, node, ())
+        if static_shapes(values) is None:
+            return untried
+        operands = list(random_feeds(specs([str(i) for i in range(len(values))], values)).values())
+        try:
+            self.region(node)(operands)
+        except TinycompError:  # indices, sizes and the like cannot be made up
+            return untried
+        return dataclasses.replace(self.checks.pop(node.op), reached=False)
+
+    def _compared(
+        self, node: Node, operands: Sequence[Any], found: Sequence[Any], wanted: Sequence[Any]
+    ) -> RegionCheck:
+        target = node.target or ""
         names = node.body.output_names
-        differences = tuple(map(compare, names, found, expected, [tolerance] * len(names)))
-        checks.append(RegionCheck(node.op, target, differences, node, list(operands)))
-        return found
-
-    return run
+        tolerance = self.targets[target].tolerance
+        differences = tuple(map(compare, names, found, wanted, [tolerance] * len(names)))
+        return RegionCheck(node.op, target, differences, True, node, list(operands))
 
 
 def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = None) -> None:

@@ -246,7 +246,8 @@ class _GraphParser(AttributeParser):
                 sources=statement.sources,
             )
         except (TypeInferenceError, VerifyError) as error:
-            self.fail(f"the type of a result cannot be inferred: {error.message}", at=statement.op, found=error.found)
+            message = f"the type of a result cannot be inferred: {error.message}"
+            self.fail(message, at=statement.op, expected=error.expected, found=error.found, hint=error.hint)
         node.region = statement.region
         if not complete:
             _apply_types(node, statement.results)

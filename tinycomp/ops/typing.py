@@ -14,6 +14,7 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type
+from tinycomp.ops.checks import check_node
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _ROUNDS = 4
@@ -50,6 +51,7 @@ def formal_types(node: Node) -> list[Type]:
 def _infer(node: Node, widen: bool) -> list[Type]:
     from tinycomp.ops import OPS
 
+    check_node(node)
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and record.type_rule is not None:
         return record.type_rule(node)
@@ -68,7 +70,7 @@ def _call(node: Node, widen: bool) -> list[Type]:
 def _if(node: Node, widen: bool) -> list[Type]:
     results = []
     for key, body in node.bodies.items():
-        _expect_counts(node, key, len(node.inputs) - 1, len(node.outputs))
+        _expect_counts(node, key, node.captures, len(node.outputs))
         _retype(body, formal_types(node), widen)
         results.append([v.type for v in body.outputs])
     joined = [functools.reduce(join, types) for types in zip(*results, strict=True)]

@@ -82,6 +82,7 @@ def _run(options: Namespace, session: Session) -> int:
                     "symbol": r.symbol,
                     "target": r.target,
                     "within": r.within,
+                    "reached": r.reached,
                     "values": [asdict(d) for d in r.differences],
                 }
                 for r in regions
@@ -141,13 +142,19 @@ def _show(
     session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
     if options.regions:
         rows = [(f"{r.symbol} ({r.target})", d) for r in regions for d in r.differences]
-        session.show(_table("Regions next to the numpy kernels", rows))
+        session.show(_table("Regions next to the numpy kernels", rows), *(_doubt(r) for r in regions if not r.reached))
     first = _first(outputs, regions)
     if first is None:
         session.show("Everything is within the tolerance.")
         return
     hint = "" if options.regions else " Add --regions to see where it starts."
     session.show(f"The first to differ is {first}.{hint}")
+
+
+def _doubt(region: RegionCheck) -> str:
+    """Say what a check is worth whose region the inputs did not lead to."""
+    how = "compared on made-up operands" if region.differences else "not compared, its shapes are not known"
+    return f"These inputs do not reach the region {region.symbol}: {how}."
 
 
 def _table(title: str, rows: Sequence[tuple[str, Difference]]) -> Table:
