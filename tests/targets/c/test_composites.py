@@ -246,3 +246,11 @@ def test_gemm_scales_are_kept_apart_from_the_residual():
             factor = "w" if weights == "fed" else b.const(floats(6, 5))
             product = b("Gemm", "x", factor, b.const(floats(5, seed=3)), alpha=alpha, beta=beta)
             check(b, b("Relu", b("Add", "r", product)), feeds, {"c.gemm": 1})
+
+
+def test_one_constant_is_an_addend_and_a_bound():
+    for kind in COMPOSITES:
+        b = Builder()
+        three = b.const(np.float32(3))
+        added = b("Add", anchor(b, kind, False), three)
+        check(b, b("Clip", added, three, b.const(np.float32(6))), {"x": FEEDS[kind]}, {f"c.{kind}": 1})

@@ -8,6 +8,7 @@ from onnx import helper
 
 from tests.targets.c.cases import SPECIAL, floats, integers, ints
 from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model, run_onnxruntime
+from tinycomp.errors import ExecutionError
 
 IMAGE = floats(1, 3, 6, 6)
 WEIGHTS = floats(4, 3, 3, 3, seed=1)
@@ -92,6 +93,18 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Pad", [floats(3), ints(1, 0)], {"mode": "reflect"}), "mode reflect is not supported, only constant"),
     (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
+    (Case("Cast", [floats(3)], {"to": 3}), "float32 numbers beyond int8 keep their low bits on the host"),
+    (Case("Resize", [VOLUME, None, None, ints(1, 2, 6, 8, 10)]), "operand 0 has rank 5, not 4"),
+    (Case("Resize", [IMAGE, None, None, ints(1, 6, 6, 6)]), "batch or channels are resized"),
+    (Case("Resize", [IMAGE, None, None, np.array([1, 3, 9, 9])]), 'operand 3 ("x3") is not a constant'),
+    (
+        Case("ConvTranspose", [IMAGE, Const(floats(3, 2, 3, 3))], {"auto_pad": "SAME_UPPER"}, of_largest=1e-5),
+        "the padding follows from the output shape",
+    ),
+    (
+        Case("DequantizeLinear", [integers(4, dtype="int8"), floats(low=0.1)]),
+        'operand 1 ("x1") is not a constant',
+    ),
     (Case("Mod", [integers(3), integers(3, low=1)]), "no rule for Mod"),
 ]
 
@@ -153,3 +166,11 @@ def test_special_values_pass_through_clip_like_on_the_host():
     case = Case("Clip", [SPECIAL, None, None])
     found, host = (list(compile_for(case.model(), t).run(case.feeds).values()) for t in ("c", "host"))
     np.testing.assert_array_equal(found[0], host[0])
+
+
+def test_an_index_out_of_range_fails_and_names_the_region():
+    case = Case("Gather", [floats(4, 2), np.array([1, 4])])
+    module = compile_for(case.model(), strict=True)
+    with pytest.raises(ExecutionError, match=r"c_0: instruction 0 \(gather\): an index is out of range"):
+        module.run(case.feeds)
+    np.testing.assert_array_equal(module(floats(4, 2), np.array([1, -4])), floats(4, 2)[[1, 0]])

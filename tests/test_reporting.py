@@ -1,0 +1,125 @@
+"""Reports and profiles: totals that add up, reasons in order, times, and every form a report can take."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tinycomp
+from tests.targets.c.harness import make_model
+from tinycomp.data import digits, digits_model
+from tinycomp.runtime.report import Report
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+W = np.ones((4, 5), np.float32)
+
+
+@pytest.fixture(scope="module")
+def module():
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Relu", ["p"], ["r"], name="relu"),
+        helper.make_node("Mod", ["r", "r"], ["m"], name="mod", fmod=1),
+        helper.make_node("MatMul", ["x", "v"], ["q"], name="fed"),
+        helper.make_node("Add", ["m", "q"], ["y"], name="add"),
+    ]
+    return tinycomp.compile(make_model(nodes, {"x": X, "v": W}, {"w": W}, ["y"]))
+
+
+def test_what_runs_where_and_why(module):
+    report = module.report()
+    assert report.targets == ("c",)
+    assert [h.name for h in report.hosts] == ["mod"]
+    (host,) = report.why("mod")
+    assert (host.op, host.tier, host.sources) == ("Mod", "numpy", ("mod",))
+    assert [str(r) for r in host.reasons] == ["c: no rule for Mod"]
+    assert report.where("mod") == "host"
+    assert report.where("relu") == report.where("product")
+    assert report.where("product") in {r.symbol for r in report.regions}
+    assert report.where("nothing") is None
+    assert report.why("relu") == []
+
+
+def test_totals_add_up(module):
+    report = module.report()
+    assert report.totals["nodes"] == {"offloaded": 4, "host": 1, "share": 0.8}
+    assert report.totals["macs"] == {"offloaded": 2 * 3 * 4 * 5, "host": 0, "share": 1.0}
+    assert "seconds" not in report.totals
+    assert sum(r.nodes for r in report.regions) == 4
+
+
+def test_borders_are_counted_in_bytes():
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    (region,) = tinycomp.compile(make_model(nodes, {"x": X}, {"w": W}, ["y"])).report().regions
+    assert (region.bytes_in, region.bytes_out) == (X.nbytes, 3 * 5 * 4)
+
+
+def test_every_form(module, tmp_path):
+    report = module.report()
+    assert Report.from_dict({k: v for k, v in report.to_dict().items() if k != "totals"}) == report
+    decoded = json.loads(report.to_json())
+    assert decoded["totals"] == report.totals
+    assert decoded["hosts"][0]["reasons"][0]["text"] == "no rule for Mod"
+    text = str(report)
+    assert text.startswith("g: ")
+    for word in ("mod", "Mod", "no rule for Mod", "c.matmul", "c_0"):
+        assert word in text
+    report.save_html(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "no rule for Mod" in html
+    assert "<script" not in html
+
+
+def test_names_cannot_break_the_page(tmp_path):
+    evil = "<script>[bold]x[/]"
+    nodes = [helper.make_node("Mod", ["x", "x"], ["y"], name=evil, fmod=1)]
+    report = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["y"])).report()
+    assert report.hosts[0].name == evil
+    assert evil in str(report)
+    report.save_html(tmp_path / "report.html")
+    assert "<script>" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_symbolic_sizes_are_mentioned():
+    assert "Symbolic sizes count as 1 in MACs and bytes." in tinycomp.compile(digits_model()).report().notes
+    assert tinycomp.compile(digits_model(), shapes={"image": (1, 1, 8, 8)}).report().notes == ()
+
+
+def test_nodes_in_branches_are_reported():
+    branches = {}
+    for name, op in (("then_branch", "Relu"), ("else_branch", "IsNaN")):
+        inner = [helper.make_node(op, ["x"], [f"{name}_t"], name=f"{name}_{op}")]
+        result = helper.make_node("Cast", [f"{name}_t"], [f"{name}_y"], to=1, name=f"{name}_cast")
+        info = helper.make_tensor_value_info(f"{name}_y", 1, (3, 4))
+        branches[name] = helper.make_graph([*inner, result], name, [], [info])
+    feeds = {"x": X, "c": np.array(True)}
+    module = tinycomp.compile(
+        make_model([helper.make_node("If", ["c"], ["y"], name="if", **branches)], feeds, {}, ["y"])
+    )
+    report = module.report()
+    assert {"if", "else_branch_IsNaN"} <= {h.name for h in report.hosts}
+    assert report.where("then_branch_Relu") in {r.symbol for r in report.regions}
+    np.testing.assert_array_equal(module.run(feeds)["y"], np.maximum(X, 0))
+    np.testing.assert_array_equal(module.run({**feeds, "c": np.array(False)})["y"], np.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: [x], lambda x: {"image": x}])
+def test_profiles(form):
+    module = tinycomp.compile(digits_model())
+    profile = module.profile(form(digits()[0][:2]), runs=3)
+    (name, seconds) = profile.steps[0]
+    assert profile.runs == 3
+    assert name == module.report().regions[0].symbol
+    assert profile.seconds == pytest.approx(seconds)
+    assert all(row.seconds >= 0 for row in profile.rows)
+    assert (
+        sum(row.macs for row in profile.rows)
+        == 2 * tinycomp.compile(digits_model()).report().totals["macs"]["offloaded"]
+    )
+    assert module.report().regions[0].seconds == seconds
+    assert module.report().totals["seconds"]["share"] == 1.0
+    assert "GMAC/s" in str(profile)
+    assert json.loads(json.dumps(profile.to_dict()))["runs"] == 3
