@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import checker, defs, shape_inference
 
-from tinycomp.errors import ModelError, TypeInferenceError
+from tinycomp.errors import ModelError, TinycompError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_from_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, refine
@@ -60,6 +60,8 @@ def infer_types(node: Node) -> list[Type]:
     )
     try:
         return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
+    except TinycompError:
+        raise
     except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
         if any(v is not None and _is_vague(v.type) for v in node.inputs):
             return [UNKNOWN for _ in node.outputs]

@@ -38,6 +38,8 @@ _RENAMED = {
 }
 DTYPE_BY_NUMBER: dict[int, str] = {number: _RENAMED.get(name, name) for number, name in _ELEMENT_NAMES.items()}
 NUMBER_BY_DTYPE: dict[str, int] = {name: number for number, name in DTYPE_BY_NUMBER.items()}
+MAX_RANK = 64
+"""The most dimensions that a numpy array can have."""
 
 
 def dtype_from_number(number: int, where: str = "") -> str:
@@ -63,6 +65,9 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
         inner = proto.tensor_type
+        rank = len(inner.shape.dim)
+        if rank > MAX_RANK:
+            raise UnsupportedError("too many dimensions", expected=f"up to {MAX_RANK}, as numpy has", found=str(rank))
         dims = [_dim(d) for d in inner.shape.dim] if inner.HasField("shape") else None
         return TensorType(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
     if kind == "sequence_type":

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +52,29 @@ def split_equation(equation: str, operands: int) -> tuple[list[str], str]:
                 expected="each output label once, and in some input",
             )
     return terms, right
+
+
+def check_shapes(equation: str, shapes: Sequence[Sequence[Any]]) -> None:
+    """Refuse an equation that is malformed or does not fit the shapes; a dimension that is no number fits everything.
+
+    Raises:
+        ExecutionError: If it is.
+    """
+    texts, _ = split_equation(equation, len(shapes))
+    terms = [_labels(text, len(shape)) for text, shape in zip(texts, shapes, strict=True)]
+    # An unknown dimension stands for a label of its own, which then has one size.
+    numbers: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        fits = len(term) == len(shape)
+        for label, size in zip(term, shape, strict=False):
+            if isinstance(size, int) and not label.isdigit():
+                fits &= numbers.setdefault(label, size) == size
+        if not fits:
+            raise ExecutionError(
+                f'the equation "{equation}" does not fit the shapes',
+                where="Einsum",
+                found=str([list(s) for s in shapes]),
+            )
 
 
 def _labels(term: str, rank: int) -> Labels:

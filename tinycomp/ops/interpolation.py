@@ -113,6 +113,10 @@ _ROUNDINGS = {
 }
 
 
+TRANSFORM_MODES = tuple(_TRANSFORMS)
+NEAREST_MODES = tuple(_ROUNDINGS)
+
+
 def check_choice(name: str, value: str, known: Sequence[str]) -> None:
     """Raise a ModelError unless ``value`` is one of ``known``."""
     if value not in known:

@@ -37,6 +37,9 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Array, Any, Any], Array], float | None, 
     "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
 }
 
+ACTIVATION_NAMES = tuple(_ACTIVATIONS)
+"""The names in lower case; ONNX compares them without regard to case."""
+
 
 def make_activations(
     op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None

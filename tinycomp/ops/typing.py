@@ -14,6 +14,7 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type
+from tinycomp.ops.checks import check_node
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _ROUNDS = 4
@@ -50,6 +51,7 @@ def formal_types(node: Node) -> list[Type]:
 def _infer(node: Node, widen: bool) -> list[Type]:
     from tinycomp.ops import OPS
 
+    check_node(node)
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and record.type_rule is not None:
         return record.type_rule(node)

@@ -1,0 +1,40 @@
+"""What is wrong with a node and can be seen before it runs, where onnx's inference is silent.
+
+Inference computes types; much of what it lets through would fail in the first run, or, worse, in native code that
+trusts its shapes. Each check reads types, constants and attributes only, and refuses what cannot be right whatever the
+inputs are. :func:`check_node` runs whenever a node is typed: at import, behind passes, and for concrete sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tinycomp.ir.graph import Node
+from tinycomp.ops.checks import axes, choices, movement, norms, quantized, recurrent, spatial
+from tinycomp.ops.checks.facts import Facts
+
+__all__ = ["Facts", "check_node"]
+
+Check = Callable[[Facts], None]
+
+
+def _by_operator(*tables: Mapping[str, Check]) -> Mapping[str, tuple[Check, ...]]:
+    names = dict.fromkeys(name for table in tables for name in table)
+    return {name: tuple(table[name] for table in tables if name in table) for name in names}
+
+
+_CHECKS = _by_operator(
+    choices.CHECKS, axes.CHECKS, movement.CHECKS, norms.CHECKS, quantized.CHECKS, recurrent.CHECKS, spatial.CHECKS
+)
+
+
+def check_node(node: Node) -> None:
+    """Refuse a node that can never run.
+
+    Raises:
+        TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
+    """
+    if node.domain:
+        return
+    for check in _CHECKS.get(node.op, ()):
+        check(Facts(node))
