@@ -109,9 +109,15 @@ def test_a_store_that_fails_does_not_keep_a_region_from_running(cache: CCache, m
 
 def test_the_folder_is_private_and_where_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYCOMP_CACHE", str(tmp_path / "a" / "b"))
-    tinycomp.compile(doubling(), times())
+    before = os.umask(0)
+    try:
+        tinycomp.compile(doubling(), times())
+    finally:
+        os.umask(before)
     assert default_folder() == tmp_path / "a" / "b" / "c"
-    assert all(stat.S_IMODE(p.stat().st_mode) & 0o077 == 0 for p in (default_folder(), *default_folder().iterdir()))
+    made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
+    assert len(made) == 5
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in made)
     monkeypatch.delenv("TINYCOMP_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     if sys.platform == "linux":

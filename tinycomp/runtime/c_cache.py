@@ -70,7 +70,9 @@ class CCache:
             UnsafeFolderError: If somebody else can.
             OSError: If it cannot be made.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed([self.folder, *self.folder.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
         check_folder(self.folder)
 
     def find(self, key: str) -> bytes | None:

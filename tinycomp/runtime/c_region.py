@@ -102,7 +102,8 @@ class CRegion:
                 expected=f"{dtype}{list(shape)}",
                 found=f"{array.dtype}{list(array.shape)}",
             )
-        return np.require(array, requirements=["C", "A"])
+        flags = array.flags
+        return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=["C", "A"])
 
 
 def load(source: CSource, origin: Origin, cache: CCache) -> Any:
@@ -114,10 +115,9 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
     Raises:
         TargetError: If there is no compiler, or it refuses the source, or what it made does not load.
     """
-    compiler = find_compiler()
-    key = cache_key(source, origin, compiler)
-    usable = _prepare(cache)
+    compiler, usable = find_compiler(), _prepare(cache)
     try:
+        key = cache_key(source, origin, compiler)
         with tempfile.TemporaryDirectory(prefix="tinycomp-") as name:
             data = cache.find(key) if usable else None
             if data is not None:
@@ -194,9 +194,16 @@ def _ffi() -> Any:
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:
-    """Addresses of arrays; an array of none needs one element all the same."""
+    """Addresses of arrays, which must live as long; an array of none has one element all the same."""
     ffi = _ffi()
-    return ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in arrays] or [ffi.NULL])
+    pointers = ffi.new("void *[]", len(arrays) or 1)
+    for index, array in enumerate(arrays):
+        try:
+            pointers[index] = ffi.from_buffer(array)
+        except (BufferError, ValueError, TypeError):
+            # Types that numpy did not define itself, such as bfloat16, have no buffer interface of their own.
+            pointers[index] = ffi.cast("void *", array.ctypes.data)
+    return pointers
 
 
 def _scratch(size: int) -> tuple[Array | None, Any]:
