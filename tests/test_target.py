@@ -127,7 +127,7 @@ def test_a_target_says_what_it_requires():
         raise TargetError("the driver is missing", where="npu", hint="Install acme-driver.")
 
     Target("npu").require()
-    with pytest.raises(TargetError, match="npu: the driver is missing. Install acme-driver"):
+    with pytest.raises(TargetError, match=r"npu: the driver is missing\. Install acme-driver"):
         Target("npu", requires=driver).require()
 
 

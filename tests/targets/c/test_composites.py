@@ -253,4 +253,4 @@ def test_one_constant_is_an_addend_and_a_bound():
         b = Builder()
         three = b.const(np.float32(3))
         added = b("Add", anchor(b, kind, False), three)
-        check(b, b("Clip", added, three, b.const(np.float32(6))), {"x": FEEDS[kind]}, {f"c.{kind}": 1})
+        check(b, b("Clip", added, three, b.const(np.float32(6))), {"x": FEEDS[kind]}, {COMPOSITES[kind]: 1})

@@ -7,12 +7,11 @@ from tinycomp.ir.types import tensor
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
-from tinycomp.targets.c.activations import any_activation
 from tinycomp.targets.c.conv import conv_check, conv_transpose_check
-from tinycomp.targets.c.epilogue import channel_vector
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
-from tinycomp.targets.c.rules import operand, surely_equal
+from tinycomp.targets.common.activations import any_activation
+from tinycomp.targets.common.checks import channel_vector, operand, surely_equal
 
 _CHECKS = {
     "Conv": (conv_check, 1),

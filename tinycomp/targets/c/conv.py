@@ -12,7 +12,8 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, float32, ranks, static_type
+from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
 
 FAMILY = Rules()
 

@@ -9,20 +9,12 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.activations import IDENTITY, SPELLINGS, clip_bounds
+from tinycomp.targets.c.activations import IDENTITY, READ
 from tinycomp.targets.c.emit import Emitter, nd_params
 from tinycomp.targets.c.movement import element_size, movable
-from tinycomp.targets.c.rules import (
-    Rules,
-    Verdict,
-    all_of,
-    dtypes,
-    first,
-    float32,
-    known_rank,
-    operand,
-    static_type,
-)
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.activations import clip_bounds
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, first, float32, operand, static_type
 
 FAMILY = Rules()
 
@@ -58,7 +50,6 @@ _SIMPLE_ACTIVATIONS = {
     "Relu": "relu", "Clip": "clip", "LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
     "HardSwish": "hardswish", "HardSigmoid": "hardsigmoid",
 }  # fmt: skip
-_BY_NAME = {s.name: s for s in SPELLINGS}
 
 
 def _activation_check(node: Node) -> Verdict:
@@ -71,7 +62,7 @@ def _activation_check(node: Node) -> Verdict:
 def activation(emit: Emitter, node: Node) -> None:
     """Emit an activation that stands alone."""
     name = _SIMPLE_ACTIVATIONS.get(node.op, "gelu_tanh" if node.attrs.get("approximate") == "tanh" else "gelu")
-    found = _BY_NAME[name].read(node)
+    found = READ[name](node)
     _emit_unary(emit, node, found.code, found.a, found.b)
 
 

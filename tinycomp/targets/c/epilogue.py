@@ -9,6 +9,7 @@ from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.fused import Fused
+from tinycomp.targets.common.checks import channel_vector
 
 
 def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, View | None]:
@@ -44,19 +45,3 @@ def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:
     if residual.const is None:
         return emit.view(residual)
     return emit.constant(residual.const.transpose(memory_order(result.layout, residual.const.ndim)))
-
-
-def channel_vector(array: np.ndarray, result: TensorType, axis: int) -> np.ndarray | None:
-    """Return a constant that broadcasts to ``result`` along the channel axis only, as a vector; else None.
-
-    >>> channel_vector(np.ones((8, 1, 1)), TensorType("float32", (1, 8, 5, 5)), 1).shape
-    (8,)
-    """
-    rank = result.rank
-    if not rank or array.ndim > rank:
-        return None
-    padded = array.reshape((1,) * (rank - array.ndim) + array.shape)
-    channels = (result.shape or ())[axis]
-    if not isinstance(channels, int) or padded.size != padded.shape[axis] or padded.size not in (1, channels):
-        return None
-    return np.broadcast_to(padded.reshape(-1), (channels,))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.targets.c.activations import IDENTITY, Activation, activation_of
+from tinycomp.targets.common.composites import opened
 
 ANCHORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
@@ -33,11 +34,10 @@ def take_apart(node: Node) -> Fused:
     """Return the parts of a composite, or of a plain anchor node."""
     if not node.is_composite:
         return Fused(node, node.inputs, (), IDENTITY, node.output)
-    body = node.body
-    outer = dict(zip(body.inputs, node.inputs, strict=True))
+    body, outer = opened(node)
 
     def in_region(value: Value | None) -> Value | None:
-        return outer.get(value, value) if value is not None else None
+        return outer.get(value, value)
 
     anchor = next(n for n in body.nodes if n.op in ANCHORS)
     addends: list[Value] = []

@@ -10,7 +10,8 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.movement import element_size, movable
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, first, known_rank, operand, static_type
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 
 FAMILY = Rules()
 

@@ -13,17 +13,8 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
-from tinycomp.targets.c.rules import (
-    Rules,
-    Verdict,
-    all_of,
-    float32,
-    is_known,
-    known_rank,
-    operand,
-    static_type,
-    surely_equal,
-)
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
 
 FAMILY = Rules()
 _BATCH_DIMS = 2

@@ -13,16 +13,8 @@ from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, View, nd_params
-from tinycomp.targets.c.rules import (
-    Rules,
-    Verdict,
-    all_of,
-    constant,
-    first,
-    known_rank,
-    operand,
-    static_type,
-)
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
 FAMILY = Rules()
 

@@ -13,14 +13,13 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.activations import IDENTITY
 from tinycomp.targets.c.conv import image
 from tinycomp.targets.c.emit import Emitter, View
-from tinycomp.targets.c.rules import (
-    Rules,
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import (
     Verdict,
     all_of,
     constant,
     first,
     float32,
-    known_rank,
     operand,
     ranks,
     static_type,

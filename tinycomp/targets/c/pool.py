@@ -7,7 +7,8 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image, window_of, window_params
 from tinycomp.targets.c.emit import Emitter
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, first, float32, ranks
+from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks
 
 FAMILY = Rules()
 _MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2

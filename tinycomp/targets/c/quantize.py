@@ -11,7 +11,8 @@ from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.reduction import around
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, first, known_rank, operand, static_type
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
 FAMILY = Rules()
 

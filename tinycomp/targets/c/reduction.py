@@ -11,7 +11,8 @@ from tinycomp.ir.types import TensorType, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, dtypes, first, known_rank, operand, static_type
+from tinycomp.targets.c.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
 
 FAMILY = Rules()
 

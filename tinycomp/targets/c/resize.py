@@ -12,7 +12,8 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image
 from tinycomp.targets.c.emit import Emitter, View
-from tinycomp.targets.c.rules import Rules, Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
 
 FAMILY = Rules()
 

@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import Dim, TensorType, tensor
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.rewrite import Rejection, reject
+from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.common.checks import Check, Verdict
 
 Lower = Callable[[Emitter, Node], None]
-Verdict = bool | Rejection
-Check = Callable[[Node], Verdict]
-Shape = tuple[Dim, ...] | None
 
 
 @dataclass(frozen=True)
@@ -70,47 +68,8 @@ def merged(families: Iterable[Rules]) -> dict[tuple[str, str], LoweringRule]:
     return table
 
 
-# Checks that several families share ------------------------------------------------------------------------------
-
-
-def all_of(*checks: Check) -> Check:
-    """Return a check that passes where all ``checks`` pass; the first refusal is the answer."""
-
-    def check(node: Node) -> Verdict:
-        for each in checks:
-            verdict = each(node)
-            if isinstance(verdict, Rejection):
-                return verdict
-        return True
-
-    return check
-
-
-def dtypes(*allowed: str, operands: Iterable[int] | None = None) -> Check:
-    """Return a check of the dtypes of the operands (all, or those at the given places) and of the first result."""
-    chosen = None if operands is None else frozenset(operands)
-
-    def check(node: Node) -> Verdict:
-        for index, value in enumerate(node.inputs):
-            if value is None or (chosen is not None and index not in chosen):
-                continue
-            if tensor(value.type).dtype not in allowed:
-                return reject(f'operand {index} ("{value.name}") is {value.type}, not {_either(allowed)}')
-        return True
-
-    return check
-
-
-def ranks(*allowed: int) -> Check:
-    """Return a check of the rank of the first operand."""
-
-    def check(node: Node) -> Verdict:
-        rank = tensor(first(node).type).rank
-        if rank in allowed:
-            return True
-        return reject(f"operand 0 has rank {'unknown' if rank is None else rank}, not {_either(map(str, allowed))}")
-
-    return check
+MAX_RANK = 8
+"""The most dimensions that the runtime's strided kernels take."""
 
 
 def known_rank(node: Node) -> Verdict:
@@ -124,67 +83,3 @@ def known_rank(node: Node) -> Verdict:
         if rank > MAX_RANK:
             return reject(f'"{value.name}" has rank {rank}, more than {MAX_RANK}')
     return True
-
-
-def constant(*operands: int) -> Check:
-    """Return a check that the operands at these places are constants, if they are there at all."""
-
-    def check(node: Node) -> Verdict:
-        for index in operands:
-            value = node.inputs[index] if index < len(node.inputs) else None
-            if value is not None and not is_known(value):
-                return reject(f'operand {index} ("{value.name}") is not a constant')
-        return True
-
-    return check
-
-
-MAX_RANK = 8
-"""The most dimensions that the runtime's strided kernels take."""
-
-float32 = dtypes("float32")
-
-
-def is_known(value: Value) -> bool:
-    """Whether a value is a constant, or is dequantised from constants and so will be one before lowering."""
-    producer = value.producer
-    if value.is_const:
-        return True
-    return (
-        producer is not None
-        and producer.op == "DequantizeLinear"
-        and all(v is None or v.is_const for v in producer.inputs)
-    )
-
-
-def surely_equal(a: Shape, b: Shape) -> bool:
-    """Whether two shapes are the same at run time, too: two unknown sizes may well differ.
-
-    >>> surely_equal(("N", 4), ("N", 4)), surely_equal((None, 4), (None, 4))
-    (True, False)
-    """
-    return a is not None and a == b and None not in a
-
-
-def first(node: Node) -> Value:
-    """The first operand."""
-    value = node.inputs[0]
-    assert value is not None, node
-    return value
-
-
-def operand(node: Node, index: int) -> Value | None:
-    """The operand at ``index``, or None if it is absent."""
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
-def static_type(value: Value) -> tuple[TensorType, tuple[int, ...]]:
-    """The type of a value and its shape, which is static during lowering."""
-    type_ = tensor(value.type)
-    shape = type_.static_shape
-    assert shape is not None, value
-    return type_, shape
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(names)

@@ -11,10 +11,11 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.targets.c.epilogue import channel_vector
+from tinycomp.targets.common.checks import channel_vector
+from tinycomp.targets.common.composites import opened
 from tinycomp.targets.dnnl.eltwise import UNARY, Chain, activation
 from tinycomp.targets.dnnl.emit import Emitter, shape_of
-from tinycomp.targets.dnnl.fused import Fused, opened, take_apart
+from tinycomp.targets.dnnl.fused import Fused, take_apart
 from tinycomp.targets.dnnl.library import Library
 from tinycomp.targets.dnnl.primitives import BIAS, BINARY, DST, MULTIPLE_SRC, POOL, SRC, SRC_1, WEIGHTS, PostOps
 from tinycomp.targets.dnnl.program import Program, Tensor

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.targets.c.activations import clip_bounds, spelling_of
+from tinycomp.targets.common.activations import clip_bounds, spelling_of
 
 _RELU, _TANH, _ELU, _ABS, _SQRT, _LINEAR = 31, 47, 63, 95, 111, 127
 _SOFT_RELU, _LOGISTIC, _EXP, _GELU_TANH, _SWISH, _LOG, _CLIP = 159, 175, 191, 207, 223, 239, 255

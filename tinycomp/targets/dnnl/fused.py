@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.targets.common.composites import opened
 from tinycomp.targets.dnnl.eltwise import Chain, activation
 
 PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
@@ -51,21 +52,6 @@ def take_apart(node: Node, anchors: frozenset[str]) -> Fused:
     chain = activation(current, body.outputs[0])
     assert chain is not None, node
     return Fused(anchor, operands, tuple(addends), chain, node.output)
-
-
-def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
-    """Return a composite's body and the values of the region that its inputs stand for.
-
-    A constant that is an operand becomes a constant of the body as well, because it may be more than an operand: the
-    bound of a Clip, for example.
-    """
-    body = node.body.clone()
-    outer: dict[Value | None, Value] = dict(zip(body.inputs, (v for v in node.inputs if v is not None), strict=True))
-    for inner in body.inputs:
-        array = outer[inner].const
-        if array is not None:
-            body.replace_uses(inner, body.add_const(array, inner.name))
-    return body, outer
 
 
 def _following_add(value: Value, body: Graph) -> Node | None:

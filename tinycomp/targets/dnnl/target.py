@@ -8,9 +8,8 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
 from tinycomp.target import Target, Tolerance
-from tinycomp.targets.c.activations import any_activation
-from tinycomp.targets.c.epilogue import channel_vector
-from tinycomp.targets.c.rules import all_of, constant, dtypes, first, operand, ranks, surely_equal
+from tinycomp.targets.common.activations import any_activation
+from tinycomp.targets.common.checks import all_of, channel_vector, constant, dtypes, first, operand, ranks, surely_equal
 from tinycomp.targets.dnnl import library
 from tinycomp.targets.dnnl.codegen import OPERATORS, VIEWS, generate
 from tinycomp.targets.dnnl.eltwise import UNARY

@@ -1,0 +1,102 @@
+"""Activations as models write them: one table of spellings for every target.
+
+It serves the composites (which spellings may follow a convolution or a product) and the code generators (which of them
+a composite holds); what each is called on a machine is the target's own table, by the names of the spellings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.rewrite import Match, P, Pattern, ValuePattern
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+Spell = Callable[[ValuePattern], ValuePattern]
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """One way to write an activation.
+
+    Attributes:
+        name: What it is; a target's table has an entry for it.
+        spell: The pattern around its argument.
+    """
+
+    name: str
+    spell: Spell
+
+    def pattern(self) -> Pattern:
+        """Return the pattern with its argument called ``x``."""
+        argument = P.any.named("x")
+        return Pattern(self.name, [self.spell(argument)], [argument])
+
+
+def clip_bounds(node: Node) -> tuple[float, float] | None:
+    """Return the bounds of a Clip with constant bounds, else None; an absent one is the largest finite number."""
+    bounds = [float(node.attrs.get("min", -FLOAT_MAX)), float(node.attrs.get("max", FLOAT_MAX))]
+    for index, value in enumerate(node.inputs[1:3]):
+        if value is None:
+            continue
+        if value.const is None or value.const.size != 1:
+            return None
+        bounds[index] = float(value.const.reshape(-1)[0])
+    return bounds[0], bounds[1]
+
+
+def _scalar_or_absent() -> ValuePattern:
+    return P.const.where(value=lambda c: c.size == 1) | P.absent
+
+
+def _clip_spelling(x: ValuePattern) -> ValuePattern:
+    return P.Clip(x, _scalar_or_absent(), _scalar_or_absent())
+
+
+def _hard_swish(x: ValuePattern) -> ValuePattern:
+    clipped = P.Clip(x + P.const(3.0), P.const(0.0), P.const(6.0))
+    spelled = (x * clipped / P.const(6.0)) | (x * (clipped / P.const(6.0))) | (x * clipped * P.const(1 / 6))
+    return P.HardSwish(x) | (x * P.HardSigmoid(x, alpha=1 / 6, beta=0.5)) | spelled
+
+
+def _gelu(x: ValuePattern) -> ValuePattern:
+    scaled = (x / P.const(math.sqrt(2.0))) | (x * P.const(math.sqrt(0.5)))
+    bell = P.Erf(scaled) + P.const(1.0)
+    half = P.const(0.5)
+    return (x * bell * half) | (x * half * bell) | (x * (bell * half)) | P.Gelu(x, approximate="none")
+
+
+SPELLINGS: tuple[Spelling, ...] = (
+    Spelling("relu", lambda x: P.Relu(x)),
+    Spelling("clip", _clip_spelling),
+    Spelling("leaky_relu", lambda x: P.LeakyRelu(x)),
+    Spelling("hardswish", _hard_swish),
+    Spelling("silu", lambda x: x * P.Sigmoid(x)),
+    Spelling("sigmoid", lambda x: P.Sigmoid(x)),
+    Spelling("tanh", lambda x: P.Tanh(x)),
+    Spelling("hardsigmoid", lambda x: P.HardSigmoid(x)),
+    Spelling("gelu", _gelu),
+    Spelling("gelu_tanh", lambda x: P.Gelu(x, approximate="tanh")),
+)
+_PATTERNS: Mapping[str, tuple[Spelling, Pattern]] = {s.name: (s, s.pattern()) for s in SPELLINGS}
+
+
+def any_activation(x: ValuePattern) -> ValuePattern:
+    """Return a pattern for any activation of ``x``."""
+    return P.any_of(*(s.spell(x) for s in SPELLINGS))
+
+
+def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
+    """Return how ``result`` is written as an activation of ``argument`` and the node that gives it, or None."""
+    assert result.producer is not None
+    for spelling, pattern in _PATTERNS.values():
+        if not pattern.can_start_at(result.producer):
+            continue
+        for match in pattern.matches(result.producer):
+            if isinstance(match, Match) and match["x"] is argument:
+                return spelling, result.producer
+    return None

@@ -1,0 +1,20 @@
+"""The inside of a composite, as a code generator reads it."""
+
+from __future__ import annotations
+
+from tinycomp.ir.graph import Graph, Node, Value
+
+
+def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
+    """Return a composite's body and the values of the region that its inputs stand for.
+
+    A constant that is an operand becomes a constant of the body as well, because it may be more than an operand: the
+    bound of a Clip, for example.
+    """
+    body = node.body.clone()
+    outer: dict[Value | None, Value] = dict(zip(body.inputs, (v for v in node.inputs if v is not None), strict=True))
+    for inner in body.inputs:
+        array = outer[inner].const
+        if array is not None:
+            body.replace_uses(inner, body.add_const(array, inner.name))
+    return body, outer
