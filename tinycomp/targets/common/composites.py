@@ -6,7 +6,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 
 
 def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
-    """Return a composite's body and the values of the region that its inputs stand for.
+    """Return a composite's body, a copy, and the values of the region that its inputs stand for.
 
     A constant that is an operand becomes a constant of the body as well, because it may be more than an operand: the
     bound of a Clip, for example.
@@ -16,5 +16,7 @@ def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
     for inner in body.inputs:
         array = outer[inner].const
         if array is not None:
-            body.replace_uses(inner, body.add_const(array, inner.name))
+            copy = body.add_const(array, inner.name)
+            body.replace_uses(inner, copy)
+            outer[copy] = outer[inner]
     return body, outer
