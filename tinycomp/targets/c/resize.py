@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
@@ -60,7 +62,7 @@ def resize(emit: Emitter, node: Node) -> None:
         "line_taps": line_cells.shape[1],
         "column_taps": column_cells.shape[1],
     }
-    operands = [
+    operands: list[Value | View | None] = [
         node.output,
         x,
         emit.constant(line_cells),
@@ -81,12 +83,19 @@ def _axis_matrix(node: Node, axis: int) -> np.ndarray:
     unit = np.eye(size, dtype=np.float32)
     attrs = {k: v for k, v in node.attrs.items() if k not in ("axes", "scales")}
     if node.op == "Upsample" or node.version < _NUMPY_FORM:
-        scales = operand(node, 1)
-        given = node.attrs.get("scales") if scales is None else scales.const
-        assert given is not None
+        given = _old_scales(node)
         return np.asarray(upsample_9(unit, np.array([given[axis], 1.0], np.float32), **attrs))
     scales, sizes = _entry(node, 2, axis), _entry(node, 3, axis)
     return np.asarray(numpy_resize(unit, None, scales, sizes, axes=[0], **attrs))
+
+
+def _old_scales(node: Node) -> Sequence[float]:
+    """The scales of every axis, before opset 11: an attribute or an operand."""
+    value = operand(node, 1)
+    if value is None:
+        return [float(s) for s in node.attrs["scales"]]
+    assert value.const is not None
+    return [float(s) for s in value.const]
 
 
 def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
@@ -96,7 +105,7 @@ def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
         return None
     axes = [a % 4 for a in node.attrs.get("axes", range(4))]
     if axis in axes:
-        return value.const.reshape(-1)[axes.index(axis)].reshape(1)
+        return np.array([value.const.reshape(-1)[axes.index(axis)]])
     return np.ones(1, np.float32) if index == 2 else np.array([static_type(first(node))[1][axis]])
 
 
