@@ -203,7 +203,7 @@ class Compiler:
             outputs=specs(partitioned.output_names, partitioned.outputs),
             plan=plan,
             report=report,
-            graph=str(partitioned),
+            graph=functools.partial(str, partitioned),
             pack=functools.partial(pack, self, graph, partitioned, plan, report, lowering.programs),
             threads=self.pool.threads,
             defaults=graph.defaults,

@@ -5,7 +5,7 @@ A module whose steps are all native regions is rebuilt from its programs alone, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinycomp.errors import ArtifactError
@@ -140,13 +140,18 @@ def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> Mod
             outputs=outputs,
             plan=plan,
             report=Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"}),
-            graph=archive.texts["graph.tir"],
+            graph=_text(archive, "graph.tir"),
             pack=lambda: data,
             threads=threads,
             defaults={name: archive.array(key) for name, key in about["defaults"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
+
+
+def _text(archive: Archive, name: str) -> Callable[[], str]:
+    text = archive.texts[name]
+    return lambda: text
 
 
 def _specs(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:

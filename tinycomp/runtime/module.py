@@ -33,7 +33,7 @@ class ModuleParts:
         outputs: What it gives.
         plan: The plan for these shapes; where dimensions are symbolic it works for all sizes, only not as fast.
         report: What runs where.
-        graph: The partitioned graph as text.
+        graph: Prints the partitioned graph.
         defaults: Values of inputs that may be left out.
         specialise: Makes faster plans for concrete sizes; None if nothing is symbolic.
         pack: Makes the bytes of a saved module.
@@ -45,7 +45,7 @@ class ModuleParts:
     outputs: tuple[TensorSpec, ...]
     plan: Plan
     report: Report
-    graph: str
+    graph: Callable[[], str]
     pack: Pack
     threads: int
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Module:
     @property
     def graph(self) -> str:
         """The partitioned IR as text; ``tinycomp.ir.parser.parse_graph`` reads it."""
-        return self._parts.graph
+        return self._parts.graph()
 
     @property
     def threads(self) -> int:
