@@ -12,8 +12,10 @@ from tinycomp.ir.printer import print_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, read_archive
 
-CONSTANTS = "constants.tca"
-"""The file beside the dumps that holds their large constants, by content hash."""
+STORE = ".tca"
+"""The ending of files that hold large constants, by content hash."""
+CONSTANTS = f"constants{STORE}"
+"""The store that all dumps of one pipeline share, beside them."""
 
 
 class Dump:
@@ -38,13 +40,29 @@ class Dump:
             self._written = len(self._constants)
 
 
+def write_graph(path: Path, graph: Graph) -> list[Path]:
+    """Write a graph to a ``.tir`` file, and its large constants, if it has any, to a ``.tca`` file of the same name.
+
+    Returns:
+        The files written.
+    """
+    constants: dict[str, np.ndarray] = {}
+    path.write_text(print_graph(graph, constants=constants), encoding="utf-8")
+    if not constants:
+        return [path]
+    store = path.with_suffix(STORE)
+    store.write_bytes(Archive(arrays=constants).to_bytes())
+    return [path, store]
+
+
 def read_dump(path: Path) -> Graph:
-    """Return the graph in a ``.tir`` file; large constants come from the store beside it.
+    """Return the graph in a ``.tir`` file; large constants come from its own store, else from the folder's.
 
     Raises:
         ParseError: If the text is not valid, or a constant is in no store.
         ArtifactError: If the store is damaged.
     """
-    store = path.parent / CONSTANTS
+    own, shared = path.with_suffix(STORE), path.parent / CONSTANTS
+    store = own if own.exists() else shared
     constants = read_archive(store).arrays if store.exists() else {}
     return parse_graph(path.read_text(encoding="utf-8"), constants=constants, infer=infer_node_types)

@@ -8,6 +8,8 @@ import importlib
 import pkgutil
 import re
 import time
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,15 +143,39 @@ def _make_pass(name: str, options: str) -> Pass:
         key, _, value = option.partition("=")
         field = key.replace("-", "_")
         if field not in fields:
-            hint = did_you_mean(field, fields) or f"It has: {', '.join(fields) or 'none'}."
+            known = [f.replace("_", "-") for f in fields]
+            hint = did_you_mean(key, known) or f"It has: {', '.join(known) or 'none'}."
             raise PatternError(f'the pass {name} has no option "{key}"', hint=hint)
         values[field] = _option_value(field, value)
+        _check_option(kind, field, values[field], value)
     try:
         return kind(**values)
     except TypeError as error:
         raise PatternError(
             f"the pass {name} lacks an option", found=str(error), hint=f"Options: {', '.join(fields)}."
         ) from error
+
+
+def _check_option(kind: type[Pass], field: str, value: Any, text: str) -> None:
+    hint = typing.get_type_hints(kind)[field]
+    if not _fits(value, hint):
+        raise PatternError(
+            f'the pass {kind.name} cannot take "{text}" as {field.replace("_", "-")}',
+            expected=f"a value of type {getattr(hint, '__name__', hint)}",
+            hint="Options that are no numbers, words or targets can be given in Python only.",
+        )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value has a declared type: a class, a union, or a sequence of either."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        return any(_fits(value, each) for each in arguments)
+    if origin is Sequence:
+        return isinstance(value, tuple) and all(_fits(each, arguments[0]) for each in value)
+    if isinstance(value, bool) or not isinstance(hint, type):
+        return hint is bool
+    return isinstance(value, hint) or (hint is float and isinstance(value, int))
 
 
 def _option_value(field: str, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -16,13 +17,11 @@ from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import TEXT, load_graph
 from tinycomp.cli.options import add_model, add_shape
 from tinycomp.cli.session import Session
-from tinycomp.dumping import CONSTANTS
+from tinycomp.dumping import write_graph
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
-from tinycomp.ir.printer import print_graph
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, parse_passes, pass_types
-from tinycomp.runtime.archive import Archive, read_archive
 
 _EXAMPLE = """\
 tinycomp opt --list
@@ -89,15 +88,7 @@ def _write(path: Path, graph: Graph) -> list[Path]:
         return [path]
     if path.suffix != TEXT:
         raise UsageError("what form is this?", where=str(path), expected="a name that ends in .tir or .onnx")
-    constants: dict[str, Any] = {}
-    path.write_text(print_graph(graph, constants=constants), encoding="utf-8")
-    if not constants:
-        return [path]
-    # Keyed by content, so several graphs in one folder can share the store.
-    store = path.parent / CONSTANTS
-    earlier = read_archive(store).arrays if store.exists() else {}
-    store.write_bytes(Archive(arrays=earlier | constants).to_bytes())
-    return [path, store]
+    return write_graph(path, graph)
 
 
 def _list(session: Session) -> int:
@@ -114,7 +105,8 @@ def _list(session: Session) -> int:
 
 def _describe(name: str, kind: type[Pass]) -> dict[str, Any]:
     options = [f.name.replace("_", "-") for f in dataclasses.fields(kind) if f.init]
-    return {"name": name, "options": options, "summary": (kind.__doc__ or "").strip().split("\n")[0]}
+    summary = re.sub(r":\w+:`([^`]*)`", r"\1", (kind.__doc__ or "").strip().split("\n")[0])
+    return {"name": name, "options": options, "summary": summary}
 
 
 def _timing_table(timings: list[dict[str, Any]]) -> Table:

@@ -23,7 +23,7 @@ tinycomp report digits --html report.html"""
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser, saved=True)
     add_compilation(parser)
-    parser.add_argument("--why", metavar="NODE", help="say where one node runs, and every reason if it is the host")
+    parser.add_argument("--why", metavar="NODE", help="say where one node runs, and every reason why not elsewhere")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page too")
 
 
@@ -31,11 +31,10 @@ def _run(options: Namespace, session: Session) -> int:
     report = load_module(options, session).report()
     if options.html is not None:
         report.save_html(options.html)
+        session.show(f"Wrote {options.html}.")
     if options.why is not None:
         return _why(report, options.why, session)
     session.show(report)
-    if options.html is not None:
-        session.show(f"Wrote {options.html}.")
     session.result(report.to_dict())
     return OK
 
@@ -56,7 +55,10 @@ def _why(report: Report, node: str, session: Session) -> int:
         session.show(*(f"  {reason.stage}: {reason}" for reason in row.reasons))
         if not row.reasons:
             session.show("  no target was asked" if not report.targets else "  no target has a rule for it")
-    session.result({"node": node, "where": where, "hosts": [dataclasses.asdict(row) for row in hosts]})
+    reasons = [dataclasses.asdict(reason) for reason in report.reasons.get(node, ())]
+    session.result(
+        {"node": node, "where": where, "hosts": [dataclasses.asdict(row) for row in hosts], "reasons": reasons}
+    )
     return OK
 
 
