@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.targets.c.cases import SPECIAL, floats, integers, ints
+from tests.targets.c.cases.values import SPECIAL, floats, integers, ints
 from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model, run_onnxruntime
 from tinycomp.errors import ExecutionError
 

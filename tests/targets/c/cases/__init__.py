@@ -1,0 +1,22 @@
+"""The table of operators under test: what each takes, in the shapes, dtypes, attributes and versions that matter."""
+
+from __future__ import annotations
+
+from tests.targets.c.cases import conversion, elementwise, images, movement, products, reductions
+from tests.targets.c.harness import Case
+
+ALL: list[Case] = [
+    *elementwise.unary(),
+    *elementwise.binary(),
+    *products.products(),
+    *images.convolutions(),
+    *images.pools(),
+    *reductions.normalisations(),
+    *reductions.reductions(),
+    *movement.movement(),
+    *conversion.gathers(),
+    *conversion.quantisations(),
+    *conversion.casts(),
+    *conversion.resizes(),
+    *conversion.transposed_convolutions(),
+]

@@ -1,0 +1,161 @@
+"""Element-wise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.targets.c.cases.values import SPECIAL, floats, integers, of_dtype
+from tests.targets.c.harness import Case, Const
+
+ODD = [(), (1,), (7,), (3, 5), (2, 3, 5), (1, 1, 1), (2, 3, 4, 5), (1, 9, 1, 7), (2, 1, 3, 2, 5), (0, 3), (2, 3, 0, 4)]
+UNIT = {"Asin", "Acos", "Atanh"}
+POSITIVE = {"Log", "Sqrt", "Acosh"}
+PLAIN_UNARY = [
+    "Abs",
+    "Neg",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Reciprocal",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Erf",
+    "Softplus",
+    "Softsign",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Mish",
+    "ThresholdedRelu",
+    "Shrink",
+    "Sin",
+    "Cos",
+    "Tan",
+    "Asin",
+    "Acos",
+    "Atan",
+    "Sinh",
+    "Cosh",
+    "Asinh",
+    "Acosh",
+    "Atanh",
+    "Relu",
+    "Clip",
+    "LeakyRelu",
+    "Sigmoid",
+    "Tanh",
+    "HardSwish",
+    "HardSigmoid",
+    "Gelu",
+]
+ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
+    "Elu": [{"alpha": 0.5}],
+    "Selu": [{"alpha": 1.5, "gamma": 2.0}],
+    "Celu": [{"alpha": 0.25}],
+    "ThresholdedRelu": [{"alpha": -0.5}],
+    "Shrink": [{"lambd": 1.0, "bias": 0.25}],
+    "LeakyRelu": [{"alpha": 0.3}, {"alpha": -0.5}, {"alpha": 1.5}],
+    "HardSigmoid": [{"alpha": 0.3, "beta": 0.1}, {"alpha": 1 / 6, "beta": 0.5}],
+    "Gelu": [{"approximate": "tanh"}, {"approximate": "none"}],
+}
+LOOSE = {"Tan": 1e-4, "Erf": 1e-5, "Gelu": 1e-5, "Mish": 1e-5}
+
+
+def unary() -> Iterator[Case]:
+    for op in PLAIN_UNARY:
+        low, high = (-0.99, 0.99) if op in UNIT else (1.01, 4.0) if op in POSITIVE else (-3.0, 3.0)
+        rtol = LOOSE.get(op, 1e-5)
+        for shape in ODD:
+            yield Case(op, [floats(*shape, low=low, high=high)], rtol=rtol)
+        for attrs in ATTRIBUTES.get(op, []):
+            yield Case(op, [floats(2, 3, 5, 7)], attrs, rtol=rtol)
+        # Limits at infinity differ between libraries for a few; the host's kernels are the contract.
+        yield Case(op, [SPECIAL], rtol=rtol, onnxruntime=False)
+    for op in (
+        "Relu",
+        "Sigmoid",
+        "Abs",
+        "Exp",
+        "Floor",
+        "Neg",
+        "Tanh",
+        "Sqrt",
+        "HardSigmoid",
+        "Selu",
+        "Elu",
+        "LeakyRelu",
+    ):
+        yield Case(op, [floats(3, 4, low=0.1)], opset=7)
+    bounds = [(Const(-1.0), Const(1.0)), (None, Const(0.5)), (Const(-0.5), None), (Const(1.0), Const(-1.0))]
+    for low_bound, high_bound in bounds:
+        yield Case("Clip", [floats(2, 3, 5), low_bound, high_bound])
+        yield Case("Clip", [SPECIAL, low_bound, high_bound])
+    yield Case("Clip", [floats(2, 3), Const([0.0])], onnxruntime=False)
+    yield Case("Clip", [floats(4, 5)], {"min": -1.0, "max": 0.5}, opset=10)
+    yield Case("Clip", [SPECIAL], {"max": 0.5}, opset=7)
+
+
+BROADCASTS = [
+    ((), ()), ((3,), ()), ((2, 3, 4), (4,)), ((4,), (2, 3, 4)), ((2, 3, 4, 5), (1, 3, 1, 1)), ((3, 1), (1, 4)),
+    ((2, 1, 4, 1), (3, 1, 5)), ((2, 3, 4, 5), (2, 3, 4, 5)), ((1, 3, 1, 1), (2, 3, 4, 5)), ((2, 3, 5), (2, 3, 1)),
+    ((0, 3), (1, 3)), ((2, 0, 3), (1, 1, 3)), ((2, 1, 3, 1, 2), (1, 4, 1, 3, 1)), ((1,) * 8, (2, 1, 3, 1, 2, 1, 2, 1)),
+    ((2, 3, 4, 5), (5,)), ((2, 3, 4, 5), (4, 1)), ((2, 3, 4), (1, 1, 1, 1)),
+]  # fmt: skip
+
+
+def binary() -> Iterator[Case]:
+    for left, right in BROADCASTS:
+        for op in ("Add", "Sub", "Mul", "Div", "Max"):
+            yield Case(op, [floats(*left), floats(*right, seed=1, low=0.5)])
+        yield Case("Add", [Const(floats(*left)), floats(*right, seed=1)])
+        yield Case("Sub", [floats(*left), Const(floats(*right, seed=1))])
+        yield Case("Greater", [floats(*left), floats(*right, seed=1)])
+        yield Case(
+            "And", [integers(*left, low=0, high=2, dtype="bool"), integers(*right, seed=1, low=0, high=2, dtype="bool")]
+        )
+    pair = [floats(2, 3, 4, 5, low=0.1), floats(3, 1, 1, seed=1)]
+    yield Case("Pow", pair, rtol=2e-5)
+    yield Case("Pow", [floats(2, 3, 4), Const(2.0)])
+    yield Case("Pow", [floats(2, 3, 4), Const(3.0)])
+    yield Case("Pow", [floats(2, 3, 4, low=0.0), Const(0.5)])
+    for op in ("Add", "Mul", "Min", "Max", "Div", "Pow", "Sub"):
+        grid = np.repeat(SPECIAL, SPECIAL.size), np.tile(SPECIAL, SPECIAL.size)
+        yield Case(op, list(grid), onnxruntime=op not in ("Min", "Max", "Pow"))
+    for dtype in ("int32", "int64"):
+        a, b = integers(2, 3, 4, dtype=dtype), integers(3, 1, dtype=dtype, seed=1)
+        for op in ("Add", "Sub", "Mul"):
+            yield Case(op, [a, b])
+            extremes = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, -1, 0, 1], dtype)
+            yield Case(op, [np.repeat(extremes, 5), np.tile(extremes, 5)])
+        for op in ("Min", "Max"):
+            yield Case(op, [a, b])
+        yield Case("Div", [a, np.where(b == 0, 1, b).astype(dtype)])
+        yield Case("Pow", [a, np.abs(b) % 4])
+        for op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+            yield Case(op, [a, b])
+    for op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+        grid = np.repeat(SPECIAL, SPECIAL.size), np.tile(SPECIAL, SPECIAL.size)
+        yield Case(op, list(grid))
+        yield Case(op, [floats(2, 3, 4, 5), floats(2, 3, 4, 5, seed=1)])
+    for op in ("Or", "Xor"):
+        yield Case(op, [integers(3, 4, low=0, high=2, dtype="bool"), integers(4, seed=1, low=0, high=2, dtype="bool")])
+    for op in ("Sum", "Min", "Max"):
+        yield Case(op, [floats(2, 3), floats(3, seed=1), floats(2, 1, seed=2)])
+        yield Case(op, [floats(3), floats(2, 1, seed=1), floats(5, 1, 1, seed=2), floats(1, seed=3)])
+        yield Case(op, [floats(2, 3, 4, 5), floats(1, 3, 1, 1, seed=1), floats(2, 3, 4, 5, seed=2)], opset=8)
+    yield Case("PRelu", [floats(2, 3, 4, 5), Const(floats(3, 1, 1, seed=1))])
+    yield Case("PRelu", [floats(2, 3, 4, 5), floats(1, 3, 1, 1, seed=1)])
+    yield Case("PRelu", [floats(2, 3), Const(floats(1, seed=1))], opset=9)
+    for dtype in ("float32", "int8", "float16", "int64", "bool", "float64", "bfloat16"):
+        yield from _where(dtype)
+
+
+def _where(dtype: str) -> Iterator[Case]:
+    a, b = of_dtype(floats(2, 3, 4, 5), dtype), of_dtype(floats(4, 1, seed=1), dtype)
+    yield Case("Where", [integers(2, 3, 4, 5, low=0, high=2, dtype="bool"), a, b])
+    yield Case("Where", [integers(3, 1, 1, low=0, high=2, dtype="bool"), b, a])

@@ -1,0 +1,30 @@
+"""Operands that the tables of operators share."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from tests.targets.c.harness import Const
+
+MOVABLE = ("float32", "float16", "int8", "int64", "bool", "float64", "uint16", "bfloat16")
+LARGEST = np.finfo(np.float32).max
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, LARGEST, -LARGEST, 1e-45, -1e-38, 88.8, -104.0, 0.5, 1.5, -2.5], "f4"
+)
+
+
+def floats(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
+def integers(*shape: int, dtype: str = "int64", seed: int = 0, low: int = -9, high: int = 9) -> np.ndarray:
+    return np.asarray(np.random.default_rng(seed).integers(low, high, shape)).astype(dtype)
+
+
+def ints(*values: int) -> Const:
+    return Const(np.array(values, np.int64))
+
+
+def of_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
+    return values.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))

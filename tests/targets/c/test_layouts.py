@@ -1,0 +1,86 @@
+"""Chains of operators that meet in different memory orders: every relayout must be where it is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tinycomp
+from tests.targets.c.cases.values import floats
+from tests.targets.c.harness import make_model
+
+X = floats(1, 3, 6, 6)
+W = {"w": floats(4, 3, 3, 3), "w2": floats(4, 4, 1, 1)}
+
+
+def node(op, inputs, output, **attrs):
+    return helper.make_node(op, inputs, output.split(), name=output.split()[0], **attrs)
+
+
+FIRST, LAST = node("Conv", ["x", "w"], "c"), node("Conv", ["u", "w2"], "y")
+CHAINS = {
+    "constants joined to channels": (
+        [
+            FIRST,
+            node("Concat", ["c", "k"], "d", axis=1),
+            node("Softmax", ["d"], "s", axis=1),
+            node("Conv", ["s", "w3"], "y"),
+        ],
+        {"k": floats(1, 2, 4, 4), "w3": floats(2, 6, 1, 1)},
+    ),
+    "squeeze and excite": (
+        [
+            FIRST,
+            node("ReduceMean", ["c", "axes"], "m"),
+            node("Conv", ["m", "w2"], "g"),
+            node("Sigmoid", ["g"], "sg"),
+            node("Mul", ["c", "sg"], "u"),
+            LAST,
+        ],
+        {"axes": np.array([2, 3])},
+    ),
+    "a factor of lower rank": ([FIRST, node("Mul", ["c", "k"], "u"), LAST], {"k": floats(4, 1, 4)}),
+    "an addend of higher rank": ([FIRST, node("Add", ["c", "k"], "y")], {"k": floats(2, 1, 4, 1, 4)}),
+    "a choice": (
+        [FIRST, node("Greater", ["c", "zero"], "g"), node("Where", ["g", "c", "k"], "u"), LAST],
+        {"zero": floats(), "k": floats(4, 4)},
+    ),
+    "halves": (
+        [
+            FIRST,
+            node("Split", ["c"], "a b", axis=1, num_outputs=2),
+            node("Mul", ["a", "b"], "h"),
+            node("Conv", ["h", "w3"], "y"),
+        ],
+        {"w3": floats(4, 2, 1, 1)},
+    ),
+    "shuffled channels": (
+        [
+            FIRST,
+            node("Reshape", ["c", "apart"], "r"),
+            node("Transpose", ["r"], "t", perm=[0, 2, 1, 3, 4]),
+            node("Reshape", ["t", "together"], "u"),
+            LAST,
+        ],
+        {"apart": np.array([1, 2, 2, 4, 4]), "together": np.array([1, 4, 4, 4])},
+    ),
+    "a transposition that costs nothing": (
+        [FIRST, node("Transpose", ["c"], "t", perm=[0, 2, 3, 1]), node("Reshape", ["t", "rows"], "y")],
+        {"rows": np.array([-1, 4])},
+    ),
+}
+
+
+@pytest.mark.parametrize("fed", [False, True])
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains(name, fed):
+    """``fed``: the float operand called k comes from outside instead of being a constant."""
+    nodes, constants = CHAINS[name]
+    feeds = {"x": X} | ({"k": constants["k"]} if fed and "k" in constants else {})
+    kept = {k: v for k, v in {**W, **constants}.items() if k not in feeds}
+    outputs = [n for n in ("y", "c", "a", "t") if any(n in o.output for o in nodes)]
+    model = make_model(nodes, feeds, kept, outputs)
+    module, host = tinycomp.compile(model, strict=True), tinycomp.compile(model, "host", passes="")
+    for found, wanted in zip(module.run(feeds).values(), host.run(feeds).values(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
