@@ -80,6 +80,7 @@ def compile(  # noqa: A001 - the public name
         passes=passes,
         dump=None if dump is None else Path(dump),
         verify=verify,
+        threads=threads,
         memory_limit=memory_limit,
     )
     with limited(memory_limit):
@@ -128,7 +129,7 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
     Raises:
         TargetError: If a name is unknown, two targets share one, or one lacks what it needs on this machine.
     """
-    wanted = [target] if isinstance(target, (str, Target)) else list(target)
+    wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
     found = [find(t) if isinstance(t, str) else t for t in wanted if t != HOST]
     for each in found:
         if not isinstance(each, Target):
@@ -152,6 +153,7 @@ class Compiler:
         dump: Where to write the graph after every pass.
         verify: Whether to check numbers on the way.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
     """
 
     targets: tuple[Target, ...]
@@ -160,6 +162,7 @@ class Compiler:
     dump: Path | None = None
     verify: bool = False
     memory_limit: int | None = None
+    threads: int | None = None
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""

@@ -25,6 +25,9 @@ Observer = Callable[[int, str, Graph], None]
 """Called with the number and name of each pass, and the graph behind it."""
 
 
+_AS_TEXT = 'A text such as "simplify,fold-constants" is read by tinycomp.pipeline.parse_passes.'
+
+
 @dataclass(frozen=True)
 class Timing:
     """How long a pass took.
@@ -50,6 +53,9 @@ class Pipeline:
         check: Whether to verify the graph after every pass.
         observers: Called after every pass, and once before the first with number 0 and the name ``input``.
 
+    Raises:
+        PatternError: If something among the passes is none.
+
     Example:
         >>> from tinycomp.ir.parser import parse_graph
         >>> from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -60,6 +66,9 @@ class Pipeline:
 
     def __init__(self, passes: Iterable[Pass], *, check: bool = False, observers: Sequence[Observer] = ()) -> None:
         self.passes = tuple(passes)
+        for each in self.passes:
+            if not isinstance(each, Pass):
+                raise PatternError("not a pass", expected="a list of passes", found=repr(each), hint=_AS_TEXT)
         self.check = check
         self.observers = tuple(observers)
         self.timings: list[Timing] = []

@@ -20,7 +20,12 @@ MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3
 _STRANGERS = (
     (b"version https://git-lfs", 0, "a Git LFS pointer", 'Fetch the real file with "git lfs pull".'),
-    (b"PK\x03\x04", 0, "a zip archive, such as a PyTorch checkpoint", "Export the model to ONNX first."),
+    (
+        b"PK\x03\x04",
+        0,
+        "a zip archive, such as a PyTorch checkpoint",
+        "Export the model to ONNX first, or open a saved module with tinycomp.load.",
+    ),
     (b"\x89HDF", 0, "an HDF5 file, such as a Keras model", "Export the model to ONNX first."),
     (b"TFL3", 4, "a TensorFlow Lite model", "Convert the model to ONNX first."),
     (b"ORTM", 4, "an ONNX Runtime flatbuffer", "Give the original .onnx file."),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ArtifactError
+from tinycomp.errors import ArtifactError, FeedError
 from tinycomp.limits import limited
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.plan import Plan
@@ -91,7 +91,7 @@ class Module:
 
     @property
     def graph(self) -> str:
-        """The partitioned IR as text; ``tinycomp.ir.parser.parse_graph`` reads it."""
+        """The partitioned IR as text, large constants as hashes; ``compile(dump=…)`` writes what can be read back."""
         return self._parts.graph()
 
     @property
@@ -128,6 +128,13 @@ class Module:
             ExecutionError: If a step fails on these values, or the time is up.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
+        if not isinstance(feeds, Mapping):
+            raise FeedError(
+                "not a dict of inputs",
+                expected=f"arrays by name: {', '.join(self._input_names)}",
+                found=type(feeds).__name__,
+                hint="Pass arrays by position to the module itself: module(x).",
+            )
         results = None
         if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
             results = self._direct([feeds.get(name) for name in self._input_names])

@@ -148,11 +148,16 @@ class Pool:
 
     Args:
         threads: How many, counting the caller; by default :func:`default_threads`.
+
+    Raises:
+        TargetError: If that is not a number from 1 to 1024.
     """
 
     def __init__(self, threads: int | None = None) -> None:
         error, out = _ffi.new("tc_error *"), _ffi.new("tc_pool **")
         wanted = default_threads() if threads is None else threads
+        if not isinstance(wanted, int):
+            raise TargetError("not a number of threads", expected="a whole number from 1 to 1024", found=repr(wanted))
         if _lib.tc_pool_create(wanted, out, error):
             _raise(error, "thread pool")
         self.threads = wanted
