@@ -19,10 +19,15 @@ from tinycomp.ir.printer import print_graph
 from tinycomp.lowering import Shapes
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive
-from tinycomp.runtime.artifact import module_parts, native_plan_to_dict, program_from_dict, program_to_dict
+from tinycomp.runtime.artifact import (
+    module_parts,
+    native_plan_to_dict,
+    pool_for,
+    program_from_dict,
+    program_to_dict,
+)
 from tinycomp.runtime.c_source import CSource
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native import Pool, default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.report import Report
@@ -64,6 +69,8 @@ def pack(
         "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
         "report": report.to_dict(),
         "plan": native,
+        "threads": compiler.threads,
+        "passes": compiler.passes if isinstance(compiler.passes, str) else None,
     }
     archive.texts["graph.tir"] = str(partitioned)
     if native is None:
@@ -72,7 +79,8 @@ def pack(
             {"symbol": symbol, "shapes": shapes, **_generated_to_dict(generated, archive)}
             for (symbol, shapes), generated in programs.items()
         ]
-    if symbolic:
+    if symbolic and (compiler.passes is None or isinstance(compiler.passes, str)):
+        # Pass objects cannot be written down; without the source, the plan for all sizes serves the loaded module.
         archive.texts["source.tir"] = _text_with_constants(graph, archive)
     return archive.to_bytes()
 
@@ -120,7 +128,8 @@ def restore(
     about = archive.manifest
     # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
     wanted = _find_targets(_target_names(about), targets, optional=trusted and "source.tir" not in archive.texts)
-    compiler = Compiler(wanted, Pool(threads if threads is not None else default_threads()))
+    passes = about.get("passes")
+    compiler = Compiler(wanted, pool_for(archive, threads), passes=passes if isinstance(passes, str) else None)
     try:
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         programs = {

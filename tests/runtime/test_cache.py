@@ -40,7 +40,17 @@ def test_a_failure_is_not_kept():
     assert cache.get("k", lambda: 7) == 7
 
 
-def test_what_was_made_elsewhere():
-    cache = BoundedCache(1)
-    cache.put("k", 1)
-    assert cache.get("k", lambda: 2) == 1
+def test_other_keys_are_served_while_one_is_made():
+    cache, started, finish = BoundedCache(2), threading.Event(), threading.Event()
+
+    def slow():
+        started.set()
+        assert finish.wait(10)
+        return "slow"
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(cache.get, "a", slow)
+        assert started.wait(10)
+        assert cache.get("b", lambda: "quick") == "quick"
+        finish.set()
+        assert waiting.result() == "slow"

@@ -119,9 +119,21 @@ def load_native(archive: Archive, data: bytes, threads: int | None) -> Module | 
     about = archive.manifest
     if about.get("plan") is None:
         return None
-    pool = Pool(threads if threads is not None else default_threads())
+    pool = pool_for(archive, threads)
     plan = native_plan_from_dict(about["plan"], archive, pool)
     return Module(module_parts(archive, data, plan, pool.threads))
+
+
+def pool_for(archive: Archive, threads: int | None) -> Pool:
+    """Return a pool of as many threads as are asked for now, were asked for when compiling, or suit the machine.
+
+    Raises:
+        ArtifactError: If the archive's number is none.
+    """
+    remembered = archive.manifest.get("threads")
+    if remembered is not None and (type(remembered) is not int or remembered < 1):
+        raise ArtifactError("the description is damaged", expected="a number of threads", found=repr(remembered))
+    return Pool(threads or remembered or default_threads())
 
 
 def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> ModuleParts:

@@ -22,22 +22,33 @@ class BoundedCache(Generic[K, V]):
         assert limit >= 1, limit
         self._limit = limit
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.RLock()
+        self._making: dict[K, threading.Lock] = {}
+        self._lock = threading.Lock()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value for ``key``, made on first use; two threads never make the same one."""
+        """Return the value for ``key``, made on first use.
+
+        Two threads never make the same value; while one is made, other keys are served.
+        """
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            value = self._values[key] = make()
-            if len(self._values) > self._limit:
-                self._values.popitem(last=False)
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+            try:
+                value = make()
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+            with self._lock:
+                self._values[key] = value
+                if len(self._values) > self._limit:
+                    self._values.popitem(last=False)
             return value
-
-    def put(self, key: K, value: V) -> None:
-        """Store a value that was made elsewhere."""
-        self.get(key, lambda: value)
 
     def items(self) -> list[tuple[K, V]]:
         """Return what is cached, used longest ago first."""

@@ -205,8 +205,10 @@ def _headline(report: Report) -> Text:
     nodes, macs = totals["nodes"], totals["macs"]
     text = (
         f"{report.model or 'model'}: {len(report.regions)} region(s) on {', '.join(report.targets) or 'no target'}; "
-        f"{nodes['offloaded']} of {nodes['offloaded'] + nodes['host']} nodes, {macs['share']:.1%} of MACs"
+        f"{nodes['offloaded']} of {nodes['offloaded'] + nodes['host']} nodes"
     )
+    if macs["offloaded"] + macs["host"]:
+        text += f", {macs['share']:.1%} of MACs"
     if "seconds" in totals:
         text += f", {totals['seconds']['share']:.1%} of the time"
     return Text(text, style="bold")
