@@ -169,7 +169,7 @@ def doubtful() -> tuple[list[int], list[tuple[int, int]]]:
 
 
 def test_the_bound_says_how_far_an_answer_can_be_off():
-    search = RegionSearch()
+    search = RegionSearch(steps=0)
     groups = search.minimum(problem_of(*doubtful()))
     assert 1 < search.bound < search.found == len(groups)
     search.minimum(problem_of([1, 0, 1], [(0, 1), (1, 2)]))
@@ -180,7 +180,7 @@ def test_the_bound_says_how_far_an_answer_can_be_off():
 def test_one_exhausted_problem_does_not_make_the_others_doubtful():
     """A pair that cannot be joined, before and after a tangle: its two regions count in full."""
     colors, edges = doubtful()
-    alone, together = RegionSearch(), RegionSearch()
+    alone, together = RegionSearch(steps=0), RegionSearch(steps=0)
     alone.minimum(problem_of(colors, edges))
     together.minimum(problem_of([1, 0, 1, *colors], [(0, 1), (1, 2), (0, 2), *((u + 3, v + 3) for u, v in edges)]))
     assert (together.found, together.bound) == (alone.found + 2, alone.bound + 2)
