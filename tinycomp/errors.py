@@ -112,5 +112,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["Conv", "Relu"])
     ''
     """
-    close = difflib.get_close_matches(name, list(known), n=1)
+    names = list(known)
+    close = [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
     return f'Did you mean "{close[0]}"?' if close else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.errors import TargetError, UnsupportedError
-from tinycomp.footprint import check_footprint
+from tinycomp.footprint import check_footprint, value_bytes
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.limits import reserve_bytes
@@ -102,6 +102,7 @@ class Lowering:
         key = (node.op, shapes)
         if key in self.programs:
             return self._generated(self.programs[key], node)
+        reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
         made = self._target(node).build(node)
         if isinstance(made, (Program, CSource)):
             if keep:

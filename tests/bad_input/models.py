@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
 NUMBER = {name.lower(): number for name, number in TensorProto.DataType.items()} | {
-    "f": TensorProto.FLOAT, "i": TensorProto.INT64, "b": TensorProto.BOOL,
+    "float32": TensorProto.FLOAT, "f": TensorProto.FLOAT, "i": TensorProto.INT64, "b": TensorProto.BOOL,
 }  # fmt: skip
 
 
@@ -51,7 +51,9 @@ def graph(
     """Return a model; nothing about it is checked."""
     proto = helper.make_graph(nodes, "g", inputs, outputs, initializers)
     imports = {"": opset} | ({domain: opset} if domain else {})
-    return helper.make_model(proto, opset_imports=[helper.make_opsetid(d, v) for d, v in imports.items()], ir_version=10)
+    return helper.make_model(
+        proto, opset_imports=[helper.make_opsetid(d, v) for d, v in imports.items()], ir_version=10
+    )
 
 
 def info(name: str, text: str) -> onnx.ValueInfoProto:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_input import shape_cases
+from tests.bad_input import file_cases, graph_cases, run_cases, shape_cases
 from tests.bad_input.case import TARGETS, Case, run_case
 
-CORPUS = [*shape_cases.CASES]
+CORPUS = [*file_cases.CASES, *graph_cases.CASES, *shape_cases.CASES, *run_cases.CASES]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
 
-from tinycomp.errors import ModelError, TypeInferenceError
+from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError
 from tinycomp.frontend.naming import node_label
 from tinycomp.frontend.scope import Context, Scope
 from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.infer import check_declared
 from tinycomp.ir.proto import attribute_from_proto
-from tinycomp.ir.types import UNKNOWN, Type
+from tinycomp.ir.types import UNKNOWN, TensorType, Type
 from tinycomp.ops.typing import present
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
@@ -106,6 +107,8 @@ def insert(
             declared = scope.declared.get(value.name)
             if declared is not None:
                 _check_kind(value, declared)
+                if not context.reshaped:
+                    _check_shape(value, declared)
                 check_declared(value, declared)
             scope.define(value.name, value)
     return added
@@ -119,3 +122,16 @@ def _check_kind(value: Value, declared: Type) -> None:
             expected=str(value.type),
             found=str(declared),
         )
+
+
+def _check_shape(value: Value, declared: Type) -> None:
+    """Warn of a declared shape that cannot be right: exporters leave such behind, and inference knows better."""
+    if not isinstance(declared, TensorType) or not isinstance(value.type, TensorType):
+        return
+    stated, found = declared.shape, value.type.shape
+    if stated is None or found is None:
+        return
+    pairs = zip(stated, found, strict=False)
+    if len(stated) != len(found) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+        message = f'value "{value.name}": declared as {declared}, but it is {value.type}; the declaration is ignored'
+        warnings.warn(message, TinycompWarning, stacklevel=2)

@@ -54,6 +54,7 @@ def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, sha
         functions=FunctionTable(proto.functions, proto.ir_version),
         read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
         sizes=fixed_symbols(declared, overrides),
+        reshaped=bool(overrides),
     )
     return _import_main(loaded, context, overrides)
 

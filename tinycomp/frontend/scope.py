@@ -29,6 +29,7 @@ class Context:
         environment: Attributes of the function call, None outside functions.
         prefix: Label of the function call, put before the names of nodes.
         depth: How many bodies and calls enclose this graph.
+        reshaped: Whether the caller has replaced shapes of inputs, so that declared shapes may be out of date.
     """
 
     ir_version: int
@@ -39,6 +40,7 @@ class Context:
     environment: Mapping[str, onnx.AttributeProto] | None = None
     prefix: str = ""
     depth: int = 0
+    reshaped: bool = False
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ _tc_run, _from_buffer, _BYTES = _lib.tc_run, _ffi.from_buffer, _ffi.typeof("char
 # Position, dtype and shape of an input or output array, and whether it will be written.
 _Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
 
+_INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
 _SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
 
 
@@ -318,9 +320,19 @@ class NativeProgram:
                 pointers[i] = _buffer(array, writable)
 
     def _raise_run(self, error: Any) -> NoReturn:
+        message = _ffi.string(error.message).decode("utf-8", "replace")
         if error.code == _lib.TC_INVALID:
-            raise FeedError(_ffi.string(error.message).decode(), where=self.program.name)
-        _raise(error, self.program.name)
+            raise FeedError(message, where=self.program.name)
+        called = _INSTRUCTION.match(message)
+        if called is None or error.code != _lib.TC_FAILED:
+            _raise(error, self.program.name)
+        call = self.program.instructions[int(called[1])]
+        raise ExecutionError(
+            message[called.end() :],
+            where=f"{self.program.name}, node {' + '.join(call.source) or call.kernel} ({call.kernel})",
+            found=f"operands {', '.join(map(str, call.operands))}",
+            hint="Check the values that this node reads, indices above all.",
+        )
 
 
 def _buffer(array: Array, writable: bool) -> Any:
