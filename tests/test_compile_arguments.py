@@ -56,6 +56,12 @@ def test_a_saved_module_is_no_model(tmp_path):
         tinycomp.compile(path)
 
 
+def test_only_graphs_are_exported():
+    module = tinycomp.compile(graph_of(BODY, "y"))
+    with pytest.raises(ModelError, match=r"not a graph; expected a tinycomp\.Graph; found Module\. Graphs come from"):
+        tinycomp.to_onnx(module)
+
+
 def test_run_wants_names():
     module = tinycomp.compile(graph_of(BODY, "y"))
     with pytest.raises(FeedError, match=r"arrays by name: x; found ndarray\. Pass arrays by position to the module"):

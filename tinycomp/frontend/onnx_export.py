@@ -11,6 +11,7 @@ from importlib import metadata
 import onnx
 from onnx import helper
 
+from tinycomp.errors import ModelError
 from tinycomp.frontend.export_graph import Library, Writer
 from tinycomp.frontend.export_names import Names
 from tinycomp.frontend.loading import newest_opsets
@@ -33,8 +34,16 @@ def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelPr
         model_name: Name of the exported graph; by default the name it has.
 
     Raises:
+        ModelError: If it is not a graph.
         UnsupportedError: If a node has no counterpart in ONNX, or no opset suits all nodes.
     """
+    if not isinstance(graph, Graph):
+        raise ModelError(
+            "not a graph",
+            expected="a tinycomp.Graph",
+            found=type(graph).__name__,
+            hint="Graphs come from tinycomp.from_onnx and leave a tinycomp.Pipeline.",
+        )
     library = Library()
     chosen = choose_opsets(graph)
     writer = Writer(library, chosen)
