@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.targets.c.cases import floats, ints
 from tests.targets.c.harness import Case, Const
+from tests.targets.dnnl.harness import floats
 
 IMAGE = (2, 17, 9, 7)
 """A number of channels that fills no block."""
+
+
+def ints(*values: int) -> Const:
+    return Const(np.array(values, np.int64))
 
 
 def weights(*shape: int) -> Const:
@@ -61,6 +65,7 @@ def pools() -> Iterator[Case]:
         yield Case(op, [x], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1], "ceil_mode": 1})
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [3, 3], "auto_pad": "SAME_LOWER"})
+        yield Case(op, [x], {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1})
         yield Case(op, [x], {"kernel_shape": [2, 3], "dilations": [3, 2]})
         yield Case(op, [floats(2, 3, 11)], {"kernel_shape": [4], "strides": [3], "pads": [1, 2]})
         yield Case(op, [floats(1, 2, 5, 6, 7)], {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2]})

@@ -24,6 +24,10 @@ TOLERANCE = 1e-5
 """Largest difference, as a share of the largest result."""
 
 
+def floats(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
 def why_missing() -> str:
     try:
         TARGET.require()

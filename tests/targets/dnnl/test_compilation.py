@@ -10,9 +10,8 @@ import onnx
 import pytest
 
 import tinycomp
-from tests.targets.c.cases import floats
 from tests.targets.c.harness import make_model
-from tests.targets.dnnl.harness import assert_close, needs_dnnl
+from tests.targets.dnnl.harness import assert_close, floats, needs_dnnl
 from tests.targets.dnnl.test_composites import CONSTANTS, X, conv, model, node
 
 pytestmark = needs_dnnl

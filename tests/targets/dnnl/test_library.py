@@ -13,8 +13,7 @@ import pytest
 
 import tinycomp
 from tests.models import ROOT
-from tests.targets.c.cases import floats
-from tests.targets.dnnl.harness import compiled, needs_dnnl, program_of
+from tests.targets.dnnl.harness import compiled, floats, needs_dnnl, program_of
 from tests.targets.dnnl.test_composites import X, block, model
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.target import find

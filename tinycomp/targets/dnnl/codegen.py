@@ -41,7 +41,11 @@ def _lowering(node: Node) -> Lower:
 def _pool(emit: Emitter, node: Node) -> None:
     x = _first(node)
     window = window_of(node, shape_of(x), tuple(node.attrs["kernel_shape"]))
-    kind = "max" if node.op == "MaxPool" else "mean_with_pads" if node.attrs.get("count_include_pad", 0) else "mean"
+    # Without padding both means are one, and the library takes this one dilated as well.
+    whole = node.attrs.get("count_include_pad", 0) or not any(
+        (*window.before, *window.after, node.attrs.get("ceil_mode", 0))
+    )
+    kind = "max" if node.op == "MaxPool" else "mean_with_pads" if whole else "mean"
     _emit_pool(emit, node, POOL[kind], window, shape_of(node.output))
 
 

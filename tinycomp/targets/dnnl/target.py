@@ -15,6 +15,7 @@ from tinycomp.targets.dnnl.codegen import OPERATORS, VIEWS, generate
 from tinycomp.targets.dnnl.eltwise import UNARY
 from tinycomp.targets.dnnl.fused import PRODUCTS
 from tinycomp.targets.dnnl.primitives import BINARY
+from tinycomp.targets.dnnl.products import window_of
 from tinycomp.targets.dnnl.program import Program
 
 Answer = bool | Rejection
@@ -166,7 +167,33 @@ def _pool(node: Node) -> Answer:
         return reject("the indices of the maxima are asked for")
     if node.attrs.get("count_include_pad", 0) and node.attrs.get("ceil_mode", 0):
         return reject("windows that reach beyond the padding would count cells that are not there")
-    return _images(node)
+    return all_of(_images, _rounding, _dilation)(node)
+
+
+def _dilation(node: Node) -> Answer:
+    """Whether a mean is none that the library refuses: with gaps, and counting only cells that are there."""
+    attrs = node.attrs
+    counts = node.op == "AveragePool" and not attrs.get("count_include_pad", 0)
+    partial = any(attrs.get("pads", ())) or attrs.get("auto_pad", "").startswith("SAME") or attrs.get("ceil_mode", 0)
+    gaps = max(attrs.get("dilations", (1,))) > 1
+    return not (counts and partial and gaps) or reject("a dilated mean that leaves the padding out")
+
+
+def _rounding(node: Node) -> Answer:
+    """Whether rounding up gives the sizes of the result's type; ONNX's inference counts windows that see nothing."""
+    source, result = tensor(first(node).type).static_shape, tensor(node.output.type).static_shape
+    if not node.attrs.get("ceil_mode", 0):
+        return True
+    if source is None or result is None:
+        return reject("rounding up needs known sizes")
+    found = window_of(node, source, tuple(node.attrs["kernel_shape"])).output
+    return found == result[2:] or reject(
+        f"rounding up gives {_sizes_text(found)} windows, not the {_sizes_text(result[2:])} of the result's type"
+    )
+
+
+def _sizes_text(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
 
 
 @TARGET.op("ReduceMean")
