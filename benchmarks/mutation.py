@@ -34,6 +34,7 @@ REGIONS = (  # the quickest first
     "tests/passes/merge_regions/test_merge_regions.py",
     "tests/passes/partition",
     "tests/passes/test_partition_fuzz.py",
+    "tests/passes/merge_regions/test_search_quality.py",
     "tests/passes/merge_regions/test_region_search.py",
 )
 COMPOSITES = (

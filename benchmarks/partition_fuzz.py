@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -109,16 +110,24 @@ def random_targets(rng: random.Random) -> list[Target]:
 
 
 def least_regions(nodes: list[Node]) -> int:
+    """Return the least number of regions for nodes that are annotated, by brute force."""
+    return fewest(_needs(nodes), [n.target for n in nodes])
+
+
+def fewest(needs: list[int], targets: Sequence[Hashable]) -> int:
     """Return the least number of regions, by trying every order in which regions could run.
 
     A grouping has no cycle if and only if its groups can run one after the other. What has run is a set of nodes; host
     nodes run as soon as they can and cost nothing, a region is a connected set of nodes of one target whose operands
     are there, and costs one. So the answer is a shortest path from the empty set to the full one.
+
+    Args:
+        needs: Per node, a bit set of the nodes whose results it reads.
+        targets: Per node, its target; None is the host.
     """
-    needs = _needs(nodes)
-    groups = _connected_sets(nodes, needs)
-    hosts = [(1 << i, needs[i]) for i, n in enumerate(nodes) if n.target is None]
-    full = (1 << len(nodes)) - 1
+    groups = _connected_sets(needs, targets)
+    hosts = [(1 << i, needs[i]) for i, target in enumerate(targets) if target is None]
+    full = (1 << len(needs)) - 1
     reached = {_run_hosts(0, hosts)}
     seen = set(reached)
     cost = 0
@@ -151,22 +160,22 @@ def _run_hosts(done: int, hosts: list[tuple[int, int]]) -> int:
     return done
 
 
-def _connected_sets(nodes: list[Node], needs: list[int]) -> list[tuple[int, int]]:
+def _connected_sets(needs: list[int], targets: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return every set of nodes of one target that data flow connects, with what it needs from outside."""
-    near = [0] * len(nodes)
+    near = [0] * len(needs)
     for user, needed in enumerate(needs):
-        for producer in range(len(nodes)):
-            if needed >> producer & 1 and nodes[user].target == nodes[producer].target is not None:
+        for producer in range(len(needs)):
+            if needed >> producer & 1 and targets[user] == targets[producer] is not None:
                 near[user] |= 1 << producer
                 near[producer] |= 1 << user
-    found: dict[int, int] = {1 << i: needs[i] & ~(1 << i) for i, n in enumerate(nodes) if n.target is not None}
+    found: dict[int, int] = {1 << i: needs[i] for i, target in enumerate(targets) if target is not None}
     waiting = list(found)
     for group in waiting:
         around = 0
-        for i in range(len(nodes)):
+        for i in range(len(needs)):
             if group >> i & 1:
                 around |= near[i]
-        for i in range(len(nodes)):
+        for i in range(len(needs)):
             larger = group | 1 << i
             if around >> i & 1 and larger not in found:
                 found[larger] = (found[group] | needs[i]) & ~larger
@@ -214,7 +223,7 @@ def _check_regions(graph: Graph) -> Counter[str]:
     needs = _needs(nodes)
     number = {node: i for i, node in enumerate(nodes)}
     masks = [sum(1 << number[n] for n in members) for members in regions.values()]
-    allowed = dict(_connected_sets(nodes, needs))
+    allowed = dict(_connected_sets(needs, [n.target for n in nodes]))
     assert all(mask in allowed for mask in masks), "a region does not hang together, or has two targets"
     least = least_regions(nodes)
     assert len(masks) == least, f"{len(masks)} regions, {least} are enough"

@@ -142,6 +142,16 @@ def test_a_region_that_nobody_reads_is_not_cut_out():
     assert remarks(graph, "partition-graph") == [(("b",), "npu", "unused", "nobody uses a result of the region")]
 
 
+def test_the_pass_says_whether_it_changed_anything():
+    graph = graph_of("%a = Relu(%x)\n%b = Neg(%a)", "b")
+    assert not PartitionGraph([NPU]).run(graph)
+    AnnotateTarget([NPU]).run(graph)
+    assert not PartitionGraph([NPU]).run(graph), "claimed, but not numbered"
+    assert MergeRegions().run(graph)
+    assert PartitionGraph([NPU]).run(graph)
+    assert not PartitionGraph([NPU]).run(graph)
+
+
 def test_stale_marks_are_refused_before_anything_changes():
     graph = graph_of("%a = Relu(%x)\n%h = Neg(%a)\n%c = Add(%h, %a)", "c")
     for node in graph.nodes:
