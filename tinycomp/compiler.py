@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
 from tinycomp.checking import NumericCheck, check_regions
 from tinycomp.dumping import Dump
-from tinycomp.errors import FallbackError, TargetError
+from tinycomp.errors import FallbackError, OptionError, TargetError, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
@@ -36,6 +37,29 @@ HOST = "host"
 """The name of no target at all: everything runs on the numpy kernels."""
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _suggesting(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a function answer an unknown option with the one that may have been meant."""
+    known = [p.name for p in inspect.signature(function).parameters.values()]
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> _R:
+        for name in options:
+            if name not in known:
+                raise OptionError(
+                    f'{function.__name__} has no option "{name}"',
+                    expected=f"one of {', '.join(known)}",
+                    hint=did_you_mean(name, known),
+                )
+        return function(*args, **options)
+
+    return call
+
+
+@_suggesting
 def compile(  # noqa: A001 - the public name
     model: Model,
     target: AnyTarget | Sequence[AnyTarget] = "c",

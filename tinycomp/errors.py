@@ -84,6 +84,10 @@ class TargetError(TinycompError):
     """A target is unknown, written wrongly, or its code generator failed."""
 
 
+class OptionError(TinycompError, TypeError):
+    """A function was called with an option that it does not have."""
+
+
 class FallbackError(TinycompError):
     """``strict=True`` was asked for and nodes were left to the host."""
 

@@ -31,9 +31,15 @@ exit codes:
 class _Parser(ArgumentParser):
     """An argument parser that raises instead of leaving the process."""
 
+    chosen: ArgumentParser | None = None
+    """The parser of the command that the arguments name; its options are the ones to suggest."""
+
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         hint = did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        unknown = re.search(r"unrecognized arguments: (-[^ =]+)", message)
+        if unknown:
+            hint = did_you_mean(unknown[1], re.findall(r"--[\w-]+", (self.chosen or self).format_help()))
         raise exits.UsageError(message, hint=f"{hint} See: {self.prog} --help".strip())
 
 
@@ -81,6 +87,7 @@ def build_parser(arguments: Sequence[str]) -> ArgumentParser:
         sub = found.add_parser(name, help=summary, formatter_class=RawDescriptionHelpFormatter)
         if name == chosen:
             _configure(sub, name, summary)
+            parser.chosen = sub
     return parser
 
 
