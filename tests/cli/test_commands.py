@@ -209,6 +209,10 @@ def test_verify_names_the_first_region_that_differs(call, wrong_target, tmp_path
         assert all(array.min() < 0 for array in feeds.values())
 
 
+def test_verify_says_when_there_is_no_region(call) -> None:
+    assert "No region was compared." in call("verify", "digits", "-t", "host", "--regions").out
+
+
 def test_verify_without_regions_says_how_to_go_on(call, wrong_target) -> None:
     result = call("verify", "digits", "-t", wrong_target)
     assert result.code == exits.FAILED

@@ -22,11 +22,6 @@ def joined_sources(*nodes: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source for node in nodes for source in node.sources))
 
 
-def only_reader(graph: Graph, value: Value) -> bool:
-    """Whether ``value`` is read at most once, so that its producer may be merged into the reader."""
-    return graph.use_count(value) == 1
-
-
 def bypass(graph: Graph, node: Node, value: Value) -> bool:
     """Let everyone who reads the first result of ``node`` read ``value`` instead, which equals it.
 

@@ -142,7 +142,8 @@ def _show(
     session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
     if options.regions:
         rows = [(f"{r.symbol} ({r.target})", d) for r in regions for d in r.differences]
-        session.show(_table("Regions next to the numpy kernels", rows), *(_doubt(r) for r in regions if not r.reached))
+        shown = _table("Regions next to the numpy kernels", rows) if rows else "No region was compared."
+        session.show(shown, *(_doubt(r) for r in regions if not r.reached))
     first = _first(outputs, regions)
     if first is None:
         session.show("Everything is within the tolerance.")

@@ -154,13 +154,6 @@ def nbytes(type_: TensorType) -> int:
     return type_.size() * max(1, bits(type_.dtype) // 8)
 
 
-def memory_shape(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a tensor from slowest to fastest varying in memory."""
-    shape = type_.static_shape
-    assert shape is not None, type_
-    return tuple(shape[d] for d in memory_order(type_.layout, len(shape)))
-
-
 def in_memory_order(value: Value) -> np.ndarray:
     """Return a constant's elements in the order of its layout."""
     assert value.const is not None
