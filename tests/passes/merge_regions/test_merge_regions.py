@@ -34,6 +34,24 @@ def test_a_diamond_with_one_unsupported_side():
     ]
 
 
+def test_a_border_is_explained_by_a_host_node_however_long_the_way_around_is():
+    """Of the nodes on the way the first one of the host is named, not one of another region in front of it."""
+    body = "%a = Relu(%x)\n%m = Sub(%a, %a)\n%h = Neg(%m)\n%i = Abs(%h)\n%j = Neg(%i)\n%b = Relu(%a)\n%c = Add(%j, %b)"
+    graph = merged(body, "c", target_of("npu", "Relu", "Add"), target_of("other", "Sub"))
+    assert regions(graph) == [{"a"}, {"m"}, {"b", "c"}]
+    assert remarks(graph, STAGE) == [
+        (("a", "b"), "npu", "acyclic", "joining the region of a and the region of b would close a cycle through h")
+    ]
+
+
+def test_a_border_may_be_due_to_another_target():
+    body = "%a = Relu(%x)\n%m = Sub(%a, %a)\n%b = Relu(%a)\n%c = Add(%m, %b)"
+    graph = merged(body, "c", target_of("npu", "Relu", "Add"), target_of("other", "Sub"))
+    assert [r for *_, r in remarks(graph, STAGE)] == [
+        "joining the region of a and the region of b would close a cycle through m"
+    ]
+
+
 def test_an_unsupported_node_between():
     graph = merged("%a = Relu(%x)\n%h = Neg(%a)\n%b = Relu(%h)", "b")
     assert regions(graph) == [{"a"}, {"b"}]
