@@ -66,8 +66,16 @@ class Session:
 
 def _console(stderr: bool) -> Console:
     """Tables in a pipe or file get a width that shows reasons in full, not the 80 columns that rich assumes."""
-    console = Console(stderr=stderr, soft_wrap=False)
-    return console if console.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
+    console = _Console(stderr=stderr, soft_wrap=False)
+    return console if console.is_terminal else _Console(stderr=stderr, width=_PLAIN_WIDTH)
+
+
+class _Console(Console):
+    """A console that leaves a reader's departure to the command line; rich's own would exit with 1, a failed check."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the caller see the error."""
+        raise BrokenPipeError
 
 
 def _plain(value: Any) -> Any:
