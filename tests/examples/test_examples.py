@@ -10,6 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60
+"""More than any example takes by far, even on a busy machine."""
+RESULTS = {
+    "attention": "parameters of both: query, key, mask, value",
+    "detector": "2 regions, 2 nodes on the host",
+    "quantised_conv": "8 nodes with a pad became one npu.qconv_arithmetic, exact",
+    "stop_fusion": "up to 1 layers in one",
+    "while_loop": "the code generator was called 2 times",
+}
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -17,7 +26,13 @@ def run(path: Path, folder: Path) -> str:
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, cwd=folder, env=environment, check=False
+        [sys.executable, path],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        check=False,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -29,7 +44,9 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, tmp_path: Path):
-    assert run(path, tmp_path).strip()
+    output = run(path, tmp_path).strip()
+    assert output
+    assert RESULTS.get(path.stem, "") in output
 
 
 def test_the_own_target_reads_digits_and_gives_its_reasons(tmp_path: Path):
