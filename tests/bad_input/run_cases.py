@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.bad_input.case import Case, doing, failing, rejected, right
 from tests.bad_input.models import floats, ints, one, relu, scalar, text
@@ -99,9 +99,8 @@ def usable_after_an_error(folder: Path) -> None:
     module = compile_model(model, memory_limit=1 << 20)
     x = np.arange(4, dtype=F)
     for _ in range(3):
-        with contextlib.suppress(MemoryLimitError):
+        with pytest.raises(MemoryLimitError):
             module(ints(1 << 40), x)
-            raise AssertionError("silent")
         assert module(ints(2), x).tolist() == [0, 1, 2, 3] * 2
 
 
@@ -112,12 +111,8 @@ def one_symbol_two_sizes() -> Any:
 def budget_of_specialised_plans(folder: Path) -> None:
     module = compile_model(text("g (float[N,N] x) => (float[N,N] y) { y = MatMul(x, x) }"), memory_limit=1 << 20)
     assert module(floats(8, 8))[0, 0] == 8
-    try:
+    with pytest.raises(MemoryLimitError, match="expected at most 1048576 bytes"):
         module(floats(1024, 1024))
-    except MemoryLimitError as error:
-        assert "expected at most 1048576 bytes" in str(error)
-    else:
-        raise AssertionError("silent")
     assert module(floats(8, 8))[0, 0] == 8
 
 
@@ -140,8 +135,15 @@ CASES = [
     feed("51-dict", {"x": {"a": 1}}, 'input "x"'),
     feed("51-structured", {"x": np.zeros((2, 3), [("a", F)])}, "wrong dtype"),
     feed("51-dates", {"x": np.zeros((2, 3), "M8[s]")}, "wrong dtype"),
-    failing("51-symbols-disagree", one_symbol_two_sizes(), {"a": floats(2), "b": floats(3)}, FeedError,
-            'the sizes of "N" differ', 'inputs "a" and "b"', "expected N = 2 as in a; found N = 3"),
+    failing(
+        "51-symbols-disagree",
+        one_symbol_two_sizes(),
+        {"a": floats(2), "b": floats(3)},
+        FeedError,
+        'the sizes of "N" differ',
+        'inputs "a" and "b"',
+        "expected N = 2 as in a; found N = 3",
+    ),
     failing("51-string-tensor", one("Identity", "string[1]"), {"a": np.zeros(1, F)}, FeedError, "wrong dtype"),
     right("51-list", relu(), {"x": X.tolist()}, Y),
     # 52 layout of feeds
@@ -160,48 +162,126 @@ CASES = [
     doing("53-input-is-output", result_is_no_feed(text("g (float[2] x) => (float[2] x) { }"), floats(2))),
     doing("53-identity", result_is_no_feed(one("Identity", "f[2]"), floats(2))),
     doing("53-reshape", result_is_no_feed(one("Reshape", "f[4]", ints(2, 2)), floats(4))),
-    doing("53-constant", result_is_no_feed(text("g (float[1] x) => (float[2] w, float[1] y) <float[2] w = {1, 2}> "
-          "{ y = Relu(x) }"), floats(1))),
+    doing(
+        "53-constant",
+        result_is_no_feed(
+            text("g (float[1] x) => (float[2] w, float[1] y) <float[2] w = {1, 2}> { y = Relu(x) }"), floats(1)
+        ),
+    ),
     doing("53-split", result_is_no_feed(one("Split", "f[4]", num_outputs=2, outputs=2), floats(4))),
     doing("53-transposed", result_is_no_feed(one("Transpose", "f[2,3]"), X)),
     # 54 zero sizes
     right("54-relu", one("Relu", "f[0,3]"), {"a": np.zeros((0, 3), F)}, np.zeros((0, 3), F)),
     right("54-symbolic", one("Relu", "f[N,3]"), {"a": np.zeros((0, 3), F)}, np.zeros((0, 3), F)),
-    right("54-matmul-inner", one("MatMul", "f[2,0]", "f[0,3]"), {"a": np.zeros((2, 0), F), "b": np.zeros((0, 3), F)},
-          np.zeros((2, 3), F)),
+    right(
+        "54-matmul-inner",
+        one("MatMul", "f[2,0]", "f[0,3]"),
+        {"a": np.zeros((2, 0), F), "b": np.zeros((0, 3), F)},
+        np.zeros((2, 3), F),
+    ),
     right("54-gemm-rows", one("Gemm", "f[0,2]", floats(2, 3)), {"a": np.zeros((0, 2), F)}, np.zeros((0, 3), F)),
-    right("54-conv-batch", one("Conv", "f[0,1,4,4]", floats(1, 1, 3, 3)), {"a": np.zeros((0, 1, 4, 4), F)},
-          np.zeros((0, 1, 2, 2), F)),
-    right("54-concat", one("Concat", "f[0,2]", "f[1,2]", axis=0), {"a": np.zeros((0, 2), F), "b": floats(1, 2)},
-          floats(1, 2)),
+    right(
+        "54-conv-batch",
+        one("Conv", "f[0,1,4,4]", floats(1, 1, 3, 3)),
+        {"a": np.zeros((0, 1, 4, 4), F)},
+        np.zeros((0, 1, 2, 2), F),
+    ),
+    right(
+        "54-concat",
+        one("Concat", "f[0,2]", "f[1,2]", axis=0),
+        {"a": np.zeros((0, 2), F), "b": floats(1, 2)},
+        floats(1, 2),
+    ),
     right("54-reduce-sum", one("ReduceSum", "f[0,2]", ints(0), keepdims=0), {"a": np.zeros((0, 2), F)}, np.zeros(2, F)),
     right("54-softmax", one("Softmax", "f[0,2]"), {"a": np.zeros((0, 2), F)}, np.zeros((0, 2), F)),
     right("54-transpose", one("Transpose", "f[0,2]"), {"a": np.zeros((0, 2), F)}, np.zeros((2, 0), F)),
     # 55 indices
-    *(failing(f"55-gather-{i}", one("Gather", "f[3]", "i[1]"), {"a": floats(3), "b": ints(i)}, ExecutionError,
-              "n (", "index", " out of ")
-      for i in (3, -4, (1 << 63) - 1, -(1 << 63))),
-    rejected("55-gather-constant", one("Gather", "f[3]", ints(3)), TinycompError, "n (Gather", "out of bounds", "found 3"),
-    failing("55-gather-empty", one("Gather", "f[0]", "i[1]"), {"a": np.zeros(0, F), "b": ints(0)}, ExecutionError,
-            "n (", "index", " out of "),
-    failing("55-gather-elements", one("GatherElements", "f[3]", "i[1]"), {"a": floats(3), "b": ints(5)}, ExecutionError,
-            "n (GatherElements)", "out of bounds"),
-    failing("55-gather-nd", one("GatherND", "f[3]", "i[1,1]"), {"a": floats(3), "b": ints(9).reshape(1, 1)},
-            ExecutionError, "n (GatherND)", "out of bounds"),
-    failing("55-scatter-elements", one("ScatterElements", "f[3]", "i[1]", "f[1]"), {"a": floats(3), "b": ints(3),
-            "c": floats(1)}, ExecutionError, "n (ScatterElements)", "out of bounds"),
-    failing("55-scatter-nd", one("ScatterND", "f[3]", "i[1,1]", "f[1]"), {"a": floats(3), "b": ints(-4).reshape(1, 1),
-            "c": floats(1)}, ExecutionError, "n (ScatterND)", "out of bounds"),
-    failing("55-max-unpool", one("MaxUnpool", "f[1,1,1,1]", "i[1,1,1,1]", kernel_shape=[2, 2]), {
-            "a": floats(1, 1, 1, 1), "b": ints(99).reshape(1, 1, 1, 1)}, ExecutionError, "n (MaxUnpool)", "out of bounds"),
-    failing("55-sequence-at", text("g (float[2] x, int64 i) => (float[2] y) { s = SequenceConstruct(x) "
-            "y = SequenceAt(s, i) }"), {"x": floats(2), "i": scalar(7, np.int64)}, ExecutionError, "SequenceAt", "7"),
-    failing("55-reverse-sequence", one("ReverseSequence", "f[2,1]", "i[1]"), {"a": floats(2, 1), "b": ints(3)},
-            ExecutionError, "n (ReverseSequence): bad sequence_lens", "found [3]"),
+    *(
+        failing(
+            f"55-gather-{i}",
+            one("Gather", "f[3]", "i[1]"),
+            {"a": floats(3), "b": ints(i)},
+            ExecutionError,
+            "n (",
+            "index",
+            " out of ",
+        )
+        for i in (3, -4, (1 << 63) - 1, -(1 << 63))
+    ),
+    rejected(
+        "55-gather-constant", one("Gather", "f[3]", ints(3)), TinycompError, "n (Gather", "out of bounds", "found 3"
+    ),
+    failing(
+        "55-gather-empty",
+        one("Gather", "f[0]", "i[1]"),
+        {"a": np.zeros(0, F), "b": ints(0)},
+        ExecutionError,
+        "n (",
+        "index",
+        " out of ",
+    ),
+    failing(
+        "55-gather-elements",
+        one("GatherElements", "f[3]", "i[1]"),
+        {"a": floats(3), "b": ints(5)},
+        ExecutionError,
+        "n (GatherElements)",
+        "out of bounds",
+    ),
+    failing(
+        "55-gather-nd",
+        one("GatherND", "f[3]", "i[1,1]"),
+        {"a": floats(3), "b": ints(9).reshape(1, 1)},
+        ExecutionError,
+        "n (GatherND)",
+        "out of bounds",
+    ),
+    failing(
+        "55-scatter-elements",
+        one("ScatterElements", "f[3]", "i[1]", "f[1]"),
+        {"a": floats(3), "b": ints(3), "c": floats(1)},
+        ExecutionError,
+        "n (ScatterElements)",
+        "out of bounds",
+    ),
+    failing(
+        "55-scatter-nd",
+        one("ScatterND", "f[3]", "i[1,1]", "f[1]"),
+        {"a": floats(3), "b": ints(-4).reshape(1, 1), "c": floats(1)},
+        ExecutionError,
+        "n (ScatterND)",
+        "out of bounds",
+    ),
+    failing(
+        "55-max-unpool",
+        one("MaxUnpool", "f[1,1,1,1]", "i[1,1,1,1]", kernel_shape=[2, 2]),
+        {"a": floats(1, 1, 1, 1), "b": ints(99).reshape(1, 1, 1, 1)},
+        ExecutionError,
+        "n (MaxUnpool)",
+        "out of bounds",
+    ),
+    failing(
+        "55-sequence-at",
+        text("g (float[2] x, int64 i) => (float[2] y) { s = SequenceConstruct(x) y = SequenceAt(s, i) }"),
+        {"x": floats(2), "i": scalar(7, np.int64)},
+        ExecutionError,
+        "SequenceAt",
+        "7",
+    ),
+    failing(
+        "55-reverse-sequence",
+        one("ReverseSequence", "f[2,1]", "i[1]"),
+        {"a": floats(2, 1), "b": ints(3)},
+        ExecutionError,
+        "n (ReverseSequence): bad sequence_lens",
+        "found [3]",
+    ),
     # 56 integer division
     *(binary(f"56-div-zero-{d}", "Div", np.array([7, -7], d), np.array([0, 0], d), [0, 0]) for d in ("int32", "int64")),
-    *(binary(f"56-div-min-{d}", "Div", np.array([np.iinfo(d).min], d), np.array([-1], d), [np.iinfo(d).min])
-      for d in ("int8", "int32", "int64")),
+    *(
+        binary(f"56-div-min-{d}", "Div", np.array([np.iinfo(d).min], d), np.array([-1], d), [np.iinfo(d).min])
+        for d in ("int8", "int32", "int64")
+    ),
     binary("56-mod-zero", "Mod", np.array([7], "int32"), np.array([0], "int32"), [0]),
     binary("56-fmod-zero", "Mod", np.array([7], "int64"), np.array([0], "int64"), [0], fmod=1),
     binary("56-mod-min", "Mod", np.array([np.iinfo("int64").min]), np.array([-1]), [0]),
@@ -209,49 +289,111 @@ CASES = [
     unary("56-abs-min", "Abs", np.array([np.iinfo("int32").min], "int32"), np.array([np.iinfo("int32").min], "int32")),
     unary("56-neg-min", "Neg", np.array([-128], "int8"), np.array([-128], "int8")),
     # 57 float to integer: defined, and the same on every tier
-    *(right(f"57-nan-{d}", one("Cast", "f[1]", to=n), {"a": np.array([NAN], F)}, ...) for d, n in (("int8", 3), ("int64", 7))),
+    *(
+        right(f"57-nan-{d}", one("Cast", "f[1]", to=n), {"a": np.array([NAN], F)}, np.array([0], d))
+        for d, n in (("int8", 3), ("int64", 7))
+    ),
     unary("57-inf-int32", "Cast", np.array([1.9, -1.9], F), np.array([1, -1], "int32"), to=6),
-    right("57-huge-int32", one("Cast", "f[2]", to=6), {"a": np.array([1e30, -1e30], F)}, ...),
-    right("57-huge-uint8", one("Cast", "f[2]", to=2), {"a": np.array([300, -5], F)}, ...),
-    right("57-quantize-nan", one("QuantizeLinear", "f[3]", scalar(1), scalar(0, np.uint8)),
-          {"a": np.array([INF, -INF, 1e30], F)}, np.array([255, 0, 255], np.uint8)),
+    right(
+        "57-huge-int32",
+        one("Cast", "f[2]", to=6),
+        {"a": np.array([1e30, -1e30], F)},
+        np.array([(1 << 31) - 1, -(1 << 31)], "int32"),
+    ),
+    right("57-huge-uint8", one("Cast", "f[2]", to=2), {"a": np.array([300, -5], F)}, np.array([44, 251], np.uint8)),
+    right(
+        "57-quantize-nan",
+        one("QuantizeLinear", "f[3]", scalar(1), scalar(0, np.uint8)),
+        {"a": np.array([INF, -INF, 1e30], F)},
+        np.array([255, 0, 255], np.uint8),
+    ),
     # 58 shifts
     binary("58-left-width", "BitShift", np.array([1], "uint32"), np.array([32], "uint32"), [0], direction="LEFT"),
     binary("58-right-width", "BitShift", np.array([255], "uint8"), np.array([8], "uint8"), [0], direction="RIGHT"),
-    binary("58-left-huge", "BitShift", np.array([1], "uint64"), np.array([(1 << 64) - 1], "uint64"), [0], direction="LEFT"),
+    binary(
+        "58-left-huge", "BitShift", np.array([1], "uint64"), np.array([(1 << 64) - 1], "uint64"), [0], direction="LEFT"
+    ),
     # 59 Slice
-    rejected("59-step-zero", one("Slice", "f[3]", ints(0), ints(3), ints(0), ints(0)), TinycompError, "n (Slice",
-             "step"),
-    failing("59-step-zero-fed", one("Slice", "f[3]", ints(0), ints(3), ints(0), "i[1]"), {"a": floats(3), "e": ints(0)},
-            ExecutionError, "n (Slice): a step is 0; expected steps other than 0"),
-    *(right(f"59-{label}", one("Slice", "f[3]", "i[1]", "i[1]", ints(0), "i[1]"), {"a": np.array([1, 2, 3], F),
-            "b": ints(start), "c": ints(end), "e": ints(step)}, np.array(wanted, F)) for label, start, end, step, wanted in (
-        ("all", -(1 << 63), (1 << 63) - 1, 1, [1, 2, 3]), ("backwards", (1 << 63) - 1, -(1 << 63), -1, [3, 2, 1]),
-        ("none", (1 << 63) - 1, -(1 << 63), 1, []), ("step", 0, 3, (1 << 63) - 1, [1]), ("step-min", 2, -9, -(1 << 63), [3]))),
-    failing("59-axis-twice", one("Slice", "f[3,3]", ints(0, 0), ints(1, 1), "i[2]"), {"a": floats(3, 3), "d": ints(0, 0)},
-            ExecutionError, "n (Slice): an axis is named twice"),
+    rejected(
+        "59-step-zero", one("Slice", "f[3]", ints(0), ints(3), ints(0), ints(0)), TinycompError, "n (Slice", "step"
+    ),
+    failing(
+        "59-step-zero-fed",
+        one("Slice", "f[3]", ints(0), ints(3), ints(0), "i[1]"),
+        {"a": floats(3), "e": ints(0)},
+        ExecutionError,
+        "n (Slice): a step is 0; expected steps other than 0",
+    ),
+    *(
+        right(
+            f"59-{label}",
+            one("Slice", "f[3]", "i[1]", "i[1]", ints(0), "i[1]"),
+            {"a": np.array([1, 2, 3], F), "b": ints(start), "c": ints(end), "e": ints(step)},
+            np.array(wanted, F),
+        )
+        for label, start, end, step, wanted in (
+            ("all", -(1 << 63), (1 << 63) - 1, 1, [1, 2, 3]),
+            ("backwards", (1 << 63) - 1, -(1 << 63), -1, [3, 2, 1]),
+            ("none", (1 << 63) - 1, -(1 << 63), 1, []),
+            ("step", 0, 3, (1 << 63) - 1, [1]),
+            ("step-min", 2, -9, -(1 << 63), [3]),
+        )
+    ),
+    failing(
+        "59-axis-twice",
+        one("Slice", "f[3,3]", ints(0, 0), ints(1, 1), "i[2]"),
+        {"a": floats(3, 3), "d": ints(0, 0)},
+        ExecutionError,
+        "n (Slice): an axis is named twice",
+    ),
     # 60 memory
     *(too_large(f"60-tile-{n}", one("Tile", "f[4]", "i[1]"), {"a": floats(4), "b": ints(n)}) for n in HUGE),
     *(too_large(f"60-expand-{n}", one("Expand", "f[1]", "i[1]"), {"a": floats(1), "b": ints(n)}) for n in HUGE),
     *(too_large(f"60-constant-of-shape-{n}", one("ConstantOfShape", "i[1]"), {"a": ints(n)}) for n in HUGE),
     too_large("60-constant-of-shape-wrap", one("ConstantOfShape", "i[2]"), {"a": ints(1 << 32, 1 << 32)}),
-    too_large("60-range", one("Range", "i[]", "i[]", "i[]"), {"a": scalar(0, np.int64), "b": scalar(1 << 60, np.int64),
-              "c": scalar(1, np.int64)}),
-    too_large("60-range-float", one("Range", "f[]", "f[]", "f[]"), {"a": scalar(0), "b": scalar(1e30), "c": scalar(1e-30)}),
+    too_large(
+        "60-range",
+        one("Range", "i[]", "i[]", "i[]"),
+        {"a": scalar(0, np.int64), "b": scalar(1 << 60, np.int64), "c": scalar(1, np.int64)},
+    ),
+    too_large(
+        "60-range-float", one("Range", "f[]", "f[]", "f[]"), {"a": scalar(0), "b": scalar(1e30), "c": scalar(1e-30)}
+    ),
     too_large("60-pad", one("Pad", "f[1]", "i[2]"), {"a": floats(1), "b": ints(1 << 50, 0)}),
     too_large("60-pad-edge", one("Pad", "f[1]", "i[2]", mode="edge"), {"a": floats(1), "b": ints(1 << 50, 0)}),
-    too_large("60-one-hot", one("OneHot", "i[4]", "i[]", floats(2)), {"a": ints(0, 1, 2, 3), "b": scalar(1 << 50, np.int64)}),
-    too_large("60-resize", one("Resize", "f[1,1,2,2]", None, None, "i[4]"), {"a": floats(1, 1, 2, 2),
-              "d": ints(1, 1, 1 << 30, 1 << 30)}),
-    too_large("60-resize-scales", one("Resize", "f[1,1,2,2]", None, "f[4]"), {"a": floats(1, 1, 2, 2),
-              "c": np.array([1, 1, 1e9, 1e9], F)}),
-    too_large("60-broadcast", text("g (int64 n) => (float[A,B] y) { z = Constant<value: tensor = int64 {0}>() o = "
-              "Constant<value: tensor = int64 {1}>() r = Range(z, n, o) f = Cast<to=1>(r) a = Constant<value: tensor = "
-              "int64[2] {-1,1}>() c = Reshape(f, a) y = Add(c, f) }"), {"n": scalar(1 << 17, np.int64)},
-              memory_limit=1 << 26),
-    too_large("60-affine-grid", one("AffineGrid", "f[1,2,3]", "i[4]"), {"a": floats(1, 2, 3), "b": ints(1, 1, 1 << 30, 1 << 30)}),
-    too_large("60-max-unpool", one("MaxUnpool", "f[1,1,1,1]", "i[1,1,1,1]", "i[4]", kernel_shape=[2, 2]), {"a": floats(1, 1, 1, 1),
-              "b": ints(0).reshape(1, 1, 1, 1), "c": ints(1, 1, 1 << 30, 1 << 30)}),
+    too_large(
+        "60-one-hot", one("OneHot", "i[4]", "i[]", floats(2)), {"a": ints(0, 1, 2, 3), "b": scalar(1 << 50, np.int64)}
+    ),
+    too_large(
+        "60-resize",
+        one("Resize", "f[1,1,2,2]", None, None, "i[4]"),
+        {"a": floats(1, 1, 2, 2), "d": ints(1, 1, 1 << 30, 1 << 30)},
+    ),
+    too_large(
+        "60-resize-scales",
+        one("Resize", "f[1,1,2,2]", None, "f[4]"),
+        {"a": floats(1, 1, 2, 2), "c": np.array([1, 1, 1e9, 1e9], F)},
+    ),
+    too_large(
+        "60-broadcast",
+        text(
+            "g (int64 n) => (float[A,B] y) { z = Constant<value: tensor = int64 {0}>() o = "
+            "Constant<value: tensor = int64 {1}>() r = Range(z, n, o) f = Cast<to=1>(r) a = Constant<value: tensor = "
+            "int64[2] {-1,1}>() c = Reshape(f, a) y = Add(c, f) }"
+        ),
+        {"n": scalar(1 << 17, np.int64)},
+        memory_limit=1 << 26,
+    ),
+    too_large(
+        "60-affine-grid",
+        one("AffineGrid", "f[1,2,3]", "i[4]"),
+        {"a": floats(1, 2, 3), "b": ints(1, 1, 1 << 30, 1 << 30)},
+    ),
+    too_large(
+        "60-max-unpool",
+        one("MaxUnpool", "f[1,1,1,1]", "i[1,1,1,1]", "i[4]", kernel_shape=[2, 2]),
+        {"a": floats(1, 1, 1, 1), "b": ints(0).reshape(1, 1, 1, 1), "c": ints(1, 1, 1 << 30, 1 << 30)},
+    ),
     too_large("60-tile-constant", one("Tile", "f[4]", ints(1 << 50)), None),
     too_large("60-expand-constant", one("Expand", floats(1), ints(1 << 50)), None),
     too_large("60-constant-of-shape-constant", one("ConstantOfShape", ints(1 << 30, 1 << 30)), None),
@@ -259,8 +401,15 @@ CASES = [
     too_large("60-random", one("RandomNormal", shape=[1 << 30, 1 << 30]), None),
     too_large("60-conv-pads", one("Conv", "f[1,1,4,4]", floats(1, 1, 3, 3), pads=[1 << 30] * 4), None),
     too_large("60-limit", one("MatMul", "f[64,1]", "f[1,64]"), None, memory_limit=1000),
-    too_large("60-limit-of-a-region", text("g (float[64,64] x) => (float[64,1] y) <int64[1] s = {1}> { a = MatMul(x, x) "
-              "b = Relu(a) c = MatMul(b, a) y = ReduceSum(c, s) }"), None, memory_limit=20000),
+    too_large(
+        "60-limit-of-a-region",
+        text(
+            "g (float[64,64] x) => (float[64,1] y) <int64[1] s = {1}> { a = MatMul(x, x) "
+            "b = Relu(a) c = MatMul(b, a) y = ReduceSum(c, s) }"
+        ),
+        None,
+        memory_limit=20000,
+    ),
     too_large("60-loop", loop(scan=True), {"n": scalar((1 << 63) - 1, np.int64), "x": floats(4)}, memory_limit=100000),
     doing("60-specialised-plan", budget_of_specialised_plans),
     rejected("60-limit-zero", relu(), TinycompError, "memory_limit=: not a limit", "a number above 0", memory_limit=0),
@@ -268,39 +417,115 @@ CASES = [
     right("60-limit-enough", relu(), {"x": X}, Y, memory_limit=1000),
     # 61 counts
     rejected("61-range-step", one("Range", scalar(0), scalar(1), scalar(0)), TinycompError, "n (Range", "step"),
-    failing("61-range-step-fed", one("Range", "i[]", "i[]", "i[]"), {"a": scalar(0, np.int64), "b": scalar(9, np.int64),
-            "c": scalar(0, np.int64)}, ExecutionError, "n (Range): the step is 0; expected a step other than 0"),
-    right("61-range-backwards", one("Range", "i[]", "i[]", "i[]"), {"a": scalar(9, np.int64), "b": scalar(0, np.int64),
-          "c": scalar(1, np.int64)}, np.zeros(0, np.int64)),
+    failing(
+        "61-range-step-fed",
+        one("Range", "i[]", "i[]", "i[]"),
+        {"a": scalar(0, np.int64), "b": scalar(9, np.int64), "c": scalar(0, np.int64)},
+        ExecutionError,
+        "n (Range): the step is 0; expected a step other than 0",
+    ),
+    right(
+        "61-range-backwards",
+        one("Range", "i[]", "i[]", "i[]"),
+        {"a": scalar(9, np.int64), "b": scalar(0, np.int64), "c": scalar(1, np.int64)},
+        np.zeros(0, np.int64),
+    ),
     rejected("61-topk-large", one("TopK", "f[3]", ints(4), outputs=2), TinycompError, "n (TopK"),
     rejected("61-topk-negative", one("TopK", "f[3]", ints(-1), outputs=2), TinycompError, "n (TopK"),
-    *(failing(f"61-topk-fed-{k}", one("TopK", "f[3]", "i[1]", outputs=2), {"a": floats(3), "b": ints(k)}, ExecutionError,
-              "n (TopK)") for k in (4, -1, 1 << 62)),
+    *(
+        failing(
+            f"61-topk-fed-{k}",
+            one("TopK", "f[3]", "i[1]", outputs=2),
+            {"a": floats(3), "b": ints(k)},
+            ExecutionError,
+            "n (TopK)",
+        )
+        for k in (4, -1, 1 << 62)
+    ),
     rejected("61-onehot-negative", one("OneHot", "i[2]", scalar(-1, np.int64), floats(2)), TinycompError, "n (OneHot"),
-    failing("61-onehot-fed", one("OneHot", "i[2]", "i[]", floats(2)), {"a": ints(0, 1), "b": scalar(-3, np.int64)},
-            ExecutionError, "n (OneHot): negative depth; expected 0 or more; found -3"),
-    right("61-onehot-outside", one("OneHot", "i[2]", scalar(2, np.int64), np.array([0, 1], F)), {"a": ints(5, -9)},
-          np.zeros((2, 2), F)),
-    failing("61-split-fed", one("Split", "f[6]", "i[2]", outputs=2), {"a": floats(6), "b": ints(2, 3)}, ExecutionError,
-            "n (Split)", "expected"),
-    failing("61-reshape-fed", one("Reshape", "f[6]", "i[2]"), {"a": floats(6), "b": ints(4, 2)}, ExecutionError, "n (Reshape)"),
+    failing(
+        "61-onehot-fed",
+        one("OneHot", "i[2]", "i[]", floats(2)),
+        {"a": ints(0, 1), "b": scalar(-3, np.int64)},
+        ExecutionError,
+        "n (OneHot): negative depth; expected 0 or more; found -3",
+    ),
+    right(
+        "61-onehot-outside",
+        one("OneHot", "i[2]", scalar(2, np.int64), np.array([0, 1], F)),
+        {"a": ints(5, -9)},
+        np.zeros((2, 2), F),
+    ),
+    failing(
+        "61-split-fed",
+        one("Split", "f[6]", "i[2]", outputs=2),
+        {"a": floats(6), "b": ints(2, 3)},
+        ExecutionError,
+        "n (Split)",
+        "expected",
+    ),
+    failing(
+        "61-reshape-fed",
+        one("Reshape", "f[6]", "i[2]"),
+        {"a": floats(6), "b": ints(4, 2)},
+        ExecutionError,
+        "n (Reshape)",
+    ),
     failing("61-tile-fed", one("Tile", "f[6]", "i[1]"), {"a": floats(6), "b": ints(-1)}, ExecutionError, "n (Tile)"),
     # 62 reflection
-    right("62-reflect-wide", one("Pad", "f[3]", ints(4, 4), mode="reflect"), {"a": np.array([1, 2, 3], F)},
-          np.array([1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3], F)),
+    right(
+        "62-reflect-wide",
+        one("Pad", "f[3]", ints(4, 4), mode="reflect"),
+        {"a": np.array([1, 2, 3], F)},
+        np.array([1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3], F),
+    ),
     right("62-reflect-one", one("Pad", "f[1]", ints(2, 2), mode="reflect"), {"a": np.array([7], F)}, np.full(5, 7, F)),
-    failing("62-reflect-empty", one("Pad", "f[N]", ints(1, 1), mode="reflect"), {"a": np.zeros(0, F)}, ExecutionError,
-            "n (Pad): nothing to pad from"),
-    failing("62-edge-empty", one("Pad", "f[N]", ints(1, 1), mode="edge"), {"a": np.zeros(0, F)}, ExecutionError,
-            "nothing to pad from"),
+    failing(
+        "62-reflect-empty",
+        one("Pad", "f[N]", ints(1, 1), mode="reflect"),
+        {"a": np.zeros(0, F)},
+        ExecutionError,
+        "n (Pad): nothing to pad from",
+    ),
+    failing(
+        "62-edge-empty",
+        one("Pad", "f[N]", ints(1, 1), mode="edge"),
+        {"a": np.zeros(0, F)},
+        ExecutionError,
+        "nothing to pad from",
+    ),
     # 63 loops
-    *(failing(f"63-loop-{n}", loop(), {"n": scalar(n, np.int64), "x": floats(4)}, ExecutionError, "y (Loop)",
-              "the time is up; expected an end within 0.2 s", "timeout=", timeout=0.2) for n in HUGE[1:]),
-    failing("63-empty-body", loop(body="w = Identity(v)"), {"n": scalar((1 << 63) - 1, np.int64), "x": floats(4)},
-            ExecutionError, "the time is up", timeout=0.2),
-    failing("63-no-limit", text("g (float x) => (float y) { c = Constant<value: tensor = bool {1}>() y = Loop (, c, x) <body"
-            " = b (int64 i, bool go, float v) => (bool g, float w) { g = Identity(go) w = Neg(v) }> }"),
-            {"x": scalar(1)}, ExecutionError, "the time is up", timeout=0.2),
+    *(
+        failing(
+            f"63-loop-{n}",
+            loop(),
+            {"n": scalar(n, np.int64), "x": floats(4)},
+            ExecutionError,
+            "the time is up; expected an end within 0.2 s",
+            "timeout=",
+            timeout=0.2,
+        )
+        for n in HUGE[1:]
+    ),
+    failing(
+        "63-empty-body",
+        loop(body="w = Identity(v)"),
+        {"n": scalar((1 << 63) - 1, np.int64), "x": floats(4)},
+        ExecutionError,
+        "the time is up",
+        timeout=0.2,
+    ),
+    failing(
+        "63-no-limit",
+        text(
+            "g (float x) => (float y) { c = Constant<value: tensor = bool {1}>() y = Loop (, c, x) <body"
+            " = b (int64 i, bool go, float v) => (bool g, float w) { g = Identity(go) w = Neg(v) }> }"
+        ),
+        {"x": scalar(1)},
+        ExecutionError,
+        "the time is up",
+        timeout=0.2,
+    ),
     failing("63-already-over", relu(), {"x": X}, ExecutionError, "the time is up", timeout=1e-9),
     failing("63-timeout-zero", relu(), {"x": X}, TinycompError, "timeout=: not a limit", "found 0", timeout=0),
     right("63-negative-trips", loop(), {"n": scalar(-5, np.int64), "x": floats(4)}, floats(4)),
@@ -319,13 +544,31 @@ CASES = [
     unary("64-tanh", "Tanh", np.array([INF, -INF, NAN], F), np.array([1, -1, NAN], F)),
     unary("64-softmax-nan", "Softmax", np.array([NAN, 1], F), np.array([NAN, NAN], F)),
     unary("64-softmax-large", "Softmax", np.array([1e38, -1e38], F), np.array([1, 0], F)),
-    right("64-matmul", one("MatMul", "f[1,2]", "f[2,1]"), {"a": np.array([[INF, 0]], F), "b": np.array([[0], [1]], F)},
-          np.array([[NAN]], F)),
-    right("64-maxpool", one("MaxPool", "f[1,1,2,2]", kernel_shape=[2, 2]), {"a": np.array([[[[NAN, 1], [2, 3]]]], F)}, ...),
-    right("64-clip", one("Clip", "f[3]", scalar(0), scalar(1)), {"a": np.array([NAN, INF, -INF], F)},
-          np.array([NAN, 1, 0], F)),
-    right("64-where", one("Where", "b[2]", "f[2]", "f[2]"), {"a": np.array([True, False]), "b": np.array([1, NAN], F),
-          "c": np.array([NAN, 2], F)}, np.array([1, 2], F)),
+    right(
+        "64-matmul",
+        one("MatMul", "f[1,2]", "f[2,1]"),
+        {"a": np.array([[INF, 0]], F), "b": np.array([[0], [1]], F)},
+        np.array([[NAN]], F),
+    ),
+    # ONNX Runtime's result depends on where in the window the NaN stands.
+    right(
+        "64-maxpool",
+        one("MaxPool", "f[1,1,2,2]", kernel_shape=[2, 2]),
+        {"a": np.array([[[[NAN, 1], [2, 3]]]], F)},
+        np.full((1, 1, 1, 1), NAN, F),
+    ),
+    right(
+        "64-clip",
+        one("Clip", "f[3]", scalar(0), scalar(1)),
+        {"a": np.array([NAN, INF, -INF], F)},
+        np.array([NAN, 1, 0], F),
+    ),
+    right(
+        "64-where",
+        one("Where", "b[2]", "f[2]", "f[2]"),
+        {"a": np.array([True, False]), "b": np.array([1, NAN], F), "c": np.array([NAN, 2], F)},
+        np.array([1, 2], F),
+    ),
     # 65 memory and errors leave the module usable
     doing("65-usable-after-a-memory-error", usable_after_an_error),
-]  # fmt: skip
+]
