@@ -99,25 +99,10 @@ def _top_k(facts: Facts) -> None:
         facts.fail("k is larger than the axis", expected=f"at most {size}", found=k[0])
 
 
-def _gather(facts: Facts) -> None:
-    _inside(facts, facts.dim(0, int(facts.attr("axis", 0))))
-
-
-def _inside(facts: Facts, size: int | None) -> None:
-    indices = facts.const(1)
-    if indices is None or size is None or not indices.size:
-        return
-    low, high = int(indices.min()), int(indices.max())
-    if low < -size or high >= size:
-        facts.fail("a constant index is out of bounds", expected=f"indices in [{-size}, {size - 1}]",
-                   found=low if low < -size else high)  # fmt: skip
-
-
 def _scatter_elements(facts: Facts) -> None:
-    _gather(facts)
     indices, updates = facts.sizes(1), facts.sizes(2)
     if indices is not None and updates is not None and indices != updates:
-        facts.fail("updates and indices differ in shape", expected=list(indices).__repr__(), found=list(updates))
+        facts.fail("updates and indices differ in shape", expected=str(list(indices)), found=list(updates))
 
 
 def _scatter_nd(facts: Facts) -> None:
@@ -165,8 +150,6 @@ CHECKS: dict[str, Callable[[Facts], None]] = {
     "DepthToSpace": _blocks(space=False),
     "Einsum": _einsum,
     "Expand": _expand,
-    "Gather": _gather,
-    "GatherElements": _gather,
     "OneHot": _one_hot,
     "Pad": _pad,
     "Range": _range,
