@@ -56,6 +56,27 @@ def test_a_saved_module_is_no_model(tmp_path):
         tinycomp.compile(path)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda x: x[:1], 'returned a wrong array for "a"; expected float32[2, 4]; found float32[1, 4]'),
+        (lambda x: x.astype(np.float64), "expected float32[2, 4]; found float64[2, 4]"),
+    ],
+)
+def test_what_a_code_generator_s_function_returns_is_checked(wrong, text):
+    target = target_of("npu", "Neg")
+    target.codegen(lambda region: wrong)
+    module = tinycomp.compile(graph_of(BODY, "y"), target)
+    with pytest.raises(TargetError, match=r"^npu, region npu_0: the region's code returned a wrong array") as caught:
+        module(np.ones((2, 4), np.float32))
+    assert text in str(caught.value)
+
+
+def test_a_target_without_a_code_generator_is_refused_when_compiling():
+    with pytest.raises(TargetError, match=r"target npu: the target has no code generator\. Add one with @npu\.codegen"):
+        tinycomp.compile(digits_model(), target_of("npu", "Relu"))
+
+
 def test_only_graphs_are_exported():
     module = tinycomp.compile(graph_of(BODY, "y"))
     with pytest.raises(ModelError, match=r"not a graph; expected a tinycomp\.Graph; found Module\. Graphs come from"):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.footprint import check_footprint, value_bytes
 from tinycomp.ir.graph import Graph, Node, Value
@@ -91,6 +93,8 @@ class Lowering:
         Raises:
             TargetError: If the code generator fails.
         """
+        if not self._target(node).generates:  # known already, even where the sizes of the first run are not
+            self._target(node).build(node)
         shapes = static_shapes(node.inputs)
         everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
         if shapes is not None and static_shapes(list(everything)) is not None:
@@ -109,7 +113,7 @@ class Lowering:
                 self.programs[key] = made
             return self._generated(made, node)
         if callable(made):
-            return lambda operands: _as_sequence(made(*operands), node)
+            return lambda operands: _checked(made(*operands), node)
         raise TargetError(
             "the code generator returned something that cannot run",
             where=f"{node.target}, region {node.op}",
@@ -173,8 +177,8 @@ def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: tuple(plan.run(operands))
 
 
-def _as_sequence(result: Any, node: Node) -> Sequence[Any]:
-    """Accept one array for one result, else a sequence of the right length."""
+def _checked(result: Any, node: Node) -> Sequence[Any]:
+    """Accept one array for one result, else a sequence of the right length; arrays must have the types declared."""
     results = result if isinstance(result, (tuple, list)) else (result,)
     if len(results) != len(node.outputs):
         raise TargetError(
@@ -183,7 +187,21 @@ def _as_sequence(result: Any, node: Node) -> Sequence[Any]:
             expected=str(len(node.outputs)),
             found=str(len(results)),
         )
+    for value, found in zip(node.outputs, results, strict=True):
+        if isinstance(found, np.ndarray) and not _fits(found, value.type):
+            raise TargetError(
+                f'the region\'s code returned a wrong array for "{value.name}"',
+                where=f"{node.target}, region {node.op}",
+                expected=str(value.type),
+                found=f"{found.dtype}{list(found.shape)}",
+            )
     return results
+
+
+def _fits(array: np.ndarray, type_: Type) -> bool:
+    if not isinstance(type_, TensorType) or array.dtype.kind == "O":
+        return True
+    return array.dtype.name == type_.dtype and array.shape == type_.static_shape
 
 
 def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
