@@ -93,8 +93,9 @@ class Lowering:
         Raises:
             TargetError: If the code generator fails.
         """
-        if not self._target(node).generates:  # known already, even where the sizes of the first run are not
-            self._target(node).build(node)
+        target = self.targets.get(node.target or "")  # a saved program may do without its target
+        if target is not None and not target.generates:  # known already, even where the first run's sizes are not
+            target.build(node)
         shapes = static_shapes(node.inputs)
         everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
         if shapes is not None and static_shapes(list(everything)) is not None:
