@@ -151,6 +151,13 @@ def test_taken_nodes_take_part_in_the_choice() -> None:
     assert [n.op for n in made] == ["npu.dense_add_relu"]
 
 
+def test_a_node_that_is_no_root_of_a_pattern_for_many_operators_needs_no_remark() -> None:
+    net = Net()
+    graph = net.done(net.Softmax(net.MatMul(net.x[0], SQUARE)), net.Neg(net.Abs(net.x[0])))
+    merge(graph, lambda x: P.elementwise(P.Relu(x)))
+    assert {s for r in graph.remarks for s in r.sources} == {"neg4", "abs3"}
+
+
 def test_a_lost_node_is_named_with_who_has_it() -> None:
     net = Net()
     product = net.Neg(net.MatMul(net.x[0], SQUARE))

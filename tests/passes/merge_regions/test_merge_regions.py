@@ -192,6 +192,16 @@ def test_a_policy_hands_whole_regions_back_and_says_so():
     ]
 
 
+def test_a_composite_that_goes_back_to_the_host_is_taken_apart():
+    graph = graph_of("%a = Relu(%x)\n%b = Neg(%a)", "b")
+    graph.outline(graph.nodes, "npu.relu_neg", domain="tinycomp.composite", target="npu")
+    MergeRegions(policy=Policy(min_nodes=3)).run(graph)
+    assert [(n.op, n.target) for n in graph.nodes] == [("Relu", None), ("Neg", None)]
+    assert remarks(graph, STAGE) == [
+        (("a", "b"), "npu", "policy.min_nodes", "the region has 2 node(s), fewer than 3"),
+    ]
+
+
 def test_the_policy_of_a_target_counts_for_its_regions_only():
     p, q = target_of("p", "Relu", policy=Policy(min_nodes=2)), target_of("q", "Neg")
     graph = merged("%a = Relu(%x)\n%b = Neg(%x)", "a b", p, q, targets=[p, q])

@@ -14,6 +14,7 @@ from benchmarks.partition_fuzz import fewest
 from tests.graphs_partition import is_valid, problem_of
 from tinycomp.passes import region_search
 from tinycomp.passes.quotient import Problem, contract
+from tinycomp.passes.region_bounds import safe_joins
 from tinycomp.passes.region_greedy import count_regions, join_pairs, sweep
 from tinycomp.passes.region_search import STEPS, RegionSearch, split
 
@@ -59,6 +60,13 @@ def test_groupings_without_search_are_as_good_as_they_were():
     problems = [tangle(40, 12, seed) for seed in range(100)]
     assert sum(map(swept, problems)) <= 680
     assert sum(count_regions(contract(p, join_pairs(p))) for p in problems) <= 723
+    wide = [tangle(300, 12, seed) for seed in range(4)]
+    assert sum(count_regions(contract(p, join_pairs(p))) for p in wide) <= 198
+
+
+def test_safe_joins_make_graphs_as_small_as_they_did():
+    problems = [tangle(60, 6, seed, (0, 0, 1, 1, 1, 2)) for seed in range(100)]
+    assert sum(len(contract(p, safe_joins(p))) for p in problems) <= 5033
 
 
 def test_forty_vertices_cost_few_branchings():
@@ -93,15 +101,15 @@ def test_twenty_vertices_cost_hardly_any():
 
 def test_slabs_improve_what_is_too_large_to_search():
     better = 0
-    for seed in (0, 1):
-        problem = tangle(100, 15, seed)
+    for size, reach, seed in ((100, 15, 0), (100, 15, 1), (140, 12, 0), (140, 12, 2), (140, 12, 6)):
+        problem = tangle(size, reach, seed)
         greedy = contract(problem, sweep(problem))
         plain = count_regions(contract(greedy, join_pairs(greedy)))
         groups = RegionSearch().minimum(problem)
         assert is_valid(problem, groups)
         assert len(groups) <= plain
         better += plain - len(groups)
-    assert better >= 3
+    assert better >= 6
 
 
 @pytest.mark.parametrize("size", [20, 40])
