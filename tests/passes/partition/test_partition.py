@@ -162,7 +162,7 @@ def test_stale_marks_are_refused_before_anything_changes():
         PartitionGraph().run(graph)
     assert str(graph) == text
     graph.nodes[-1].target = "other"
-    with pytest.raises(VerifyError, match="region 0 belongs to npu and other"):
+    with pytest.raises(VerifyError, match="graph main, node a: region 0 belongs to npu and other"):
         PartitionGraph().run(graph)
 
 
