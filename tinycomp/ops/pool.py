@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.limits import reserve
 from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, widened
@@ -20,6 +23,19 @@ from tinycomp.ops.spatial import Window, make_window, pad_for, spatial_tuple, sp
 FAMILY = OpFamily("pool")
 
 Ints = Sequence[int] | None
+
+
+def _pool_types(node: Node) -> list[Type]:
+    """Count windows as the kernels do: onnx's inference also counts a last one that would start in the padding."""
+    types: list[Type] = list(infer_types(node))
+    x = node.inputs[0]
+    shape = None if x is None else tensor(x.type).static_shape
+    if not node.attrs.get("ceil_mode", 0) or shape is None or len(shape) < 3:
+        return types
+    names = ("strides", "dilations", "pads", "auto_pad")
+    given = {name: node.attrs[name] for name in names if name in node.attrs}
+    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **given)
+    return [TensorType(tensor(t).dtype, (*shape[:2], *window.output)) for t in types]
 
 
 def _pool_window(op: str, x: Array, kernel: Sequence[int], ceil_mode: int, **attrs: Any) -> Window:
@@ -101,7 +117,7 @@ def _flat_indices(coords: list[Array], window: Window, batch: int, channels: int
     return np.asarray(flat + images * prod(sizes), dtype=np.int64)
 
 
-@FAMILY.op("MaxPool", traits={"output_count"})
+@FAMILY.op("MaxPool", traits={"output_count"}, type_rule=_pool_types)
 def max_pool(
     x: Array,
     *,
@@ -147,7 +163,7 @@ def _counts(window: Window, count_include_pad: bool) -> Array:
     return count
 
 
-@FAMILY.op("AveragePool")
+@FAMILY.op("AveragePool", type_rule=_pool_types)
 @widened
 def average_pool(
     x: Array,
@@ -173,7 +189,7 @@ def average_pool(
     return np.asarray(total / counts.astype(x.dtype))
 
 
-@FAMILY.op("LpPool")
+@FAMILY.op("LpPool", type_rule=_pool_types)
 @widened
 def lp_pool(
     x: Array,
