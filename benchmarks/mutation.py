@@ -32,7 +32,7 @@ COPIED = ("tinycomp", "tests", "benchmarks", "examples", "pyproject.toml")
 REGIONS = (  # the quickest first
     "tests/passes/test_published_trouble.py",
     "tests/passes/merge_regions/test_merge_regions.py",
-    "tests/passes/partition",
+    "tests/passes/partition_graph",
     "tests/passes/test_partition_fuzz.py",
     "tests/passes/merge_regions/test_search_quality.py",
     "tests/passes/merge_regions/test_region_search.py",
@@ -51,7 +51,7 @@ TESTS = {
     "tinycomp/passes/region_greedy.py": REGIONS,
     "tinycomp/passes/region_remarks.py": REGIONS,
     "tinycomp/passes/policy.py": REGIONS,
-    "tinycomp/passes/partition.py": REGIONS,
+    "tinycomp/passes/partition_graph.py": REGIONS,
 }
 QUICK = "not 3000 and not needs_no_recursion"
 """The tests that are run, in the sense of pytest's -k."""

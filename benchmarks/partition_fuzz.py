@@ -24,7 +24,7 @@ from tinycomp.lowering import Lowering
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
-from tinycomp.passes.partition import PartitionGraph
+from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.rewrite import open_graphs
 from tinycomp.runtime.native import Pool
 from tinycomp.target import Target

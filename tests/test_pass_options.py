@@ -14,7 +14,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
-from tinycomp.passes.partition import PartitionGraph
+from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.simplify import Simplify
 from tinycomp.pipeline import Pipeline, parse_passes, pass_types
 from tinycomp.target import find

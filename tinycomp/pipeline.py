@@ -234,7 +234,7 @@ def partitioning_passes(targets: Sequence[Target]) -> list[Pass]:
     from tinycomp.passes.fold_constants import FoldConstants
     from tinycomp.passes.merge_composite import MergeComposite
     from tinycomp.passes.merge_regions import MergeRegions
-    from tinycomp.passes.partition import PartitionGraph
+    from tinycomp.passes.partition_graph import PartitionGraph
 
     return [
         *(MergeComposite(target) for target in targets),

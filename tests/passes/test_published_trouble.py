@@ -21,7 +21,7 @@ from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
-from tinycomp.passes.partition import PartitionGraph
+from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.rewrite import P
 from tinycomp.target import Target
 

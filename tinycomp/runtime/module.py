@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,10 +165,15 @@ class Module:
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the module to a file that :func:`tinycomp.load` reads."""
+        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole or not at all."""
         data = self._parts.pack()
-        with open(path, "wb") as file:  # noqa: PTH123 - any path-like, written at once
-            file.write(data)
+        target = Path(path)
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+        try:
+            partial.write_bytes(data)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the bytes of a saved module."""

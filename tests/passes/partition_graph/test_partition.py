@@ -17,7 +17,7 @@ from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MergeRegions
-from tinycomp.passes.partition import PartitionGraph
+from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.rewrite.traits import is_structural
 
 NPU = target_of("npu", "Relu", "Add", "Mul", "Split", "Sum", "MatMul")
