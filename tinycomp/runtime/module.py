@@ -165,7 +165,7 @@ class Module:
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole or not at all."""
+        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole, or not."""
         data = self._parts.pack()
         target = Path(path)
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
