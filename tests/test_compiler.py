@@ -19,6 +19,7 @@ from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import partitioning_passes
 from tinycomp.runtime.native import available_isas
+from tinycomp.target import Policy
 from tinycomp.targets.c import TARGET
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -209,3 +210,13 @@ def test_every_instruction_set_runs_whole_models(isa, monkeypatch):
         (step,) = module._parts.plan.steps
         assert step.run.native.isa == isa
         assert (module(images).argmax(1) == labels).mean() >= 0.98
+
+
+def test_a_policy_holds_for_built_in_targets_too():
+    policy = Policy(min_macs=500, exclude=("Softmax",))
+    report = tinycomp.compile(tinycomp.data.digits_model(), policy=policy).report()
+    assert {host.op for host in report.hosts} == {"Softmax"}
+    assert str(report.hosts[0].reasons[0]) == "policy: excluded by Softmax"
+    nothing = tinycomp.compile(tinycomp.data.digits_model(), policy=Policy(min_macs=10**12)).report()
+    assert not nothing.regions
+    assert "fewer than 1000000000000" in str(nothing.hosts[0].reasons[0])

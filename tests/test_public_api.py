@@ -21,7 +21,7 @@ SIGNATURES = {
     " requires=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None)",
+    " memory_limit=None, policy=None)",
     "from_onnx": "(model, shapes=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "reject": "(reason)",

@@ -29,7 +29,7 @@ from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native import Pool, default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.saving import pack
-from tinycomp.target import Target, find
+from tinycomp.target import Policy, Target, find
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
@@ -71,6 +71,7 @@ def compile(  # noqa: A001 - the public name
     dump: str | os.PathLike[str] | None = None,
     verify: bool = False,
     memory_limit: int | None = None,
+    policy: Policy | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -83,6 +84,7 @@ def compile(  # noqa: A001 - the public name
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,annotate-target"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
+        policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.
         memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
             available. What is known to need more is refused here, the rest when it runs, before it is allocated.
 
@@ -106,6 +108,7 @@ def compile(  # noqa: A001 - the public name
         verify=verify,
         threads=threads,
         memory_limit=memory_limit,
+        policy=policy,
     )
     with limited(memory_limit):
         graph = load_graph(model, shapes)
@@ -177,6 +180,7 @@ class Compiler:
         dump: Where to write the graph after every pass.
         verify: Whether to check numbers on the way.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        policy: What every region must fulfil.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
     """
 
@@ -187,11 +191,12 @@ class Compiler:
     verify: bool = False
     memory_limit: int | None = None
     threads: int | None = None
+    policy: Policy | None = None
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
         if self.passes is None:
-            return [*optimisation_passes(), *partitioning_passes(self.targets)]
+            return [*optimisation_passes(), *partitioning_passes(self.targets, self.policy)]
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 
     def partition(self, graph: Graph) -> Graph:

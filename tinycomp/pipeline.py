@@ -19,7 +19,7 @@ from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.base import Pass
-from tinycomp.target import Target, find
+from tinycomp.target import Policy, Target, find
 
 Observer = Callable[[int, str, Graph], None]
 """Called with the number and name of each pass, and the graph behind it."""
@@ -223,11 +223,15 @@ def optimisation_passes() -> list[Pass]:
     ]
 
 
-def partitioning_passes(targets: Sequence[Target]) -> list[Pass]:
+def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
     """Return the four passes that give every node to a target or to the host.
 
     What no composite has claimed by then is folded for good, dequantised weights included: no later rule could make
     use of them.
+
+    Args:
+        targets: In priority order; each has a policy of its own, too.
+        policy: What every region must fulfil, whatever its target.
     """
     from tinycomp.passes.annotate_target import AnnotateTarget
     from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -236,11 +240,12 @@ def partitioning_passes(targets: Sequence[Target]) -> list[Pass]:
     from tinycomp.passes.merge_regions import MergeRegions
     from tinycomp.passes.partition_graph import PartitionGraph
 
+    policy = policy or Policy()
     return [
         *(MergeComposite(target) for target in targets),
         FoldConstants(keep_quantized=False),
         EliminateDeadCode(),
-        AnnotateTarget(tuple(targets)),
-        MergeRegions(targets=tuple(targets)),
+        AnnotateTarget(tuple(targets), policy),
+        MergeRegions(policy=policy, targets=tuple(targets)),
         PartitionGraph(targets=tuple(targets)),
     ]

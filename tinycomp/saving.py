@@ -79,8 +79,8 @@ def pack(
             {"symbol": symbol, "shapes": shapes, **_generated_to_dict(generated, archive)}
             for (symbol, shapes), generated in programs.items()
         ]
-    if symbolic and (compiler.passes is None or isinstance(compiler.passes, str)):
-        # Pass objects cannot be written down; without the source, the plan for all sizes serves the loaded module.
+    if symbolic and compiler.policy is None and (compiler.passes is None or isinstance(compiler.passes, str)):
+        # Pass objects and policies cannot be written down; without the source, the plan for all sizes serves the loaded module.
         archive.texts["source.tir"] = _text_with_constants(graph, archive)
     return archive.to_bytes()
 

@@ -10,7 +10,7 @@ from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.engine import open_graphs
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.target import Target, find
+from tinycomp.target import Policy, Target, find
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,11 @@ class AnnotateTarget(Pass):
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
+        policy: What stays on the host whatever the target; every target has a policy of its own, too.
     """
 
     targets: Sequence[Target | str] = field(default=())
+    policy: Policy = field(default_factory=Policy)
 
     def run(self, graph: Graph) -> bool:
         """Annotate ``graph`` and its open bodies.
@@ -44,7 +46,7 @@ class AnnotateTarget(Pass):
         targets = [find(t) if isinstance(t, str) else t for t in self.targets]
         changed = False
         for scope in open_graphs(graph):
-            annotation = _Annotation(scope, targets, graph.remarks)
+            annotation = _Annotation(scope, targets, self.policy, graph.remarks)
             changed |= annotation.release_excluded()
             changed |= annotation.claim()
             changed |= annotation.follow()
@@ -54,11 +56,16 @@ class AnnotateTarget(Pass):
 class _Annotation:
     """The annotation of one scope."""
 
-    def __init__(self, graph: Graph, targets: list[Target], remarks: list[Remark]) -> None:
+    def __init__(self, graph: Graph, targets: list[Target], policy: Policy, remarks: list[Remark]) -> None:
         self.graph = graph
         self.targets = targets
+        self.policy = policy
         self.remarks = remarks
-        self.excluded = {t.name: t.policy.excluded(graph) for t in targets}
+        self.excluded = self._excluded()
+
+    def _excluded(self) -> dict[str, dict[Node, str]]:
+        common = self.policy.excluded(self.graph)
+        return {t.name: t.policy.excluded(self.graph) | common for t in self.targets}
 
     def release_excluded(self) -> bool:
         """Take composites apart that their target's policy keeps on the host."""
@@ -70,7 +77,7 @@ class _Annotation:
                     self.graph.inline(node)
                     changed = True
         if changed:
-            self.excluded = {t.name: t.policy.excluded(self.graph) for t in self.targets}
+            self.excluded = self._excluded()
         return changed
 
     def claim(self) -> bool:
