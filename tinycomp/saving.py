@@ -80,7 +80,7 @@ def pack(
             for (symbol, shapes), generated in programs.items()
         ]
     if symbolic and compiler.policy is None and (compiler.passes is None or isinstance(compiler.passes, str)):
-        # Pass objects and policies cannot be written down; without the source, the plan for all sizes serves the loaded module.
+        # Pass objects and policies cannot be written down: a loaded module then uses the plan for all sizes.
         archive.texts["source.tir"] = _text_with_constants(graph, archive)
     return archive.to_bytes()
 
