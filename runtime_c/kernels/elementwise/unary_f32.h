@@ -25,13 +25,15 @@ enum { UNARY_PIECE = 2048 };
   TC_UNARY(SHRINK, unary_shrink(x, a, b))
 
 /* One row per function that the C library computes, a number at a time: TC_UNARY_LIBM(kind, function). */
-#define TC_UNARY_LIBM_LIST                                                                                    \
-  TC_UNARY_LIBM(SIN, sinf)                                                                                    \
-  TC_UNARY_LIBM(COS, cosf)                                                                                    \
-  TC_UNARY_LIBM(TAN, tanf)                                                                                    \
-  TC_UNARY_LIBM(ASIN, asinf) TC_UNARY_LIBM(ACOS, acosf) TC_UNARY_LIBM(ATAN, atanf) TC_UNARY_LIBM(SINH, sinhf) \
-      TC_UNARY_LIBM(COSH, coshf) TC_UNARY_LIBM(ASINH, asinhf) TC_UNARY_LIBM(ACOSH, acoshf)                    \
-          TC_UNARY_LIBM(ATANH, atanhf)
+#define TC_UNARY_LIBM_LIST   \
+  TC_UNARY_LIBM(SIN, sinf)   \
+  TC_UNARY_LIBM(COS, cosf)   \
+  TC_UNARY_LIBM(TAN, tanf)   \
+  TC_UNARY_LIBM(ASIN, asinf) \
+  TC_UNARY_LIBM(ACOS, acosf) \
+  TC_UNARY_LIBM(ATAN, atanf) \
+  TC_UNARY_LIBM(SINH, sinhf) \
+  TC_UNARY_LIBM(COSH, coshf) TC_UNARY_LIBM(ASINH, asinhf) TC_UNARY_LIBM(ACOSH, acoshf) TC_UNARY_LIBM(ATANH, atanhf)
 
 TC_INLINE tc_vf unary_sign(tc_vf x) {
   const tc_vf zero = tc_vf_set1(0.0f), below = tc_vf_select(tc_vf_lt(x, zero), tc_vf_set1(-1.0f), x);
