@@ -63,6 +63,7 @@ def pools() -> Iterator[Case]:
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]})
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [3, 2], "pads": [0, 1, 2, 0]})
         yield Case(op, [x], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})
+        yield Case(op, [floats(1, 7, 18, 1)], {"kernel_shape": [1, 1], "strides": [3, 2], "ceil_mode": 1})
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1], "ceil_mode": 1})
         yield Case(op, [x], {"kernel_shape": [3, 3], "strides": [3, 3], "auto_pad": "SAME_LOWER"})
         yield Case(op, [x], {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1})
