@@ -70,3 +70,5 @@
 #include "resize/resize2d_f32.h"
 
 #include "conv_transpose/conv_transpose2d_f32.h"
+
+#include "attention/attention_f32.h"
