@@ -7,6 +7,8 @@
 
 #include "common/activation.h"
 
+#include "copy/transpose.h"
+
 #include "gemm/tile_f32.h"
 
 #include "gemm/pack_f32.h"
@@ -26,8 +28,6 @@
 #include "conv/conv2d_winograd_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
-
-#include "copy/transpose.h"
 
 #include "copy/copy.h"
 
