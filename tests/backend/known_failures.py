@@ -7,10 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 
-_TRAINING = "Gradient (ai.onnx.preview.training) is for training; no tier has a kernel"
+_TRAINING = (
+    "Gradient differentiates the graph around it, for training; it is refused (onnx.reference has no kernel either)"
+)
 _PILLOW = "the reference kernel of ImageDecoder needs Pillow"
-_SCALARS = "ONNX's runner calls len() on the 0-d arrays of a sequence; test_backend.py compares this one itself"
-_DRAW = "another random generator than the one that drew the expected values"
+_SCALARS = (
+    "a limitation of ONNX's runner, not of the results: it calls len() on the elements of a sequence, which 0-d arrays "
+    "do not have; test_backend.py compares this one itself"
+)
+_DRAW = (
+    "the expected values come from numpy's global generator in whatever state it was, even where the node has a seed; "
+    "ONNX calls them informational"
+)
 
 FAILS = {
     "test_gradient_of_add": _TRAINING,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAMILY = OpFamily("attention")
 
 RAW, CAPPED, BIASED, PROBABILITIES = range(4)
-_PRECISIONS = {
+_PRECISIONS: dict[int, np.dtype[Any]] = {
     int(onnx.TensorProto.FLOAT): np.dtype(np.float32),
     int(onnx.TensorProto.FLOAT16): np.dtype(np.float16),
     int(onnx.TensorProto.DOUBLE): np.dtype(np.float64),

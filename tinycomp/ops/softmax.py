@@ -1,7 +1,6 @@
 """Softmax and its relatives: over one axis since opset 13, over all axes from ``axis`` on before.
 
-ONNX defines Softmax and LogSoftmax as functions of simpler operators: results narrower than float32 are rounded after every
-step.
+ONNX defines Softmax and LogSoftmax as functions of simpler operators, so half precision is rounded to after every step.
 """
 
 from __future__ import annotations
