@@ -11,15 +11,8 @@ import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.backend.matrix import Outcome, load_reduced, run_without
+from tests.backend.matrix import NONE, run_alone
 from tests.backend.suite import pass_names
-
-NONE = "none"
-"""Stands for the whole pipeline."""
-
-
-def _job(without: str) -> Outcome:
-    return run_without(load_reduced(), "" if without == NONE else without)
 
 
 def main() -> int:
@@ -32,7 +25,7 @@ def main() -> int:
     clean = True
     print("| without | pass | of |\n|---|--:|--:|", flush=True)
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        for name, outcome in zip(options.without, pool.map(_job, options.without), strict=True):
+        for name, outcome in zip(options.without, pool.map(run_alone, options.without), strict=True):
             print(f"| {name} | {outcome.total - len(outcome.failures)} | {outcome.total} |", flush=True)
             for test, why in outcome.unexpected.items():
                 print(f"  {test}: {why}", file=sys.stderr, flush=True)

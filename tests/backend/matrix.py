@@ -12,6 +12,10 @@ from tests.backend.known_failures import FAILS, RANDOM
 from tests.backend.suite import Strict, load_suite
 
 
+NONE = "none"
+"""Stands for the whole pipeline."""
+
+
 class Reduced(Strict):
     """The backend of this module's suite; :func:`run_without` sets the pass that it leaves out."""
 
@@ -66,6 +70,11 @@ def run_without(classes: Mapping[str, type[unittest.TestCase]], without: str, sh
                 failures[name.removesuffix("_cpu")] = text.strip().splitlines()[-1]
     Reduced.without = ""
     return Outcome(without, total, failures)
+
+
+def run_alone(without: str) -> Outcome:
+    """Run all tests in a process of its own, without a pass or, for :data:`NONE`, with all of them."""
+    return run_without(load_reduced(), "" if without == NONE else without)
 
 
 def _chosen(name: str, without: str, share: int) -> bool:
