@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from tests.backend.known_failures import FAILS, RANDOM
 from tests.backend.suite import Strict, load_suite
 
-
 NONE = "none"
 """Stands for the whole pipeline."""
 
