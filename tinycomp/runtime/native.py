@@ -299,8 +299,8 @@ class NativeProgram:
         size = _ffi.sizeof(kernel.ctype)
         try:
             array = _ffi.new("tc_operand[]", operands)
-        except OverflowError as error:
-            raise TargetError("an operand's index or offset does not fit", where=where, found=str(error)) from None
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
         if _lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
             _raise(error, self.program.name)
 
