@@ -112,8 +112,9 @@ static const recurrent_tile_fn recurrent_tiles[RECURRENT_TILE_ROWS + 1][RECURREN
 /* The sums of all rows with one panel of some vectors: sums[row][vectors * TC_LANES]. */
 static void recurrent_product(const float *const *rows, int64_t count, int64_t depth, const float *panel,
                               int64_t vectors, float *sums) {
-  for (int64_t m = 0; m < count; m += RECURRENT_TILE_ROWS) {
-    const int64_t height = tc_min(count - m, RECURRENT_TILE_ROWS);
-    recurrent_tiles[height][vectors](rows + m, depth, panel, sums + m * vectors * TC_LANES);
+  const int64_t tiles = tc_ceil_div(count, RECURRENT_TILE_ROWS);
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t m = count * tile / tiles, end = count * (tile + 1) / tiles;
+    recurrent_tiles[end - m][vectors](rows + m, depth, panel, sums + m * vectors * TC_LANES);
   }
 }

@@ -208,18 +208,20 @@ static void recurrent_cells(const recurrent_run *run, recurrent_cell_fn cell, in
   }
 }
 
-/* One product and what follows it. */
+/* One product and what follows it. Every other step goes through the panels backwards, so that it begins with those
+ * that the last one left in the caches: a matrix that is larger than a cache would otherwise pass through all of it. */
 static void recurrent_part_run(const recurrent_run *run, int64_t n, int64_t step) {
   const recurrent_part part = recurrent_part_of(run->p, n);
   const float *rows[RECURRENT_ROWS], *states = n ? run->reset : run->old, *panel = run->packed + part.offset;
   for (int64_t m = 0; m < run->rows; m++) {
     rows[m] = states + m * run->width;
   }
-  for (int64_t unit = 0; unit < run->width; unit += part.wide * TC_LANES) {
+  const int64_t units = part.wide * TC_LANES, panels = tc_ceil_div(run->width, units);
+  for (int64_t i = 0; i < panels; i++) {
+    const int64_t unit = (step % 2 ? panels - 1 - i : i) * units;
     const int64_t vectors = tc_min((run->width - unit) / TC_LANES, part.wide), width = vectors * part.gates;
-    recurrent_product(rows, run->rows, run->p->hidden, panel, width, run->sums);
+    recurrent_product(rows, run->rows, run->p->hidden, panel + unit * part.gates * run->p->hidden, width, run->sums);
     recurrent_cells(run, run->kind->part[n].cell[run->plain], step, unit, vectors, width * TC_LANES);
-    panel += width * TC_LANES * run->p->hidden;
   }
 }
 

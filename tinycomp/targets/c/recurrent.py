@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops.recurrent import activation_names
@@ -87,12 +86,7 @@ class _Shape:
         outer, inner, width = static_type(first(node))[1]
         steps, batch = (inner, outer) if batch_first else (outer, inner)
         ways, _, hidden = _constant(node, 2).shape
-        shape = cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
-        state = (batch, ways, hidden) if batch_first else (ways, batch, hidden)
-        wanted = {4: (batch,), 5: state, 6: state, 7: (ways, 3 * hidden)}
-        for index, sizes in wanted.items():
-            _require_shape(node, index, sizes)
-        return shape
+        return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
 
     @property
     def columns(self) -> int:
@@ -149,17 +143,6 @@ def recurrent(emit: Emitter, node: Node) -> None:
     for way, chosen in enumerate(functions):
         one = {"directions": 1, "reverse": way, **_function_params(chosen)}
         emit.call("recurrent_f32", operands.of_direction(way), {**params, **one}, node)
-
-
-def _require_shape(node: Node, index: int, wanted: tuple[int, ...]) -> None:
-    value = operand(node, index)
-    if value is not None and static_type(value)[1] != wanted:
-        raise ModelError(
-            f"operand {index} of {node.op} has the wrong shape",
-            where=node.label,
-            expected=str(list(wanted)),
-            found=f"{value.type} {value.name}",
-        )
 
 
 def _constant(node: Node, index: int) -> np.ndarray:
