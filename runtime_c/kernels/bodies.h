@@ -72,3 +72,8 @@
 #include "conv_transpose/conv_transpose2d_f32.h"
 
 #include "attention/attention_f32.h"
+#include "recurrent/product.h"
+
+#include "recurrent/cells.h"
+
+#include "recurrent/recurrent_f32.h"
