@@ -58,6 +58,7 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
+/* If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
