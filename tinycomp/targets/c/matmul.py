@@ -221,9 +221,7 @@ def _emit_strided(
     emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
 
 
-def _two_batches(
-    batch: tuple[int, ...], *operands: Sequence[int]
-) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tuple[int, int], list[tuple[int, int]]]:
     """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
     dims = [[size, *steps] for size, *steps in zip(batch, *operands, strict=True) if size != 1]
     merged: list[list[int]] = []
