@@ -15,7 +15,6 @@ from pathlib import Path
 
 import onnx
 from onnx import defs
-from onnx.reference.op_run import RuntimeContextError
 
 import tinycomp
 from benchmarks.page import write
@@ -52,7 +51,8 @@ class Operator:
         family: The file of ``tinycomp/ops`` that describes it.
         tier: Who computes it on the host: ``numpy``, ``onnx.reference``, or ``none``.
         versions: Its versions from opset 7 on.
-        dtypes: Element types of the operand or result that takes most, in the newest version; groups by name.
+        dtypes: Element types of the first result in the newest version, or of the first operand if no operand shares
+            the result's type and it takes more; groups by name.
         on_c: Whether the C target has a rule for it.
     """
 
@@ -107,14 +107,16 @@ def _tier(schema: defs.OpSchema) -> str:
     try:
         bind_reference(schema.name, schema.domain, schema.since_version, {}, inputs, outputs)
     except UnsupportedError as error:
-        if isinstance(error.__cause__, RuntimeContextError):  # anything else is about the attributes, which are missing
+        if isinstance(error.__cause__, NotImplementedError):  # anything else is about the attributes, which are missing
             return "none"
     return "onnx.reference"
 
 
 def _dtypes(schema: defs.OpSchema) -> str:
-    every = [{_DTYPES[t] for t in formal.types if t in _DTYPES} for formal in (*schema.inputs, *schema.outputs)]
-    left = max(every, key=len, default=set())
+    operands, result = schema.inputs, schema.outputs[0]
+    shared = any(formal.type_str == result.type_str for formal in operands)
+    formals = [result] if shared else [*operands[:1], result]
+    left = max(({_DTYPES[t] for t in formal.types if t in _DTYPES} for formal in formals), key=len)
     texts = []
     for group, members in _GROUPS.items():
         if members <= left:
@@ -124,7 +126,7 @@ def _dtypes(schema: defs.OpSchema) -> str:
 
 
 @dataclass(frozen=True)
-class Tests:
+class NodeTests:
     """How ONNX's node tests fare on the C target, by domain and name of the operator.
 
     Attributes:
@@ -138,7 +140,7 @@ class Tests:
     several: tuple[int, int]
 
 
-def node_tests() -> Tests:
+def node_tests() -> NodeTests:
     """Compile the model of every node test for the C target."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,7 +154,7 @@ def node_tests() -> Tests:
         key = (nodes[0].domain or "ai.onnx", nodes[0].op_type) if len(nodes) == 1 else ("", "")
         total[key] += 1
         taken[key] += _leaves_nothing(case.model)
-    return Tests(total, taken, (total["", ""], taken["", ""]))
+    return NodeTests(total, taken, (total["", ""], taken["", ""]))
 
 
 def _leaves_nothing(model: onnx.ModelProto) -> bool:
@@ -164,7 +166,7 @@ def _leaves_nothing(model: onnx.ModelProto) -> bool:
             return False
 
 
-def page(rows: Iterable[Operator], tests: Tests) -> str:
+def page(rows: Iterable[Operator], tests: NodeTests) -> str:
     """Return the tables as Markdown: a total per family, then the operators of each."""
     families: dict[str, list[Operator]] = defaultdict(list)
     for row in rows:
@@ -188,7 +190,7 @@ def page(rows: Iterable[Operator], tests: Tests) -> str:
     return "\n".join(lines)
 
 
-def _total(label: str, rows: Sequence[Operator], tests: Tests, several: tuple[int, int] = (0, 0)) -> str:
+def _total(label: str, rows: Sequence[Operator], tests: NodeTests, several: tuple[int, int] = (0, 0)) -> str:
     tiers = Counter(row.tier for row in rows)
     keys = [(row.domain, row.name) for row in rows]
     taken, total = (sum(counts.get(k, 0) for k in keys) for counts in (tests.taken, tests.total))

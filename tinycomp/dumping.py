@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ STORE = ".tca"
 """The ending of files that hold large constants, by content hash."""
 CONSTANTS = f"constants{STORE}"
 """The store that all dumps of one pipeline share, beside them."""
+
+_NUMBERED = re.compile(r"\d\d+-[a-z0-9-]+\.tir")
 
 
 class Dump:
@@ -32,7 +35,11 @@ class Dump:
         folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, number: int, name: str, graph: Graph) -> None:
-        """Write the graph behind pass ``number``."""
+        """Write the graph behind pass ``number``; with the first one go the files that an earlier pipeline has left."""
+        if number == 0:
+            for path in self.folder.glob("*.tir"):
+                if _NUMBERED.fullmatch(path.name):
+                    path.unlink()
         text = print_graph(graph, constants=self._constants)
         (self.folder / f"{number:02}-{name}.tir").write_text(text, encoding="utf-8")
         if len(self._constants) != self._written:
