@@ -204,6 +204,8 @@ class NativeProgram:
         for index, call in enumerate(program.instructions):
             self._append(index, call)
         error = _ffi.new("tc_error *")
+        if not 0 <= program.arena_bytes < 1 << 63:
+            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
         if _lib.tc_program_finish(self.handle, program.arena_bytes, error):
             _raise(error, program.name)
         self._inputs = self._expected(program.inputs, _lib.tc_program_input_bytes, False)
@@ -295,7 +297,10 @@ class NativeProgram:
         operands = [(_space_code(operand.space, where), operand.index, operand.offset) for operand in call.operands]
         error = _ffi.new("tc_error *")
         size = _ffi.sizeof(kernel.ctype)
-        array = _ffi.new("tc_operand[]", operands)
+        try:
+            array = _ffi.new("tc_operand[]", operands)
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
         if _lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
             _raise(error, self.program.name)
 
