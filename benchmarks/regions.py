@@ -28,7 +28,6 @@ from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "partitioning.md"
-BEGIN, END = "<!-- regions: begin -->", "<!-- regions: end -->"
 CORPUS = ("resnet50", "mobilenet_v2", "bert", "unet", "ssd_nms")
 TARGETS = ("c", "dnnl", "npu_sim")
 
@@ -121,27 +120,28 @@ def table(rows: Sequence[Row]) -> str:
         "|---|--:|---|--:|--:|--:|--:|",
     ]
     for row in rows:
-        cells = (row.model, row.nodes, row.target, row.regions, row.minimum, row.hosts, _percent(row.share))
+        cells = (row.model, row.nodes, row.target, row.regions, row.minimum, row.hosts, percent(row.share))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A share in percent, rounded down: 100 % is all."""
     return f"{math.floor(share * 1000) / 10:.1f} %"
 
 
-def write(text: str, page: Path = PAGE) -> None:
-    """Put a table between the markers of a page.
+def write(text: str, page: Path = PAGE, what: str = "regions") -> None:
+    """Put a table between the markers of a page, ``<!-- what: begin -->`` and ``<!-- what: end -->``.
 
     Raises:
         ValueError: The page has no markers.
     """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    opening, closing = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise ValueError(f"{page.name} lacks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{page.name} lacks {opening} and {closing}")
+    page.write_text(f"{before}{opening}\n\n{text}\n\n{closing}{after}", encoding="utf-8")
 
 
 def main() -> int:
