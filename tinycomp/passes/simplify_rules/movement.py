@@ -1,4 +1,4 @@
-"""Rules on Transpose and on what only changes the shape: Reshape, Flatten, Squeeze, Unsqueeze, a GatherND of everything."""
+"""Rules on Transpose and on what only changes the shape: Reshape, Flatten, Squeeze, Unsqueeze, some GatherND."""
 
 from __future__ import annotations
 
