@@ -1,7 +1,8 @@
 """How much of every architecture of the corpus the c target runs, and how right it is.
 
 Run as ``python -m benchmarks coverage``; ``--write`` puts the tables into ``docs/coverage.md``. Every model is compiled
-with the defaults, once for batch 1 and, exported with a symbolic batch, once more for the batches 2 and 3.
+with the defaults, once for batch 1 and, exported with a symbolic batch, once more for the batches 2 and 3. With
+``--json`` the models that are not named keep the figures of the file, so that some can be measured again on their own.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import dataclasses
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tinycomp
 from benchmarks import corpus
+from benchmarks.page import write
 from benchmarks.peers import REFERENCE, load_onnxruntime, relative_error
-from benchmarks.regions import percent, write
+from benchmarks.regions import percent
 from tinycomp.runtime.report import HostRow, Report
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coverage.md"
@@ -152,6 +154,21 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
+def _stored(file: Path | None) -> dict[str, list[Row]]:
+    """The rows in a file that :func:`_store` wrote, by model."""
+    found: dict[str, list[Row]] = {}
+    entries = json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else []
+    for entry in entries:
+        hosts = tuple((op, reason, count) for op, reason, count in entry.pop("hosts"))
+        found.setdefault(entry["model"], []).append(Row(**entry, hosts=hosts))
+    return found
+
+
+def _store(file: Path, measured: Mapping[str, Sequence[Row]]) -> None:
+    entries = [dataclasses.asdict(row) for rows in measured.values() for row in rows]
+    file.write_text(json.dumps(entries, indent=2), encoding="utf-8")
+
+
 def main() -> int:
     """Print the tables, and write them if asked to; the exit status is 1 if a model is wrong or refused."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks coverage", description=__doc__.partition("\n")[0])
@@ -160,17 +177,19 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="file", help="write the figures to a file")
     parser.add_argument("--write", action="store_true", help=f"write the tables into docs/{PAGE.name}")
     options = parser.parse_args()
-    rows: list[Row] = []
+    measured: dict[str, list[Row]] = _stored(options.json)
     for name in options.names or corpus.names():
+        measured[name] = []
         for row in measure(name, options.runs):
-            rows.append(row)
+            measured[name].append(row)
             print(f"| {' | '.join(_cells(row))} |", file=sys.stderr, flush=True)
+        if options.json is not None:
+            _store(options.json, measured)
+    rows = [row for name in corpus.names() for row in measured.get(name, [])]
     text = "\n\n".join((summary(rows), table(rows), reasons_table(rows)))
     print(text)
-    if options.json is not None:
-        options.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2), encoding="utf-8")
     if options.write:
-        write(text, PAGE, "coverage")
+        write("coverage", text, PAGE)
     return 0 if all(row.matches for row in rows) else 1
 
 

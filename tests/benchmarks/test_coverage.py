@@ -37,6 +37,13 @@ def test_a_model_counts_only_if_every_batch_is_right():
     assert not Row("a", "dynamo", 1, error=1e-3).matches
 
 
+def test_models_that_are_not_named_keep_their_figures(tmp_path):
+    file = tmp_path / "coverage.json"
+    assert coverage._stored(file) == {}
+    coverage._store(file, {"a": [GOOD], "b": [MIXED, FAILED]})
+    assert coverage._stored(file) == {"a": [GOOD], "b": [MIXED, FAILED]}
+
+
 def test_a_model_is_measured_at_every_batch():
     pytest.importorskip("torch", reason="exporting the corpus needs PyTorch")
     pytest.importorskip("onnxscript", reason="exporting the corpus with dynamo needs onnxscript")
