@@ -74,8 +74,13 @@ void tc_program_destroy(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
     free(program->steps[i].operands);
     free(program->steps[i].params);
-    free(program->steps[i].state);
+    if (program->steps[i].packed) {
+      tc_weights_release(program->weights, program->steps[i].packed);
+    } else {
+      free(program->steps[i].state);
+    }
   }
+  tc_weights_destroy(program->weights);
   free(program->steps);
   free(program->constants);
   free(program->patches);

@@ -4,6 +4,7 @@
 
 #include "isa.h"
 #include "kernel.h"
+#include "weights.h"
 
 typedef struct tc_constant {
   const void *data;
@@ -22,6 +23,7 @@ typedef struct tc_step {
   tc_operand *operands;
   void *params;
   void *state;
+  tc_packed *packed; /* what holds the state if other programs may use it, too */
   int64_t units;
   bool parallel;         /* worth waking other threads for */
   int64_t first_pointer; /* of this step's operands, in a context's pointer table */
@@ -35,6 +37,7 @@ typedef struct tc_patch {
 
 struct tc_program {
   const tc_isa *isa;
+  tc_weights *weights;
   bool finished;
   tc_requirement *inputs;
   tc_requirement *outputs;

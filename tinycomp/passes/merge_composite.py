@@ -47,10 +47,11 @@ class MergeComposite(Pass):
         Raises:
             TargetError: If there is no target of that name.
         """
+        table: Sequence[Composite]
+        rules: Callable[[Node], Sequence[OpRule]]
         target = find(self.target) if isinstance(self.target, str) else self.target
         if isinstance(target, Target):
-            table: Sequence[Composite] = target.composites
-            rules = target.rules_for
+            table, rules = target.composites, target.rules_for
         else:
             table, rules = target, _no_rules
         made = [_merge(scope, table, rules, graph.remarks) for scope in open_graphs(graph)]

@@ -17,7 +17,7 @@ ALIGNMENT = 64
 
 _OPEN = sys.maxsize
 _LOOKBACK = 64
-"""How many freed blocks are tried for a new one: more would make planning quadratic, and older ones are out of cache."""
+"""How many freed blocks are tried for a new one: more would make planning quadratic, and the cache lost the rest."""
 
 
 @dataclass(frozen=True, slots=True)
