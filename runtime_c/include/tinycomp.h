@@ -59,7 +59,8 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
-/* weights: where programs over the same constants find the weights that another one has packed; may be NULL. */
+/* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
+ * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
@@ -235,7 +236,9 @@ enum tc_unary {
   TC_UNARY_COSH = 58,
   TC_UNARY_ASINH = 59,
   TC_UNARY_ACOSH = 60,
-  TC_UNARY_ATANH = 61
+  TC_UNARY_ATANH = 61,
+  TC_UNARY_AFFINE = 62,     /* a*x + b */
+  TC_UNARY_SCALED_TANH = 63 /* a * tanh(b*x) */
 };
 
 /* unary_f32: y[i] = op(x[i]) over contiguous data. Operands: y, x. */
@@ -465,6 +468,36 @@ typedef struct tc_conv_transpose2d_f32_params {
   int64_t activation;
   float activation_a, activation_b;
 } tc_conv_transpose2d_f32_params;
+
+/* ---- recurrent networks ---- */
+
+enum tc_cell {
+  TC_CELL_RNN = 0,
+  TC_CELL_LSTM = 1,
+  TC_CELL_GRU = 2,       /* the reset gate is applied to the hidden state */
+  TC_CELL_GRU_LINEAR = 3 /* to its product: ONNX's linear_before_reset */
+};
+
+/* recurrent_f32: RNN, LSTM or GRU over x, which holds what the inputs and the biases contribute to the gates, at each
+ * time and for each sequence [directions, gates, hidden]. Sequences are as long as all steps or as lengths says; a
+ * reversed one is reversed within its own length; y is 0 after its end. Gates, functions and peepholes are in ONNX's
+ * order; f, g and h may be any enum tc_activation or enum tc_unary.
+ * Operands: y (optional), last h (optional), last c (optional, LSTM), x, R (ONNX's [directions, gates * hidden,
+ * hidden]), bias of the hidden gate inside the reset (optional, GRU_LINEAR, [directions, hidden]), peepholes (optional,
+ * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM). */
+typedef struct tc_recurrent_f32_params {
+  int64_t cell; /* an enum tc_cell */
+  int64_t steps, batch, hidden;
+  int64_t directions;                   /* 1 or 2, the second against the first */
+  int64_t reverse;                      /* 0 or 1: whether the first one is reversed */
+  int64_t coupled;                      /* 0 or 1: an LSTM's forget gate is 1 minus its input gate */
+  int64_t x_time, x_batch;              /* strides, in elements */
+  int64_t y_time, y_direction, y_batch; /* strides of [.., hidden] */
+  int64_t state_direction, state_batch; /* likewise, of the first and last states */
+  int64_t f, g, h;
+  float f_a, f_b, g_a, g_b, h_a, h_b;
+  float clip; /* bounds what the functions read, but for an LSTM's h; infinity for no bound */
+} tc_recurrent_f32_params;
 
 /* cdef-end */
 

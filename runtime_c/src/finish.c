@@ -146,18 +146,20 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
   return TC_OK;
 }
 
-int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error) {
-  error->code = TC_OK;
-  if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
-    return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
-                        (long long)arena_bytes);
+/* Takes back what an attempt to finish has noted, so that the next one starts afresh. */
+static void forget(tc_program *program) {
+  for (int64_t i = 0; i < program->step_count; i++) {
+    tc_step_drop_state(program, &program->steps[i]);
   }
-  program->finished = true;
-  if (weights) {
-    tc_weights_retain(weights);
-    program->weights = weights;
-  }
-  program->arena_bytes = arena_bytes;
+  memset(program->inputs, 0, (size_t)program->input_count * sizeof(tc_requirement));
+  memset(program->outputs, 0, (size_t)program->output_count * sizeof(tc_requirement));
+  tc_weights_destroy(program->weights);
+  program->weights = NULL;
+  program->state_bytes = 0;
+  program->scratch_bytes = 0;
+}
+
+static int32_t finish_steps(tc_program *program, tc_error *error) {
   for (int64_t i = 0; i < program->step_count; i++) {
     if (finish_step(program, &program->steps[i], error)) {
       char message[sizeof(error->message)];
@@ -167,4 +169,23 @@ int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t aren
     }
   }
   return collect_patches(program, error);
+}
+
+int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error) {
+  error->code = TC_OK;
+  if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
+    return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
+                        (long long)arena_bytes);
+  }
+  program->arena_bytes = arena_bytes;
+  if (weights) {
+    tc_weights_retain(weights);
+    program->weights = weights;
+  }
+  if (finish_steps(program, error)) {
+    forget(program);
+    return error->code;
+  }
+  program->finished = true;
+  return TC_OK;
 }

@@ -190,7 +190,7 @@ class NativeProgram:
         pool: Threads to share the work with; by default the calling thread does it all.
         isa: An instruction set from :func:`available_isas`; by default the environment variable ``TINYCOMP_ISA``, or
             else the best one.
-        weights: Where programs over the same constants find each other's packed weights; by default it packs its own.
+        weights: Where programs over the same constants find each other's packed weights.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
@@ -210,7 +210,9 @@ class NativeProgram:
         for index, call in enumerate(program.instructions):
             self._append(index, call)
         error = ffi.new("tc_error *")
-        shared = weights.handle if weights is not None else ffi.NULL
+        if not 0 <= program.arena_bytes < 1 << 63:
+            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+        shared = ffi.NULL if weights is None else weights.handle
         if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
             raise_error(error, program.name)
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
@@ -221,8 +223,7 @@ class NativeProgram:
     @property
     def isa(self) -> str:
         """The instruction set in use."""
-        name: str = ffi.string(lib.tc_program_isa(self.handle)).decode()
-        return name
+        return str(ffi.string(lib.tc_program_isa(self.handle)).decode())
 
     @property
     def state_bytes(self) -> int:
@@ -308,7 +309,10 @@ class NativeProgram:
         operands = [(_space_code(operand.space, where), operand.index, operand.offset) for operand in call.operands]
         error = ffi.new("tc_error *")
         size = ffi.sizeof(kernel.ctype)
-        array = ffi.new("tc_operand[]", operands)
+        try:
+            array = ffi.new("tc_operand[]", operands)
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
         if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
             raise_error(error, self.program.name)
 

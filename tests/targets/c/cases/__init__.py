@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.targets.c.cases import conversion, elementwise, images, movement, products, reductions
+from tests.targets.c.cases import conversion, elementwise, images, movement, products, recurrent, reductions
 from tests.targets.c.harness import Case
 
 ALL: list[Case] = [
     *elementwise.unary(),
     *elementwise.binary(),
     *products.products(),
+    *recurrent.recurrents(),
     *images.convolutions(),
     *images.pools(),
     *reductions.normalisations(),
