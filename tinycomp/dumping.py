@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ STORE = ".tca"
 CONSTANTS = f"constants{STORE}"
 """The store that all dumps of one pipeline share, beside them."""
 
+_NUMBERED = re.compile(r"\d\d+-[a-z0-9-]+\.tir")
+
 
 class Dump:
     """An observer of pipelines that writes ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants.
@@ -33,7 +36,11 @@ class Dump:
         make_folder(folder)
 
     def __call__(self, number: int, name: str, graph: Graph) -> None:
-        """Write the graph behind pass ``number``."""
+        """Write the graph behind pass ``number``; with the first one go the files that an earlier pipeline has left."""
+        if number == 0:
+            for path in self.folder.glob("*.tir"):
+                if _NUMBERED.fullmatch(path.name):
+                    path.unlink()
         text = print_graph(graph, constants=self._constants)
         files = {self.folder / f"{number:02}-{name}.tir": text.encode()}
         if len(self._constants) != self._written:
