@@ -58,6 +58,7 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
+/* If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
@@ -227,7 +228,9 @@ enum tc_unary {
   TC_UNARY_COSH = 58,
   TC_UNARY_ASINH = 59,
   TC_UNARY_ACOSH = 60,
-  TC_UNARY_ATANH = 61
+  TC_UNARY_ATANH = 61,
+  TC_UNARY_AFFINE = 62,     /* a*x + b */
+  TC_UNARY_SCALED_TANH = 63 /* a * tanh(b*x) */
 };
 
 /* unary_f32: y[i] = op(x[i]) over contiguous data. Operands: y, x. */
@@ -303,6 +306,23 @@ typedef struct tc_where_params {
   int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
 } tc_where_params;
 
+/* Types of elements, where a kernel must know them. */
+enum tc_type {
+  TC_TYPE_F32 = 0,
+  TC_TYPE_F64 = 1,
+  TC_TYPE_F16 = 2,
+  TC_TYPE_BF16 = 3,
+  TC_TYPE_I8 = 4,
+  TC_TYPE_U8 = 5,
+  TC_TYPE_I16 = 6,
+  TC_TYPE_U16 = 7,
+  TC_TYPE_I32 = 8,
+  TC_TYPE_U32 = 9,
+  TC_TYPE_I64 = 10,
+  TC_TYPE_U64 = 11,
+  TC_TYPE_BOOL = 12
+};
+
 /* ---- pooling ---- */
 
 enum tc_pool_mode {
@@ -351,6 +371,31 @@ typedef struct tc_softmax_f32_params {
   int64_t logarithm; /* 0 or 1 */
 } tc_softmax_f32_params;
 
+/* cumulate: running sums or products of x[outer, axis, inner] along the axis; exclusive ones leave an element itself
+ * out, reverse ones begin at the far end. Operands: y, x. */
+typedef struct tc_cumulate_params {
+  int64_t type;                        /* an enum tc_type but F16, BF16 and BOOL, as in the next two */
+  int64_t product, exclusive, reverse; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_cumulate_params;
+
+/* arg_reduce: the place along the axis of the largest (or least) element of x[outer, axis, inner], of several the first
+ * (or last); NaN is both largest and least. Operands: y[outer, inner] (int64), x. */
+typedef struct tc_arg_reduce_params {
+  int64_t type;
+  int64_t least, last; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_arg_reduce_params;
+
+/* top_k: the k largest (or smallest) elements along the axis and their places, best first or in the order of the axis;
+ * of equals the first ones, and NaN last. Operands: values[outer, k, inner], indices (int64), x[outer, axis, inner]. */
+typedef struct tc_top_k_params {
+  int64_t type;
+  int64_t largest, sorted; /* 0 or 1 */
+  int64_t outer, axis, inner;
+  int64_t k;
+} tc_top_k_params;
+
 /* ---- normalisation ---- The result of each may replace x. */
 
 /* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
@@ -385,7 +430,9 @@ typedef struct tc_channel_affine_f32_params {
   float activation_a, activation_b;
 } tc_channel_affine_f32_params;
 
-/* ---- gathering, conversion, quantisation ---- */
+/* ---- gathering and scattering ----
+ * A negative index counts from the end of its axis, one that is out of range makes the run fail. index_size is 4 or 8.
+ */
 
 /* gather: y[outer, count, inner] = data[outer, indices[count], inner]; a negative index counts from the end of the
  * axis, one that is out of range makes the run fail. Operands: y, data[outer, axis, inner], indices. */
@@ -396,21 +443,83 @@ typedef struct tc_gather_params {
   int64_t count;
 } tc_gather_params;
 
-enum tc_type {
-  TC_TYPE_F32 = 0,
-  TC_TYPE_F64 = 1,
-  TC_TYPE_F16 = 2,
-  TC_TYPE_BF16 = 3,
-  TC_TYPE_I8 = 4,
-  TC_TYPE_U8 = 5,
-  TC_TYPE_I16 = 6,
-  TC_TYPE_U16 = 7,
-  TC_TYPE_I32 = 8,
-  TC_TYPE_U32 = 9,
-  TC_TYPE_I64 = 10,
-  TC_TYPE_U64 = 11,
-  TC_TYPE_BOOL = 12
+/* gather_elements: y[i0, ..., i7] = data[i0 * data_stride0 + ... + index * axis_stride], one index per element of y;
+ * the data's own stride along the indexed axis is 0. Operands: y, data, indices (contiguous, as y). */
+typedef struct tc_gather_elements_params {
+  int64_t element_size, index_size;
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t data_stride0, data_stride1, data_stride2, data_stride3, data_stride4, data_stride5, data_stride6,
+      data_stride7;
+} tc_gather_elements_params;
+
+/* gather_nd: y[batch, count, inner] = data[batch, tuple, inner], one tuple of `depth` indices for each slice; they
+ * address the innermost `depth` sizes, the others being 1. Operands: y, data, indices[batch, count, depth]. */
+typedef struct tc_gather_nd_params {
+  int64_t element_size, index_size;
+  int64_t batch, count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_gather_nd_params;
+
+/* reverse_sequence: the first lengths[batch] steps of every sequence in reverse order, for x[time, batch, inner] with
+ * time_first, or else x[batch, time, inner]. Operands: y, x, lengths (int64). */
+typedef struct tc_reverse_sequence_params {
+  int64_t element_size;
+  int64_t time_first; /* 0 or 1 */
+  int64_t batch, time, inner;
+} tc_reverse_sequence_params;
+
+/* What becomes of an element that is written to. Integers wrap around; a maximum or minimum is NaN if either is. */
+enum tc_scatter {
+  TC_SCATTER_REPLACE = 0,
+  TC_SCATTER_ADD = 1,
+  TC_SCATTER_MUL = 2,
+  TC_SCATTER_MAX = 3,
+  TC_SCATTER_MIN = 4
 };
+
+/* scatter_elements: y[i0 * y_stride0 + ... + index * axis_stride] takes one update per index, in order along the last
+ * dimension, which is that of the axis: y's own stride there is 0. Operands: y (which keeps what is not written),
+ * indices, updates. */
+typedef struct tc_scatter_elements_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* enum tc_type (without a reduction, any) and enum tc_scatter */
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t y_stride0, y_stride1, y_stride2, y_stride3, y_stride4, y_stride5, y_stride6, y_stride7;
+  int64_t index_stride0, index_stride1, index_stride2, index_stride3, index_stride4, index_stride5, index_stride6,
+      index_stride7;
+  int64_t update_stride0, update_stride1, update_stride2, update_stride3, update_stride4, update_stride5,
+      update_stride6, update_stride7;
+} tc_scatter_elements_params;
+
+/* scatter_nd: y[tuple, inner] takes updates[count, inner], one tuple of indices as in gather_nd for each slice, in
+ * order. Operands: y (which keeps what is not written), indices[count, depth], updates. */
+typedef struct tc_scatter_nd_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* as in scatter_elements */
+  int64_t count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_scatter_nd_params;
+
+/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps;
+ * what passes the end of the axis wraps around if circular, or else makes the run fail.
+ * Operands: y (which keeps what is not written), updates, starts (int64; optional: zeros). */
+typedef struct tc_tensor_scatter_params {
+  int64_t element_size;
+  int64_t circular; /* 0 or 1 */
+  int64_t batch, outer, axis, inner;
+  int64_t count;
+} tc_tensor_scatter_params;
+
+/* one_hot: y[outer, d, inner] = values[indices[outer, inner] points to d ? 1 : 0]; an index out of range points
+ * nowhere. Operands: y, indices, values[2]. */
+typedef struct tc_one_hot_params {
+  int64_t element_size, index_size;
+  int64_t outer, depth, inner;
+} tc_one_hot_params;
+
+/* ---- conversion, quantisation ---- */
 
 /* cast: y[i] = x[i] in another type. Floats become integers by truncation, NaN becomes 0, and what is out of range the
  * nearest limit; integers become narrower ones by their low bits; all but 0 is true. Operands: y, x. */
@@ -457,6 +566,36 @@ typedef struct tc_conv_transpose2d_f32_params {
   int64_t activation;
   float activation_a, activation_b;
 } tc_conv_transpose2d_f32_params;
+
+/* ---- recurrent networks ---- */
+
+enum tc_cell {
+  TC_CELL_RNN = 0,
+  TC_CELL_LSTM = 1,
+  TC_CELL_GRU = 2,       /* the reset gate is applied to the hidden state */
+  TC_CELL_GRU_LINEAR = 3 /* to its product: ONNX's linear_before_reset */
+};
+
+/* recurrent_f32: RNN, LSTM or GRU over x, which holds what the inputs and the biases contribute to the gates, at each
+ * time and for each sequence [directions, gates, hidden]. Sequences are as long as all steps or as lengths says; a
+ * reversed one is reversed within its own length; y is 0 after its end. Gates, functions and peepholes are in ONNX's
+ * order; f, g and h may be any enum tc_activation or enum tc_unary.
+ * Operands: y (optional), last h (optional), last c (optional, LSTM), x, R (ONNX's [directions, gates * hidden,
+ * hidden]), bias of the hidden gate inside the reset (optional, GRU_LINEAR, [directions, hidden]), peepholes (optional,
+ * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM). */
+typedef struct tc_recurrent_f32_params {
+  int64_t cell; /* an enum tc_cell */
+  int64_t steps, batch, hidden;
+  int64_t directions;                   /* 1 or 2, the second against the first */
+  int64_t reverse;                      /* 0 or 1: whether the first one is reversed */
+  int64_t coupled;                      /* 0 or 1: an LSTM's forget gate is 1 minus its input gate */
+  int64_t x_time, x_batch;              /* strides, in elements */
+  int64_t y_time, y_direction, y_batch; /* strides of [.., hidden] */
+  int64_t state_direction, state_batch; /* likewise, of the first and last states */
+  int64_t f, g, h;
+  float f_a, f_b, g_a, g_b, h_a, h_b;
+  float clip; /* bounds what the functions read, but for an LSTM's h; infinity for no bound */
+} tc_recurrent_f32_params;
 
 /* cdef-end */
 

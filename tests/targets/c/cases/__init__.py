@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from tests.targets.c.cases import conversion, elementwise, images, movement, products, reductions
+from tests.targets.c.cases import (
+    conversion,
+    elementwise,
+    images,
+    indexing,
+    movement,
+    products,
+    recurrent,
+    reductions,
+)
 from tests.targets.c.harness import Case
 
 ALL: list[Case] = [
     *elementwise.unary(),
     *elementwise.binary(),
     *products.products(),
+    *recurrent.recurrents(),
     *images.convolutions(),
     *images.pools(),
     *reductions.normalisations(),
     *reductions.reductions(),
     *movement.movement(),
+    *indexing.indexing(),
     *conversion.gathers(),
     *conversion.quantisations(),
     *conversion.casts(),
