@@ -25,9 +25,8 @@ from tinycomp.ops.typing import retype
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.reporting import make_report
-from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native import Pool, default_threads
-from tinycomp.runtime.plan import Plan
 from tinycomp.saving import pack
 from tinycomp.target import Policy, Target, find
 
@@ -244,12 +243,15 @@ class Compiler:
         )
         return Module(parts)
 
-    def specialise(self, graph: Graph, sizes: Mapping[str, int]) -> Plan:
-        """Return the plan of ``graph`` for concrete sizes of its symbols."""
+    def specialise(self, graph: Graph, sizes: Mapping[str, int]) -> Specialised:
+        """Return the plan of ``graph`` for concrete sizes of its symbols, and its report."""
         concrete = graph.clone()
         retype(concrete, [substitute(v.type, sizes) for v in concrete.inputs])
         quiet = dataclasses.replace(self, dump=None, verify=False)
-        return quiet.lowering().plan(quiet.partition(concrete))
+        partitioned = quiet.partition(concrete)
+        notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
+        report = make_report(partitioned, graph.name, [t.name for t in self.targets], notes)
+        return Specialised(quiet.lowering().plan(partitioned), report)
 
 
 def has_symbols(graph: Graph) -> bool:
