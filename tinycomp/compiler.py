@@ -26,9 +26,8 @@ from tinycomp.ops.typing import retype
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.reporting import make_report
-from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native import Pool, default_threads
-from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.weights import Weights
 from tinycomp.saving import pack
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
@@ -249,8 +248,13 @@ class Compiler:
         )
         return Module(parts)
 
-    def specialise(self, graph: Graph, partitioned: Graph, sizes: Mapping[str, int]) -> Plan:
-        """Return the plan for concrete sizes of the symbols of ``graph``; ``partitioned`` is what it became for all.
+    def specialise(self, graph: Graph, partitioned: Graph, sizes: Mapping[str, int]) -> Specialised:
+        """Return the plan for concrete sizes of the symbols of ``graph``, and its report.
+
+        Args:
+            graph: The model.
+            partitioned: What it became for all sizes.
+            sizes: The size of every symbol.
 
         Raises:
             TypeInferenceError: If the model does not work for these sizes.
@@ -260,7 +264,9 @@ class Compiler:
             if concrete is None:
                 quiet = dataclasses.replace(self, dump=None, verify=False)
                 concrete = quiet.partition(with_sizes(graph, sizes))
-            return self.lowering().plan(concrete)
+            notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
+            report = make_report(concrete, graph.name, [t.name for t in self.targets], notes)
+            return Specialised(self.lowering().plan(concrete), report)
 
 
 def has_symbols(graph: Graph) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,20 +77,20 @@ class Lowering:
     def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
         reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
         writes = tuple(slots.of[v] if v.name else DISCARD for v in node.outputs)
-        run, tier = self._computation(node)
+        run, tier, bodies = self._computation(node)
         label = node.op if node.is_region else node.label
-        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources)
+        rebuild = functools.partial(_with_bodies, node) if bodies else None
+        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild)
 
-    def _computation(self, node: Node) -> tuple[Run, str]:
+    def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
             assert node.target is not None, node
-            return self.region(node), node.target
+            return self.region(node), node.target, ()
         if node.is_call:
             plan = self.plan(node.body)
-            return plan.run, "numpy"
-        bodies = {key: _as_function(self.plan(body)) for key, body in node.bodies.items()}
-        kernel, tier = bind(node, bodies)
-        return (lambda operands: kernel(*operands)), tier
+            return plan.run, "numpy", ()
+        bodies = tuple(self.plan(body) for body in node.bodies.values())
+        return *_on_the_host(node, bodies), bodies
 
     def region(self, node: Node) -> Run:
         """Return the computation of a region; where its shapes are not known yet, one that is specialised per shape.
@@ -175,6 +176,16 @@ def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
             end = max(readers) if readers else place[value.producer]  # type: ignore[index]
             dying.setdefault(end, []).append(value)
     return dying
+
+
+def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
+    """Return the computation of a host node whose bodies are ``plans``, and its tier."""
+    kernel, tier = bind(node, {key: _as_function(plan) for key, plan in zip(node.bodies, plans, strict=True)})
+    return (lambda operands: kernel(*operands)), tier
+
+
+def _with_bodies(node: Node, plans: Sequence[Plan]) -> Run:
+    return _on_the_host(node, plans)[0]
 
 
 def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:

@@ -47,8 +47,8 @@ def shared_bytes(module: Module) -> int:
 def own_bytes(module: Module) -> list[int]:
     return [
         step.run.native.state_bytes
-        for _, plan in module._plans.items()
-        for step in plan.steps
+        for _, made in module._plans.items()
+        for step in made.plan.steps
         if hasattr(step.run, "native")
     ]
 
@@ -86,8 +86,8 @@ def test_what_follows_from_sizes_is_folded_for_every_size():
     module = tinycomp.compile(computed_shape())
     for n in (1, 3, 8):
         np.testing.assert_allclose(module(rows(n)), (rows(n) + 1) @ W, rtol=1e-4, atol=1e-5)
-    for _, plan in module._plans.items():  # noqa: PERF102 - not a dict
-        assert [step.tier for step in plan.steps] == ["c"]
+    for _, made in module._plans.items():  # noqa: PERF102 - not a dict
+        assert [step.tier for step in made.plan.steps] == ["c"]
 
 
 def test_the_model_is_partitioned_again_where_a_size_lets_a_target_take_more(partitions):
@@ -105,7 +105,7 @@ def test_the_model_is_partitioned_again_where_a_size_lets_a_target_take_more(par
     module = tinycomp.compile(model, picky)
     for n in (2, 3):
         np.testing.assert_allclose(module(rows(n)), np.exp(rows(n)), rtol=1e-5)
-    assert [[s.tier for s in plan.steps] for _, plan in module._plans.items()] == [["picky"], ["numpy"]]
+    assert [[s.tier for s in made.plan.steps] for _, made in module._plans.items()] == [["picky"], ["numpy"]]
     assert len(partitions) == 2, "once for all sizes, once for two rows"
 
 
