@@ -25,6 +25,7 @@ typedef struct tc_error {
 typedef struct tc_program tc_program;
 typedef struct tc_context tc_context;
 typedef struct tc_pool tc_pool;
+typedef struct tc_weights tc_weights;
 
 /* Where an operand lives: absent, a caller's buffer, a constant, or the context's arena. */
 enum tc_space { TC_NONE = 0, TC_INPUT = 1, TC_OUTPUT = 2, TC_CONSTANT = 3, TC_ARENA = 4 };
@@ -58,14 +59,21 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
-/* If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
-int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
+/* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
+ * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
+int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
 int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
-/* Bytes of packed weights and other state that the program owns. */
+/* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
+
+/* A store of packed weights, for one model; safe to use from many threads. Programs may outlive the caller's share. */
+int32_t tc_weights_create(tc_weights **weights, tc_error *error);
+void tc_weights_destroy(tc_weights *weights);
+/* Bytes that the programs alive share. */
+int64_t tc_weights_bytes(tc_weights *weights);
 
 /* ---- execution ---- */
 

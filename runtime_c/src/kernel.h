@@ -9,7 +9,7 @@
 
 #include "tinycomp.h"
 
-enum { TC_MAX_OPERANDS = 16, TC_ALIGNMENT = 64 };
+enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
 
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
 #define TC_MAX_BYTES ((int64_t)1 << 48)
@@ -28,6 +28,8 @@ typedef struct tc_prepare {
   double cost;                         /* of the whole call, in floating-point operations or bytes, roughly */
   int64_t scratch_bytes;               /* per thread */
   int64_t state_bytes;                 /* program-owned memory for packed weights and derived figures */
+  int64_t shared[TC_MAX_SHARED];       /* what the state depends on besides constants and its size, see tc_share */
+  bool shareable;
   tc_error *error;
 } tc_prepare;
 
@@ -96,6 +98,11 @@ int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t colum
 /* States that the call touches `elements` elements of `element_size` bytes of an operand; absent operands are ignored.
  */
 void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+
+/* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
+void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
+#define TC_SHARE(prepare, ...) \
+  tc_share((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 static inline bool tc_present(const tc_prepare *prepare, int operand) {
   return prepare->operands[operand].space != TC_NONE;
