@@ -33,15 +33,27 @@
 
 #include "copy/fill.h"
 
+#include "elementwise/rows.h"
+
 #include "elementwise/unary_f32.h"
 
-#include "elementwise/rows.h"
+#include "elementwise/unary_typed.h"
 
 #include "elementwise/binary_f32.h"
 
 #include "elementwise/binary_typed.h"
 
 #include "elementwise/where.h"
+
+#include "cast/half.h"
+
+#include "cast/cast.h"
+
+#include "elementwise/program.h"
+
+#include "elementwise/plan.h"
+
+#include "elementwise/elementwise.h"
 
 #include "pool/pool2d_f32.h"
 
@@ -60,10 +72,6 @@
 #include "norm/channel_affine_f32.h"
 
 #include "gather/gather.h"
-
-#include "cast/half.h"
-
-#include "cast/cast.h"
 
 #include "quant/quantize_f32.h"
 

@@ -11,6 +11,8 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.runtime.program import Program
 from tinycomp.target.policy import macs
+from tinycomp.targets.c.chains import find_chains
+from tinycomp.targets.c.element_program import Build, Steps, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
@@ -33,12 +35,38 @@ def generate(region: Node, table: Table) -> Program:
     EliminateDeadCode().run(graph)
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
     emit = Emitter(graph)
+    chains = find_chains(graph, lambda node: _steps_alone(node, table))
     for node in graph.nodes:
-        rule_of(node, table).lower(emit, node)
-        if work := macs([node]):
-            emit.count_macs(work)
+        if node not in chains:
+            _lower(emit, node, table)
+        elif node is chains[node].nodes[-1]:
+            chain = chains[node]
+            emit_chain(emit, chain.nodes, chain.outputs(graph.outputs), lambda steps, n: _build(n, table)(steps, n))
     program, _ = emit.finish(region.op)
     return program
+
+
+def _lower(emit: Emitter, node: Node, table: Table) -> None:
+    lower = rule_of(node, table).lower
+    assert lower is not None, node
+    lower(emit, node)
+    if work := macs([node]):
+        emit.count_macs(work)
+
+
+def _steps_alone(node: Node, table: Table) -> Steps | None:
+    build = rule_of(node, table).build
+    if build is None:
+        return None
+    steps = Steps()
+    build(steps, node)
+    return steps
+
+
+def _build(node: Node, table: Table) -> Build:
+    build = rule_of(node, table).build
+    assert build is not None, node
+    return build
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:

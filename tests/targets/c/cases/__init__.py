@@ -8,6 +8,7 @@ from tests.targets.c.harness import Case
 ALL: list[Case] = [
     *elementwise.unary(),
     *elementwise.binary(),
+    *elementwise.dtypes(),
     *products.products(),
     *images.convolutions(),
     *images.pools(),
