@@ -1,6 +1,6 @@
 """What one call costs: a Relu on eight floats, so that nothing but the call itself takes time.
 
-``python -m benchmarks call-overhead`` interleaves the two ways to call a module with onnxruntime's ``run``, in one
+``python -m benchmarks call-overhead`` interleaves the ways to call a module with onnxruntime's ``run``, in one
 process and one thread, and prints microseconds per call.
 """
 
@@ -38,10 +38,13 @@ def callers(model: bytes) -> dict[str, Callable[[], Any]]:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    bound = module.bind(x)
+    np.testing.assert_array_equal(bound(), session.run(None, feeds)[0])
     np.testing.assert_array_equal(module(x), session.run(None, feeds)[0])
     return {
         "tinycomp module(x)": lambda: module(x),
         "tinycomp module.run(feeds)": lambda: module.run(feeds),
+        "tinycomp module.bind(x)()": bound,
         "onnxruntime session.run(None, feeds)": lambda: session.run(None, feeds),
     }
 

@@ -28,7 +28,7 @@ SIGNATURES = {
     "to_onnx": "(graph, *, model_name=None)",
 }
 MEMBERS = {
-    "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save"},
+    "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
     "Pipeline": set(),
     "Target": {"composite", "op", "accept", "codegen", "rules_for", "generates", "build", "require"},
     "TinycompError": set(),
@@ -38,6 +38,7 @@ INTERFACES = {
     "Module.run": "(self, feeds, *, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",
     "Module.save": "(self, path)",
+    "Module.bind": "(self, inputs, outputs=None)",
     "Module.report": "(self)",
     "Target.op": "(self, *ops)",
     "Target.composite": "(self, function=None, *, name=None)",

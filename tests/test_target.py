@@ -147,6 +147,11 @@ def test_targets_of_installed_packages(monkeypatch):
         find("text")
 
 
+def test_built_in_targets_are_found_without_asking_all_packages(monkeypatch):
+    monkeypatch.delattr(lookup, "entry_points")
+    assert find("c").name == "c"
+
+
 ACME = target_of("acme", "Relu")
 
 

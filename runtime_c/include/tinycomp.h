@@ -242,7 +242,9 @@ enum tc_unary {
   TC_UNARY_ASINH = 59,
   TC_UNARY_ACOSH = 60,
   TC_UNARY_ATANH = 61,
-  TC_UNARY_NOT = 62 /* of all bits */
+  TC_UNARY_AFFINE = 62,      /* a*x + b; f32 only, as the next */
+  TC_UNARY_SCALED_TANH = 63, /* a * tanh(b*x) */
+  TC_UNARY_NOT = 64          /* of all bits; integers only */
 };
 
 /* Arithmetic on two operands. Integers wrap around; x / 0 and x mod 0 are 0 there. */
@@ -434,6 +436,36 @@ typedef struct tc_conv_transpose2d_f32_params {
   int64_t activation;
   float activation_a, activation_b;
 } tc_conv_transpose2d_f32_params;
+
+/* ---- recurrent networks ---- */
+
+enum tc_cell {
+  TC_CELL_RNN = 0,
+  TC_CELL_LSTM = 1,
+  TC_CELL_GRU = 2,       /* the reset gate is applied to the hidden state */
+  TC_CELL_GRU_LINEAR = 3 /* to its product: ONNX's linear_before_reset */
+};
+
+/* recurrent_f32: RNN, LSTM or GRU over x, which holds what the inputs and the biases contribute to the gates, at each
+ * time and for each sequence [directions, gates, hidden]. Sequences are as long as all steps or as lengths says; a
+ * reversed one is reversed within its own length; y is 0 after its end. Gates, functions and peepholes are in ONNX's
+ * order; f, g and h may be any enum tc_activation or enum tc_unary.
+ * Operands: y (optional), last h (optional), last c (optional, LSTM), x, R (ONNX's [directions, gates * hidden,
+ * hidden]), bias of the hidden gate inside the reset (optional, GRU_LINEAR, [directions, hidden]), peepholes (optional,
+ * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM). */
+typedef struct tc_recurrent_f32_params {
+  int64_t cell; /* an enum tc_cell */
+  int64_t steps, batch, hidden;
+  int64_t directions;                   /* 1 or 2, the second against the first */
+  int64_t reverse;                      /* 0 or 1: whether the first one is reversed */
+  int64_t coupled;                      /* 0 or 1: an LSTM's forget gate is 1 minus its input gate */
+  int64_t x_time, x_batch;              /* strides, in elements */
+  int64_t y_time, y_direction, y_batch; /* strides of [.., hidden] */
+  int64_t state_direction, state_batch; /* likewise, of the first and last states */
+  int64_t f, g, h;
+  float f_a, f_b, g_a, g_b, h_a, h_b;
+  float clip; /* bounds what the functions read, but for an LSTM's h; infinity for no bound */
+} tc_recurrent_f32_params;
 
 /* cdef-end */
 

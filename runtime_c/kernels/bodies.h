@@ -78,3 +78,9 @@
 #include "resize/resize2d_f32.h"
 
 #include "conv_transpose/conv_transpose2d_f32.h"
+
+#include "recurrent/product.h"
+
+#include "recurrent/cells.h"
+
+#include "recurrent/recurrent_f32.h"

@@ -4,32 +4,59 @@ from __future__ import annotations
 
 import unittest
 import warnings
+from typing import Any, ClassVar
 
+import onnx
 import pytest
 
 from tests.backend.known_failures import FAILS, RANDOM
-from tinycomp.backend import TinycompBackend
+from tinycomp.backend import TinycompBackend, TinycompRep
+from tinycomp.passes.base import Pass
+from tinycomp.pipeline import optimisation_passes, partitioning_passes
+from tinycomp.target import find
 
 KINDS = ("NodeModel", "SimpleModel", "PyTorchConvertedModel", "PyTorchOperatorModel")
 """All but ``RealModel``: those are whole networks, which other tests run."""
 _DEVICE = "_cpu"
 
 
-class _Strict(TinycompBackend):
-    """Takes every model, so that one which does not compile counts as a failure and not as skipped."""
+class Strict(TinycompBackend):
+    """Takes every model, so that one which does not compile counts as a failure and not as skipped.
+
+    Attributes:
+        without: A pass to leave out of the default pipeline, by its command-line name.
+    """
+
+    without: ClassVar[str] = ""
 
     @classmethod
     def is_compatible(cls, *args: object, **kwargs: object) -> bool:
         return True
 
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> TinycompRep:
+        if cls.without:
+            kwargs["passes"] = [p for p in default_passes() if p.name != cls.without]
+        return super().prepare(model, device, **kwargs)
 
-def load_suite(module: str) -> dict[str, type[unittest.TestCase]]:
+
+def default_passes() -> list[Pass]:
+    """Return the pipeline that the suite's models go through."""
+    return [*optimisation_passes(), *partitioning_passes([find("c")])]
+
+
+def pass_names() -> list[str]:
+    """Return the names of the passes in that pipeline, each once, in order of first use."""
+    return list(dict.fromkeys(p.name for p in default_passes()))
+
+
+def load_suite(module: str, backend: type[Strict] = Strict) -> dict[str, type[unittest.TestCase]]:
     """Return the test classes of the suite by name; ``module`` is where they will stand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy's, from making the expected values
         from onnx.backend.test import BackendTest
 
-        classes = BackendTest(_Strict, module).test_cases
+        classes = BackendTest(backend, module).test_cases
     chosen = {f"OnnxBackend{kind}Test": classes[f"OnnxBackend{kind}Test"] for kind in KINDS}
     for each in chosen.values():
         _prepare(each)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import onnx
+
 from tests.backend.known_failures import FAILS, RANDOM
 from tests.backend.suite import load_suite, names
 
-AT_LEAST = 1_700
+AT_LEAST = 2_010 if tuple(map(int, onnx.__version__.split(".")[:2])) >= (1, 23) else 1_700
 
 _CLASSES = load_suite(__name__)
 globals().update(_CLASSES)

@@ -193,13 +193,13 @@ def _forget_declared(model: onnx.ModelProto) -> None:
                 output.ClearField("type")
 
 
-def test_a_graph_attribute_of_another_operator_is_refused() -> None:
+def test_a_graph_attribute_of_an_operator_without_a_rule_for_it_is_refused() -> None:
     body = parse(BRANCHES).graph
-    node = helper.make_node("FlexAttention", ["q", "q", "q"], ["y"], domain="ai.onnx.preview", score_mod=body)
+    node = helper.make_node("StopFusion", ["q"], ["y"], domain="tinycomp", score_mod=body)
     info = helper.make_tensor_value_info("q", TensorProto.FLOAT, [1, 2, 3, 4])
     graph = helper.make_graph([node], "main", [info], [helper.make_empty_tensor_value_info("y")])
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.preview", 1)]
-    text = re.escape("node y (FlexAttention): only control-flow operators may hold graphs")
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("tinycomp", 1)]
+    text = re.escape("node y (StopFusion): nothing is known about the graphs of this operator")
     with pytest.raises(UnsupportedError, match=text):
         import_model(helper.make_model(graph, opset_imports=imports))
 

@@ -65,6 +65,8 @@ def test_prelu():
     x, slope = sample("float32", (2, 3, 4, 4)), sample("float32", (3,), 1)
     want = run_ours("PRelu", [x, slope.reshape(3, 1, 1)], version=9)[0]
     np.testing.assert_array_equal(run_ours("PRelu", [x, slope], version=6)[0], want)
+    with pytest.raises(ExecutionError, match=r"slope is larger.*\[2, 1, 4, 4\].*\[3, 1, 1\]"):
+        run_ours("PRelu", [x[:, :1], slope], version=6)
 
 
 def test_swiglu():

@@ -11,8 +11,9 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import ExecutionError
+from tinycomp.runtime.direct import direct_call
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Step
-from tinycomp.runtime.regions import DirectCall, NativeRegion
+from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.spec import TensorSpec
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -79,7 +80,7 @@ def test_one_native_region_is_called_directly():
     module = tinycomp.compile(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, {}, ["y"]))
     plan = module._parts.plan
     assert isinstance(plan.steps[0].run, NativeRegion)
-    direct = DirectCall.through(plan)
+    direct = direct_call(plan)
     assert direct is not None
     np.testing.assert_array_equal(direct([X])[0], np.maximum(X, 0))
     for other in (X.astype("f8"), X[:2], X.tolist(), X.astype(">f4")):

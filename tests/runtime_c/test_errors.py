@@ -73,6 +73,8 @@ def test_missing_parameter():
         (2, Operand("input", 0), "operand 2: the operand must be a constant"),
         (2, Operand("constant", 0, 2), "operand 2 ends at byte 50 of a buffer of 48"),
         (2, Operand("constant", 0, 1 << 40), "operand 2 ends at byte"),
+        (2, Operand("constant", 0, 1 << 64), "offset does not fit"),
+        (2, Operand("constant", 1 << 31), "index or offset does not fit"),
         (4, Operand("output", 0, 2), "operand 4: offset 2 is not a multiple of 4"),
     ],
 )

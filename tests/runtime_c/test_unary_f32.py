@@ -40,6 +40,8 @@ FUNCTIONS = {
     "asinh": (59, np.arcsinh, 0, 0, (-30, 30), 2),
     "acosh": (60, np.arccosh, 0, 0, (1, 30), 2),
     "atanh": (61, np.arctanh, 0, 0, (-0.99, 0.99), 2),
+    "affine": (62, lambda x: 0.75 * x + 0.5, 0.75, 0.5, (0, 80), 1),
+    "scaled tanh": (63, lambda x: 1.25 * np.tanh(0.75 * x), 1.25, 0.75, (-30, 30), 8),
 }
 
 

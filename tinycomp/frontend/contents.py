@@ -22,7 +22,7 @@ from tinycomp.ir.infer import since_version
 from tinycomp.ir.proto import attribute_from_proto, type_from_proto
 from tinycomp.ir.proto_tensor import sparse_from_proto, tensor_from_proto
 from tinycomp.ir.types import UNKNOWN, Type, compatible, substitute
-from tinycomp.ops.typing import CONTROL_FLOW, formal_types, infer_node_types
+from tinycomp.ops.typing import formal_types, infer_node_types, record_of
 
 OP_KEY, TARGET_KEY = "tinycomp.op", "tinycomp.target"
 """Where a function's metadata keeps the name and target of the composite or region that it was."""
@@ -113,9 +113,12 @@ def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, where
 def _import_bodies(
     scope: Scope, draft: Node, protos: dict[str, onnx.GraphProto], context: Context, where: str
 ) -> dict[str, Graph]:
-    """Import the bodies of a control-flow node, and append what they capture to its operands."""
-    if draft.domain or draft.op not in CONTROL_FLOW:
-        raise UnsupportedError("only control-flow operators may hold graphs", where=where, found=draft.qualified_op)
+    """Import the graphs that a node holds, and append what they capture to its operands."""
+    record = record_of(draft)
+    if record is None or "bodies" not in record.traits:
+        raise UnsupportedError(
+            "nothing is known about the graphs of this operator", where=where, found=draft.qualified_op
+        )
     outside = dict.fromkeys(name for proto in protos.values() for name in free_names(proto))
     captured = {name: scope.lookup(name, where) for name in outside if scope.array(name) is None}
     passed = {name: value for name, value in captured.items() if value is not None}

@@ -5,8 +5,8 @@ order. Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, 
 :meth:`Graph.outline` and :meth:`Graph.inline` touch both, and :func:`tinycomp.ir.verify.verify` rebuilds and compares.
 
 Nesting has one form: a node owns *bodies*, closed graphs whose inputs are the node's operands. A composite, a region
-and a model-local function have the single body ``"body"``; If has two. Outer values that a body of If, Loop or Scan
-captures are trailing operands of the node (``node.captures`` counts them) and trailing inputs of every body.
+and a model-local function have the single body ``"body"``; If has two. Outer values that a body of any other node (If,
+Loop, …) captures are trailing operands of the node (``node.captures`` counts them) and trailing inputs of every body.
 """
 
 from __future__ import annotations

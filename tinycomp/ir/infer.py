@@ -48,14 +48,21 @@ def infer_types(node: Node) -> list[Type]:
     """
     if node.is_call:
         return [v.type for v in node.body.outputs]
-    if node.bodies:
-        return _from_branches(node)
+    return _from_branches(node) if node.bodies else operator_types(node)
+
+
+def operator_types(node: Node) -> list[Type]:
+    """Return the types that onnx's inference for the operator gives, which sees operands and plain attributes only.
+
+    Raises:
+        TypeInferenceError: If the operands do not fit the operator.
+    """
     found = schema(node.op, node.domain, node.version)
     if found is None:
         return [UNKNOWN for _ in node.outputs]
     key = (
         tuple(sorted((k, _frozen(v)) for k, v in node.attrs.items())),
-        tuple(_operand_key(v) for v in node.inputs),
+        tuple(_operand_key(v) for v in _own_operands(node)),
         tuple(bool(v.name) for v in node.outputs),
     )
     try:
@@ -66,6 +73,11 @@ def infer_types(node: Node) -> list[Type]:
         if any(v is not None and _is_vague(v.type) for v in node.inputs):
             return [UNKNOWN for _ in node.outputs]
         raise _failure(node, error) from error
+
+
+def _own_operands(node: Node) -> Sequence[Value | None]:
+    """Return the operands that the operator itself has, without what its bodies capture."""
+    return node.inputs[: len(node.inputs) - node.captures]
 
 
 def _from_branches(node: Node) -> list[Type]:
@@ -134,7 +146,7 @@ def _infer_cached(
     proto = onnx.NodeProto(op_type=op, domain=domain)
     types: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}
-    for index, value in enumerate(node.inputs):
+    for index, value in enumerate(_own_operands(node)):
         name = "" if value is None else f"i{index}"
         proto.input.append(name)
         if value is None:

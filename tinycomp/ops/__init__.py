@@ -29,6 +29,7 @@ from tinycomp.ops import (
     detection,
     einsum,
     elementwise,
+    flex_attention,
     indexing,
     layout,
     matmul,
@@ -69,6 +70,7 @@ FAMILIES = (
     einsum.FAMILY,
     deform_conv.FAMILY,
     elementwise.FAMILY,
+    flex_attention.FAMILY,
     indexing.FAMILY,
     layout.FAMILY,
     matmul.FAMILY,
@@ -101,8 +103,8 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     A result may share memory with an operand where the operator only changes the shape.
 
     Args:
-        node: Any node without nested graphs, or a control-flow node together with ``bodies``.
-        bodies: For control flow: a callable per attribute that holds a graph.
+        node: Any node without nested graphs, or one that holds graphs together with ``bodies``.
+        bodies: A callable per attribute that holds a graph.
 
     Raises:
         ModelError: If an attribute is not one of the operator's.
@@ -113,8 +115,8 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     attrs = {k: v for k, v in node.attrs.items() if k not in _MEANINGLESS}
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and record.kernel is not None:
-        if "control_flow" in record.traits:
-            attrs |= _control_flow_keywords(node, bodies or {})
+        if "bodies" in record.traits:
+            attrs |= _body_keywords(node, bodies or {})
         kernel = record.bind(attrs, len(node.outputs), node.label)
         if "elementwise" in record.traits and len(node.inputs) > 1 and not _is_static(node.outputs[0].type):
             kernel = _with_room(kernel, node.op)
@@ -127,8 +129,8 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     return bound, "reference"
 
 
-def _control_flow_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return what control-flow kernels take besides ONNX's attributes: see :mod:`tinycomp.ops.control_flow`."""
+def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return what kernels with bodies take besides plain attributes: see :mod:`tinycomp.ops.control_flow`."""
     keywords: dict[str, Any] = {**bodies, "captures": node.captures}
     if node.op in _STACKING:
         types = [tensor(v.type) for v in node.body.outputs]

@@ -47,6 +47,11 @@ def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
 @widened
 def prelu(x: Array, slope: Array) -> Array:
     """``x``, or ``slope * x`` below zero."""
+    if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
+        raise ExecutionError(
+            "the slope is larger than the operand", where="PRelu",
+            expected=f"a shape that broadcasts to {list(x.shape)}", found=str(list(slope.shape)),
+        )  # fmt: skip
     return np.asarray(np.maximum(x, 0) + slope * np.minimum(x, 0))
 
 

@@ -7,14 +7,16 @@ queries Hq is a multiple of Hk, and consecutive query heads share a key head.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 
 from tinycomp.errors import ModelError
-from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, widened
+from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.softmax import softmax_along
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 FAMILY = OpFamily("attention")
 
 RAW, CAPPED, BIASED, PROBABILITIES = range(4)
+_PRECISIONS: dict[int, np.dtype[Any]] = {
+    int(onnx.TensorProto.FLOAT): np.dtype(np.float32),
+    int(onnx.TensorProto.FLOAT16): np.dtype(np.float16),
+    int(onnx.TensorProto.DOUBLE): np.dtype(np.float64),
+    int(onnx.TensorProto.BFLOAT16): np.dtype(ml_dtypes.bfloat16),
+}
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,16 @@ def split_heads(x: Array, heads: int | None, name: str, op: str = "Attention") -
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
 
 
-def _check_heads(q: Array, k: Array, v: Array) -> None:
+def check_heads(q: Array, k: Array, v: Array, op: str = "Attention") -> None:
+    """Refuse queries, keys and values of rank 4 that do not fit each other.
+
+    Raises:
+        ModelError: If sizes differ that must not.
+    """
     fits = q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1:3] == v.shape[1:3] and q.shape[3] == k.shape[3]
     if not fits or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ModelError(
-            "Attention: Q, K and V do not fit",
+            f"{op}: Q, K and V do not fit",
             expected="one batch size, K and V alike but for the last size, query heads a multiple of key heads",
             found=f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)} as (batch, heads, length, size)",
         )
@@ -106,13 +119,21 @@ def _bias(mask: Array | None, hidden: list[Array], keys: int, dtype: np.dtype[np
 
 
 def masked_softmax(scores: Array, bias: Array) -> Array:
-    """Return the softmax of ``scores`` over the last axis; a row whose bias is all -inf becomes zeros."""
-    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
-    total = weights.sum(axis=-1, keepdims=True)
-    weights /= np.where(total == 0, 1, total)
+    """Return the softmax of ``scores`` over the last axis; a row whose bias or scores are all -inf becomes zeros."""
     blind = np.isneginf(bias.max(axis=-1, keepdims=True, initial=-np.inf))
-    return np.where(blind, 0, weights).astype(scores.dtype, copy=False)
+    blind = blind | np.isneginf(scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    return np.where(blind, np.zeros((), scores.dtype), softmax_along(scores, -1))
+
+
+def scaled_scores(q: Array, k: Array, scale: float | None) -> Array:
+    """Return the products of queries and keys, (B, Hq, L, S), in the dtype that ``q`` is computed in.
+
+    Both factors take a square root of the scale, as ONNX asks, so that the product cannot overflow first. Root, factors
+    and product are rounded to the dtype of ``q``.
+    """
+    wide, step = compute_dtype(q.dtype), rounder(q.dtype)
+    root = step(np.sqrt(1 / np.sqrt(q.shape[3]) if scale is None else scale).astype(wide))
+    return step(grouped_matmul(step(q.astype(wide) * root), step(k.astype(wide) * root).swapaxes(2, 3)))
 
 
 def _attention_macs(node: Node) -> int:
@@ -163,20 +184,17 @@ def attention(
     _check_cache(past_key, past_value, nonpad_kv_seqlen)
     present_key = _extended(past_key, split_heads(k, kv_num_heads, "K"))
     present_value = _extended(past_value, split_heads(v, kv_num_heads, "V"))
-    _check_heads(heads, present_key, present_value)
+    check_heads(heads, present_key, present_value)
     length, keys = heads.shape[2], present_key.shape[2]
-    wide = compute_dtype(q.dtype)
-    # Both factors take a square root of the scale, as ONNX asks, so that the product cannot overflow first.
-    root = np.sqrt(1 / np.sqrt(heads.shape[3]) if scale is None else scale).astype(wide)
-    raw = grouped_matmul(heads.astype(wide) * root, (present_key.astype(wide) * root).swapaxes(2, 3))
-    capped = softcap * np.tanh(raw / softcap) if softcap > 0 else raw
+    wide, step = compute_dtype(q.dtype), rounder(q.dtype)
+    raw = scaled_scores(heads, present_key, scale)
+    capped = step(softcap * step(np.tanh(step(raw / softcap)))) if softcap > 0 else raw
     offset = _first_position(past_key, nonpad_kv_seqlen, length)
     rule = MaskRule(bool(is_causal), left_window_size, right_window_size, offset)
     bias = _bias(attn_mask, _hidden(rule, nonpad_kv_seqlen, length, keys), keys, wide)
-    biased = capped + bias
-    exact = np.result_type(wide, _softmax_dtype(softmax_precision))
-    weights = masked_softmax(biased.astype(exact, copy=False), bias).astype(wide, copy=False)
-    y = grouped_matmul(weights.astype(q.dtype).astype(wide), present_value.astype(wide)).astype(v.dtype)
+    biased = step(capped + bias)
+    weights = masked_softmax(biased.astype(softmax_dtype(softmax_precision, q.dtype)), bias).astype(q.dtype)
+    y = grouped_matmul(weights.astype(wide), present_value.astype(wide)).astype(v.dtype)
     if q.ndim == 3:
         y = y.swapaxes(1, 2).reshape(*q.shape[:2], -1)
     shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: weights}
@@ -214,9 +232,17 @@ def _hidden(rule: MaskRule, lengths: Array | None, queries: int, keys: int) -> l
     return hidden
 
 
-def _softmax_dtype(precision: int | None) -> np.dtype[np.generic]:
-    named = np.dtype(np.float32 if not precision else onnx.helper.tensor_dtype_to_np_dtype(precision))
-    return compute_dtype(named)
+def softmax_dtype(precision: int | None, default: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of a ``softmax_precision``, which is a number of ``TensorProto.DataType``.
+
+    Raises:
+        ModelError: If it is not one that ONNX allows.
+    """
+    if not precision:
+        return default
+    if precision not in _PRECISIONS:
+        raise ModelError("unknown softmax_precision", expected=f"one of {sorted(_PRECISIONS)}", found=str(precision))
+    return _PRECISIONS[precision]
 
 
 @FAMILY.op("RotaryEmbedding", since=23)

@@ -47,7 +47,7 @@ def _truth(op: str, condition: Array) -> bool:
     return bool(condition.reshape(-1)[0])
 
 
-@FAMILY.op("If", traits={"control_flow"})
+@FAMILY.op("If", traits={"bodies"})
 def if_(cond: Array, *captured: Any, then_branch: Body, else_branch: Body, captures: int = 0) -> tuple[Any, ...]:
     """Run one of two bodies on the captured values."""
     _split_captures("If", captured, captures)
@@ -55,7 +55,7 @@ def if_(cond: Array, *captured: Any, then_branch: Body, else_branch: Body, captu
     return tuple(branch(*captured))
 
 
-@FAMILY.op("Loop", traits={"control_flow", "output_count"})
+@FAMILY.op("Loop", traits={"bodies", "output_count"})
 def loop(
     trip_count: Array | None = None,
     cond: Array | None = None,
@@ -179,7 +179,7 @@ def _split_scan(op: str, inputs: Sequence[Any], captures: int, scans: int) -> tu
     return own[:cut], own[cut:], captured
 
 
-@FAMILY.op("Scan", traits={"control_flow", "output_count"})
+@FAMILY.op("Scan", traits={"bodies", "output_count"})
 def scan_8(
     sequence_lens: Array | None = None,
     *inputs: Any,
@@ -219,7 +219,7 @@ def _pad_rows(x: Array, count: int) -> Array:
     return x if len(x) == count else np.concatenate([x, np.zeros((count - len(x), *x.shape[1:]), dtype=x.dtype)])
 
 
-@FAMILY.op("Scan", since=9, traits={"control_flow", "output_count"})
+@FAMILY.op("Scan", since=9, traits={"bodies", "output_count"})
 def scan(
     *inputs: Any,
     body: Body,
@@ -266,7 +266,7 @@ def scan(
     return (*final, *(_stack(op, r, i, declared, out_axes[i]) for i, r in enumerate(ordered)))
 
 
-@FAMILY.op("SequenceMap", traits={"control_flow", "output_count"})
+@FAMILY.op("SequenceMap", traits={"bodies", "output_count"})
 def sequence_map(
     input_sequence: Sequence[Any], *inputs: Any, body: Body, captures: int = 0, outputs: int = 1
 ) -> tuple[list[Any], ...]:

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.limits import reserve
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
 from tinycomp.ops.registry import OpFamily
@@ -55,12 +58,33 @@ def concat_1(*inputs: Array, axis: int = 1) -> Array:
     return concat(*inputs, axis=axis)
 
 
+def _even_sizes(total: int, parts: int) -> list[int]:
+    """Return the sizes of ``parts`` equal pieces; what comes last is smaller, or empty."""
+    chunk = -(-total // parts)
+    return [max(0, min(chunk, total - i * chunk)) for i in range(parts)]
+
+
+def _split_types(node: Node) -> list[Type]:
+    """Give the pieces the sizes that the kernel gives: onnx's inference is wrong where several pieces are smaller."""
+    types: list[Type] = list(infer_types(node))
+    parts = node.attrs.get("num_outputs")
+    x = node.inputs[0]
+    shape = None if x is None else tensor(x.type).shape
+    if not parts or shape is None:
+        return types
+    axis = fix_axis(node.attrs.get("axis", 0), len(shape), "Split")
+    total = shape[axis]
+    sizes: list[Dim] = [None] * parts if not isinstance(total, int) else [*_even_sizes(total, parts)]
+    dtypes = [tensor(t).dtype for t in types]
+    pairs = zip(dtypes, sizes, strict=False)
+    return [TensorType(dtype, (*shape[:axis], size, *shape[axis + 1 :])) for dtype, size in pairs]
+
+
 def _split(x: Array, axis: int, sizes: Sequence[int] | None, parts: int) -> tuple[Array, ...]:
     fixed = fix_axis(axis, x.ndim, "Split")
     total = x.shape[fixed]
     if sizes is None:
-        chunk = -(-total // parts)
-        sizes = [max(0, min(chunk, total - i * chunk)) for i in range(parts)]
+        sizes = _even_sizes(total, parts)
     if sum(sizes) != total or any(s < 0 for s in sizes) or len(sizes) != parts:
         raise ExecutionError(
             f"the sizes do not split axis {fixed}",
@@ -71,7 +95,7 @@ def _split(x: Array, axis: int, sizes: Sequence[int] | None, parts: int) -> tupl
     return tuple(np.split(x, np.cumsum(sizes)[:-1], fixed))
 
 
-@FAMILY.op("Split", since=18, traits={"movement", "output_count"})
+@FAMILY.op("Split", since=18, traits={"movement", "output_count"}, type_rule=_split_types)
 def split(
     x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:

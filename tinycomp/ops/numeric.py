@@ -41,6 +41,15 @@ def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _WIDE.get(dtype, dtype)
 
 
+def rounder(dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+    """Return a function that rounds an array of :func:`compute_dtype` to the values that ``dtype`` has.
+
+    For operators that ONNX defines as functions, whose every step gives a value of the operand's type.
+    """
+    wide = compute_dtype(dtype)
+    return (lambda x: x) if wide == dtype else (lambda x: x.astype(dtype).astype(wide))
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Return whether ``dtype`` is a floating-point type, ml_dtypes' included."""
     return compute_dtype(dtype).kind == "f"

@@ -168,7 +168,18 @@ def _finish(y: Array, states: list[Array], dtype: np.dtype[Any], layout: int, ou
     return tuple(np.ascontiguousarray(a, dtype=dtype) for a in results)
 
 
-def _activation_names(op: str, given: Sequence[str] | None, default: Sequence[str], ways: int) -> list[str]:
+def activation_names(op: str, given: Sequence[str] | None, default: Sequence[str], ways: int) -> list[str]:
+    """Return the names of all functions of all directions.
+
+    Args:
+        op: RNN, GRU or LSTM.
+        given: The node's ``activations``, if there are any.
+        default: The names for one direction where there are none.
+        ways: Number of directions.
+
+    Raises:
+        ModelError: If the number of names does not fit.
+    """
     names = list(given or list(default) * ways)
     if len(names) == len(default) * 2 and ways == 1 and op == "RNN":
         names = names[:1]  # The schema's default lists one name per direction, whatever the direction.
@@ -215,7 +226,7 @@ def rnn(
         ExecutionError: If a sequence length is out of range.
     """
     p = _prepare("RNN", 1, x, w, r, b, sequence_lens, [initial_h], direction, hidden_size, layout)
-    names = _activation_names("RNN", activations, ["Tanh"], len(p.reverse))
+    names = activation_names("RNN", activations, ["Tanh"], len(p.reverse))
     functions = make_activations("RNN", names, activation_alpha, activation_beta, clip)
 
     def make_step(way: int) -> tuple[Array, Step]:
@@ -253,7 +264,7 @@ def gru(
         ExecutionError: If a sequence length is out of range.
     """
     p = _prepare("GRU", 3, x, w, r, b, sequence_lens, [initial_h], direction, hidden_size, layout)
-    names = _activation_names("GRU", activations, ["Sigmoid", "Tanh"], len(p.reverse))
+    names = activation_names("GRU", activations, ["Sigmoid", "Tanh"], len(p.reverse))
     functions = make_activations("GRU", names, activation_alpha, activation_beta, clip)
     hidden = p.hidden
 
@@ -312,7 +323,7 @@ def lstm(
         ExecutionError: If a sequence length is out of range.
     """
     p = _prepare("LSTM", 4, x, w, r, b, sequence_lens, [initial_h, initial_c], direction, hidden_size, layout)
-    names = _activation_names("LSTM", activations, ["Sigmoid", "Tanh", "Tanh"], len(p.reverse))
+    names = activation_names("LSTM", activations, ["Sigmoid", "Tanh", "Tanh"], len(p.reverse))
     functions = make_activations("LSTM", names, activation_alpha, activation_beta, clip)
     unclipped = make_activations("LSTM", names, activation_alpha, activation_beta, None)
     ways, hidden = len(p.reverse), p.hidden

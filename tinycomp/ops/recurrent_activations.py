@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,31 @@ ACTIVATION_NAMES = tuple(_ACTIVATIONS)
 """The names in lower case; ONNX compares them without regard to case."""
 
 
-def make_activations(
-    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None
-) -> list[Activation]:
-    """Return functions that clip and activate; alphas and betas go, in order, to the functions that take one.
+@dataclass(frozen=True)
+class Resolved:
+    """An activation with its parameters.
+
+    Attributes:
+        name: In lower case.
+        alpha: Its alpha, or None if it has none.
+        beta: Its beta, or None if it has none.
+    """
+
+    name: str
+    alpha: float | None
+    beta: float | None
+
+
+def resolve_activations(
+    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+) -> list[Resolved]:
+    """Return the functions with their parameters; alphas and betas go, in order, to the functions that take one.
 
     Raises:
         ModelError: If a name is unknown.
     """
     alpha_left, beta_left = iter(alphas or ()), iter(betas or ())
-    made = []
+    resolved = []
     for name in names:
         if name.lower() not in _ACTIVATIONS:
             raise ModelError(
@@ -59,18 +75,29 @@ def make_activations(
                 found=repr(name),
                 hint=did_you_mean(name.lower(), _ACTIVATIONS),
             )
-        function, alpha, beta = _ACTIVATIONS[name.lower()]
+        _, alpha, beta = _ACTIVATIONS[name.lower()]
         a = None if alpha is None else next(alpha_left, alpha)
         b = None if beta is None else next(beta_left, beta)
-        made.append(_activation(function, a, b, clip))
-    return made
+        resolved.append(Resolved(name.lower(), a, b))
+    return resolved
 
 
-def _activation(
-    function: Callable[[Array, Any, Any], Array], alpha: float | None, beta: float | None, clip: float | None
-) -> Activation:
+def make_activations(
+    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None
+) -> list[Activation]:
+    """Return functions that clip and activate, with their parameters as :func:`resolve_activations` finds them.
+
+    Raises:
+        ModelError: If a name is unknown.
+    """
+    return [_activation(r, clip) for r in resolve_activations(op, names, alphas, betas)]
+
+
+def _activation(resolved: Resolved, clip: float | None) -> Activation:
+    function = _ACTIVATIONS[resolved.name][0]
+
     def apply(x: Array) -> Array:
         clipped = x if not clip else np.clip(x, -clip, clip)
-        return function(clipped, alpha, beta).astype(x.dtype, copy=False)
+        return function(clipped, resolved.alpha, resolved.beta).astype(x.dtype, copy=False)
 
     return apply

@@ -85,7 +85,7 @@ def _register(name: str, reducer: Reducer) -> None:
     @widened
     def reduce(x: Array, *, axes: Sequence[int] | None, keepdims: int) -> Array:
         chosen = tuple(range(x.ndim)) if axes is None else fix_axes(axes, x.ndim, name)
-        return reducer(x, chosen, bool(keepdims))
+        return reducer(x, chosen, keepdims == 1)
 
     def by_attribute(x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Array:
         return np.asarray(reduce(x, axes=axes or None, keepdims=keepdims))
@@ -111,8 +111,8 @@ def _register_arg(name: str, function: Callable[..., Any]) -> None:
             raise ExecutionError("the reduced axis is empty", where=name, expected="one element or more")
         wide = x.astype(compute_dtype(x.dtype), copy=False)
         if not select_last_index:
-            return np.asarray(function(wide, axis=fixed, keepdims=bool(keepdims))).astype(np.int64, copy=False)
-        found = function(np.flip(wide, fixed), axis=fixed, keepdims=bool(keepdims))
+            return np.asarray(function(wide, axis=fixed, keepdims=keepdims == 1)).astype(np.int64, copy=False)
+        found = function(np.flip(wide, fixed), axis=fixed, keepdims=keepdims == 1)
         return np.asarray(x.shape[fixed] - 1 - found).astype(np.int64, copy=False)
 
     FAMILY.op(name)(run)

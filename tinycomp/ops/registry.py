@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Kernel = Callable[..., Any]
 TypeRule = Callable[["Node"], "list[Type]"]
+BodyRule = Callable[["Node"], "tuple[list[Type], list[Type]]"]
 MacCount = Callable[["Node"], int]
 _K = TypeVar("_K", bound=Kernel)
 
@@ -42,7 +43,7 @@ TRAITS = MappingProxyType(
         "structural": "no computation at inference; never cuts a region (Identity, Dropout, StopFusion)",
         "random": "two runs may differ; never folded or merged with an equal node",
         "output_count": "the kernel takes the number of wanted outputs as the keyword `outputs`",
-        "control_flow": "attributes hold bodies, which the kernel receives as callables",
+        "bodies": "attributes hold graphs, which the kernel receives as callables, with the keyword `captures`",
     }
 )
 
@@ -57,6 +58,8 @@ class OpRecord:
         since: First operator version that this record describes.
         kernel: The numpy kernel, or None where ``onnx.reference`` serves.
         type_rule: Output types from a node, where onnx's own inference is not enough.
+        body_rule: Types of the inputs (captured ones left out) and of the results of each body, where all bodies of a
+            node have the same and none changes the types of the node's results; control flow has rules of its own.
         macs: Multiply-accumulate operations of a node; None means zero.
         traits: Names out of :data:`TRAITS`.
         family: The family file the record comes from.
@@ -70,6 +73,7 @@ class OpRecord:
     macs: MacCount | None = None
     traits: frozenset[str] = frozenset()
     family: str = ""
+    body_rule: BodyRule | None = None
 
     def bind(self, attrs: Mapping[str, Any], outputs: int = 1, where: str = "") -> Kernel:
         """Return the kernel with its attributes filled in, as a function of the input arrays.
@@ -112,6 +116,7 @@ class OpFamily:
         traits: Iterable[str] = (),
         macs: MacCount | None = None,
         type_rule: TypeRule | None = None,
+        body_rule: BodyRule | None = None,
     ) -> Callable[[_K], _K]:
         """Register the decorated function as the numpy kernel of ``names``."""
         chosen = frozenset(traits)
@@ -119,7 +124,7 @@ class OpFamily:
 
         def register(kernel: _K) -> _K:
             self.records += [
-                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name) for name in names
+                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule) for name in names
             ]
             return kernel
 

@@ -1,4 +1,7 @@
-"""Softmax and its relatives: over one axis since opset 13, over all axes from ``axis`` on before."""
+"""Softmax and its relatives: over one axis since opset 13, over all axes from ``axis`` on before.
+
+ONNX defines Softmax and LogSoftmax as functions of simpler operators, so half precision is rounded to after every step.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,26 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinycomp.ops.numeric import Array, fix_axis, prod, widened
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, prod, quiet, rounder
 from tinycomp.ops.registry import OpFamily
 
 FAMILY = OpFamily("softmax")
 
 
 def softmax_along(x: Array, axis: int) -> Array:
-    """Return exp(x) over its sum along ``axis``, for a float array of any shape."""
-    y: Array = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
-    y /= y.sum(axis=axis, keepdims=True)
-    return y
+    """Return exp(x) over its sum along ``axis``, for an array of any shape and float type."""
+    step, x, dtype = rounder(x.dtype), x.astype(compute_dtype(x.dtype), copy=False), x.dtype
+    y = step(np.exp(step(x - x.max(axis=axis, keepdims=True, initial=-np.inf))))
+    y /= step(y.sum(axis=axis, keepdims=True))
+    return y.astype(dtype, copy=False)
 
 
 def log_softmax_along(x: Array, axis: int) -> Array:
     """Return the logarithm of the softmax along ``axis`` without overflow."""
-    y: Array = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-    y -= np.log(np.exp(y).sum(axis=axis, keepdims=True))
-    return y
+    step, x, dtype = rounder(x.dtype), x.astype(compute_dtype(x.dtype), copy=False), x.dtype
+    y = step(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
+    y -= step(np.log(step(step(np.exp(y)).sum(axis=axis, keepdims=True))))
+    return y.astype(dtype, copy=False)
 
 
 def hardmax_along(x: Array, axis: int) -> Array:
@@ -42,42 +47,42 @@ def _flattened(function: Callable[[Array, int], Array], x: Array, axis: int, op:
 
 
 @FAMILY.op("Softmax")
-@widened
+@quiet
 def softmax_1(x: Array, *, axis: int = 1) -> Array:
     """Softmax of the matrix whose rows are the axes before ``axis``."""
     return _flattened(softmax_along, x, axis, "Softmax")
 
 
 @FAMILY.op("Softmax", since=13)
-@widened
+@quiet
 def softmax(x: Array, *, axis: int = -1) -> Array:
     """Softmax along one axis."""
     return softmax_along(x, fix_axis(axis, x.ndim, "Softmax"))
 
 
 @FAMILY.op("LogSoftmax")
-@widened
+@quiet
 def log_softmax_1(x: Array, *, axis: int = 1) -> Array:
     """Logarithm of the softmax of the matrix whose rows are the axes before ``axis``."""
     return _flattened(log_softmax_along, x, axis, "LogSoftmax")
 
 
 @FAMILY.op("LogSoftmax", since=13)
-@widened
+@quiet
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """Logarithm of the softmax along one axis."""
     return log_softmax_along(x, fix_axis(axis, x.ndim, "LogSoftmax"))
 
 
 @FAMILY.op("Hardmax")
-@widened
+@quiet
 def hardmax_1(x: Array, *, axis: int = 1) -> Array:
     """One-hot maximum of the matrix whose rows are the axes before ``axis``."""
     return _flattened(hardmax_along, x, axis, "Hardmax")
 
 
 @FAMILY.op("Hardmax", since=13)
-@widened
+@quiet
 def hardmax(x: Array, *, axis: int = -1) -> Array:
     """One-hot maximum along one axis."""
     return hardmax_along(x, fix_axis(axis, x.ndim, "Hardmax"))

@@ -2,7 +2,8 @@
 
 The bodies of If, Loop, Scan and SequenceMap are closed graphs whose formals take their types from the operands of the
 node. A carried value whose shape the body changes is widened until body and formals agree; that always ends, because
-a shape can only lose dimensions, and after a few rounds it loses all of them.
+a shape can only lose dimensions, and after a few rounds it loses all of them. Other operators that hold graphs say in
+their record what each of them takes and returns.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Sequence
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type
+from tinycomp.ir.infer import infer_types, operator_types
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
 from tinycomp.ops.checks import check_node
+from tinycomp.ops.registry import OpRecord
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+# The trailing results of their bodies may go unused: the node then has fewer results.
+_MORE_RESULTS = frozenset({"Loop", "Scan"})
 _ROUNDS = 4
 _SCALAR = {"int64": TensorType("int64", ()), "bool": TensorType("bool", ())}
 
@@ -31,13 +35,16 @@ def infer_node_types(node: Node) -> list[Type]:
 
 
 def formal_types(node: Node) -> list[Type]:
-    """Return the types of the inputs of each body of a control-flow node, captured values included.
+    """Return the types of the inputs of each body of a node, captured values included.
 
     Raises:
         TypeInferenceError: If the node has too few operands.
     """
     operands = [UNKNOWN if v is None else v.type for v in node.inputs]
     own, captured = operands[: len(operands) - node.captures], operands[len(operands) - node.captures :]
+    record = record_of(node)
+    if record is not None and record.body_rule is not None:
+        return [*record.body_rule(node)[0], *captured]
     match node.op:
         case "If":
             return captured
@@ -48,18 +55,37 @@ def formal_types(node: Node) -> list[Type]:
     return [*(t.element if isinstance(t, SequenceType) else t for t in own), *captured]
 
 
-def _infer(node: Node, widen: bool) -> list[Type]:
+def record_of(node: Node) -> OpRecord | None:
+    """Return the record in force for a node, or None."""
     from tinycomp.ops import OPS
 
+    return OPS.find(node.op, node.domain, node.version)
+
+
+def _infer(node: Node, widen: bool) -> list[Type]:
     check_node(node)
-    record = OPS.find(node.op, node.domain, node.version)
+    record = record_of(node)
     if record is not None and record.type_rule is not None:
         return record.type_rule(node)
     if node.is_call:
         return _call(node, widen)
-    if node.domain or node.op not in CONTROL_FLOW:
-        return infer_types(node)
-    return _CONTROL_RULES[node.op](node, widen)
+    if not node.domain and node.op in CONTROL_FLOW:
+        return _CONTROL_RULES[node.op](node, widen)
+    if record is not None and record.body_rule is not None:
+        _check_bodies(node, record.body_rule(node)[1], widen)
+        return operator_types(node)
+    return infer_types(node)
+
+
+def _check_bodies(node: Node, results: Sequence[Type], widen: bool) -> None:
+    """Type the bodies of a node from its operands, and compare what they return with what they must."""
+    formals = formal_types(node)
+    for key, body in node.bodies.items():
+        _expect_counts(node, key, len(formals), len(results))
+        _retype(body, formals, widen)
+        for value, wanted in zip(body.outputs, results, strict=True):
+            if not compatible(value.type, wanted):
+                raise _misfit(node, f"{key} returns a value of the wrong type", str(wanted), str(value.type))
 
 
 def _call(node: Node, widen: bool) -> list[Type]:
@@ -245,7 +271,7 @@ def _expect_counts(node: Node, key: str, inputs: int, outputs: int) -> None:
     body = node.bodies[key]
     if len(body.inputs) != inputs:
         raise _misfit(node, f"{key} has the wrong number of inputs", str(inputs), str(len(body.inputs)))
-    if len(body.outputs) < outputs or (node.op in ("If", "SequenceMap") and len(body.outputs) > outputs):
+    if len(body.outputs) < outputs or (node.op not in _MORE_RESULTS and len(body.outputs) > outputs):
         raise _misfit(node, f"{key} has the wrong number of outputs", str(outputs), str(len(body.outputs)))
 
 

@@ -1,4 +1,4 @@
-"""Edits of If, Loop, Scan and SequenceMap: what their bodies capture, and conditionals that are decided early."""
+"""Edits of nodes that hold graphs: what their bodies capture, and conditionals that are decided early."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Container
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.passes.edits import take_over
 
-CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-
 
 def has_captures(node: Node) -> bool:
-    """Whether the node is ONNX control flow that captures outer values."""
-    return not node.domain and node.op in CONTROL_FLOW and node.captures > 0
+    """Whether bodies of the node capture outer values; a call hands all its operands on instead."""
+    return not node.is_call and node.captures > 0
 
 
 def bind_constant_captures(graph: Graph, node: Node) -> bool:

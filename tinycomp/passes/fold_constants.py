@@ -35,7 +35,7 @@ from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import TensorType, bits, compatible, type_of
 from tinycomp.ops import OPS, bind
 from tinycomp.passes.base import Pass
-from tinycomp.passes.captures import CONTROL_FLOW, bind_constant_captures, choose_branch
+from tinycomp.passes.captures import bind_constant_captures, choose_branch
 from tinycomp.passes.edits import erase_dead, replace_by_constant, retype, stored
 from tinycomp.passes.known_dims import KnownDims
 from tinycomp.rewrite.engine import open_graphs
@@ -108,9 +108,7 @@ class _Folder:
 
     def _with_bodies(self, node: Node) -> list[Node]:
         """Simplify a node with bodies; return the nodes to go on with."""
-        if node.domain or node.op not in CONTROL_FLOW:
-            return []
-        condition = node.inputs[0] if node.op == "If" else None
+        condition = node.inputs[0] if "then_branch" in node.bodies else None
         if condition is not None and condition.const is not None and condition.const.size == 1:
             self.changed = True
             nodes = choose_branch(self.graph, node, bool(condition.const.reshape(-1)[0]))

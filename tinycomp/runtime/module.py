@@ -13,10 +13,12 @@ import numpy as np
 
 from tinycomp.errors import ArtifactError, FeedError
 from tinycomp.limits import limited
+from tinycomp.runtime.binding import Binding, bind_plan, check_bindable
 from tinycomp.runtime.cache import BoundedCache
+from tinycomp.runtime.direct import direct_call
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.profile import Profile, profile_plan
-from tinycomp.runtime.regions import SPECIALISATIONS, DirectCall
+from tinycomp.runtime.regions import SPECIALISATIONS
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
@@ -73,7 +75,8 @@ class Module:
         self._report = parts.report
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
-        self._direct = None if parts.specialise else DirectCall.through(parts.plan)
+        self._direct = None if parts.specialise else direct_call(parts.plan)
+        self._single = len(parts.outputs) == 1
         self._plans: BoundedCache[tuple[tuple[str, int], ...], Plan] = BoundedCache(SPECIALISATIONS)
 
     @property
@@ -112,10 +115,10 @@ class Module:
             ExecutionError: If a step fails on these values.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
-        results = self._direct(args) if self._direct is not None and not named else None
+        results = None if named or self._direct is None else self._direct(args)
         if results is None:
             results = self._run(args, named)
-        return results[0] if len(results) == 1 else tuple(results)
+        return results[0] if self._single else tuple(results)
 
     def run(self, feeds: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
         """Run the model on arrays by input name and return the results by output name.
@@ -130,7 +133,7 @@ class Module:
             ExecutionError: If a step fails on these values, or the time is up.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
-        if not isinstance(feeds, Mapping):
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):  # asking the abstract class costs
             raise FeedError(
                 "not a dict of inputs",
                 expected=f"arrays by name: {', '.join(self._input_names)}",
@@ -139,10 +142,39 @@ class Module:
             )
         results = None
         if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
-            results = self._direct([feeds.get(name) for name in self._input_names])
+            results = self._direct([*map(feeds.get, self._input_names)])
         if results is None:
             results = self._run((), feeds, timeout)
         return dict(zip(self._names, results, strict=True))
+
+    def bind(self, inputs: Any, outputs: Any = None) -> Binding:
+        """Fix the arrays that the model reads and writes, so that a call neither checks, allocates nor copies.
+
+        Args:
+            inputs: Contiguous arrays of the exact dtype and shape: by name, in order, or the only one. Fill them in
+                place between calls.
+            outputs: Contiguous arrays for the results, likewise; by default they are allocated once.
+
+        Returns:
+            A function without arguments that runs the model and returns the output arrays.
+
+        Raises:
+            FeedError: If an array does not fit, is not contiguous, or an output shares memory with another array.
+
+        Example:
+            >>> import numpy as np, tinycomp
+            >>> from tinycomp.data import digits, digits_model
+            >>> module, image = tinycomp.compile(digits_model()), np.zeros((1, 1, 8, 8), np.float32)
+            >>> classify = module.bind(image)
+            >>> image[...] = digits()[0][:1]
+            >>> bool(classify().argmax() == digits()[1][0])
+            True
+        """
+        specs = self._parts.inputs
+        arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
+        for spec, value in zip(specs, arrays, strict=True):
+            check_bindable(spec, value, "input")
+        return bind_plan(self._plan_for(arrays), arrays, _in_order(self._names, outputs))
 
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; with times after :meth:`profile`."""
@@ -211,6 +243,22 @@ def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if isinstance(feeds, np.ndarray):
         return (feeds,), {}
     return tuple(feeds), {}
+
+
+def _in_order(names: Sequence[str], outputs: Any) -> Sequence[Any] | None:
+    """Return arrays in the order of ``names``, given by name, in order, or the only one."""
+    if not isinstance(outputs, Mapping):
+        return None if outputs is None else _as_arguments(outputs)[0]
+    for name in (*names, *outputs):
+        if name not in outputs or name not in names:
+            raise FeedError(
+                "not the outputs of the model",
+                where=f'output "{name}"',
+                expected=", ".join(names),
+                found=", ".join(map(str, outputs)),
+                hint="Bind every output.",
+            )
+    return [outputs[name] for name in names]
 
 
 def _unpickle(data: bytes) -> Module:

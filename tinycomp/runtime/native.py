@@ -20,7 +20,7 @@ _native: Any = importlib.import_module("tinycomp.runtime._native")
 _ffi, _lib = _native.ffi, _native.lib
 
 # Bound once: these are on the path of every run.
-_tc_run, _from_buffer, _BYTES = _lib.tc_run, _ffi.from_buffer, _ffi.typeof("char[]")
+tc_run, from_buffer, BYTES = _lib.tc_run, _ffi.from_buffer, _ffi.typeof("char[]")
 
 # Position, dtype and shape of an input or output array, and whether it will be written.
 _Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
@@ -198,29 +198,31 @@ class NativeProgram:
         self.program = program
         self.pool = pool
         self._keep_alive: list[Any] = []
-        self._handle = self._create(isa)
+        self.handle = self._create(isa)
         for constant in program.constants:
             self._add_constant(constant)
         for index, call in enumerate(program.instructions):
             self._append(index, call)
         error = _ffi.new("tc_error *")
-        if _lib.tc_program_finish(self._handle, program.arena_bytes, error):
+        if not 0 <= program.arena_bytes < 1 << 63:
+            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+        if _lib.tc_program_finish(self.handle, program.arena_bytes, error):
             _raise(error, program.name)
         self._inputs = self._expected(program.inputs, _lib.tc_program_input_bytes, False)
         self._outputs = self._expected(program.outputs, _lib.tc_program_output_bytes, True)
-        self._pool_handle = pool.handle if pool is not None else _ffi.NULL
-        self._free = [self._new_context()]
+        self.pool_handle = pool.handle if pool is not None else _ffi.NULL
+        self.contexts = [self.new_context()]
 
     @property
     def isa(self) -> str:
         """The instruction set in use."""
-        name: str = _ffi.string(_lib.tc_program_isa(self._handle)).decode()
+        name: str = _ffi.string(_lib.tc_program_isa(self.handle)).decode()
         return name
 
     @property
     def state_bytes(self) -> int:
         """Bytes of packed weights that the program owns."""
-        return int(_lib.tc_program_state_bytes(self._handle))
+        return int(_lib.tc_program_state_bytes(self.handle))
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the program on contiguous arrays, writing the outputs in place.
@@ -229,28 +231,47 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
-        free = self._free
+        free = self.contexts
         # list.pop and list.append are atomic, so the free list needs no lock.
         try:
             context = free.pop()
         except IndexError:
-            context = self._new_context()
+            context = self.new_context()
         try:
             self._bind(context.inputs, inputs, self._inputs)
             self._bind(context.outputs, outputs, self._outputs)
-            if _tc_run(self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, context.error):
+            if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
                 self._raise_run(context.error)
         finally:
             free.append(context)
 
+    def bound(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
+        """Return a function that runs the program on these arrays, whose memory stays where it is.
+
+        Raises:
+            FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
+        """
+        context = self.new_context()
+        self._bind(context.inputs, inputs, self._inputs)
+        self._bind(context.outputs, outputs, self._outputs)
+        kept = (*inputs, *outputs)
+        arguments = (self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error)
+
+        def run() -> None:
+            if tc_run(*arguments):
+                assert kept
+                self._raise_run(context.error)
+
+        return run
+
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
         """Run once and return the seconds that every instruction took."""
-        context = self._new_context()
+        context = self.new_context()
         seconds = _ffi.new("double[]", max(len(self.program.instructions), 1))
         self._bind(context.inputs, inputs, self._inputs)
         self._bind(context.outputs, outputs, self._outputs)
         if _lib.tc_run_profiled(
-            self._handle, context.handle, self._pool_handle, context.inputs, context.outputs, seconds, context.error
+            self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
             self._raise_run(context.error)
         return [seconds[i] for i in range(len(self.program.instructions))]
@@ -266,7 +287,7 @@ class NativeProgram:
         buffer = _buffer(constant, False)
         self._keep_alive.append(buffer)
         error = _ffi.new("tc_error *")
-        if _lib.tc_program_add_constant(self._handle, buffer, constant.nbytes, error):
+        if _lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, error):
             _raise(error, self.program.name)
 
     def _append(self, index: int, call: Instruction) -> None:
@@ -276,8 +297,11 @@ class NativeProgram:
         operands = [(_space_code(operand.space, where), operand.index, operand.offset) for operand in call.operands]
         error = _ffi.new("tc_error *")
         size = _ffi.sizeof(kernel.ctype)
-        array = _ffi.new("tc_operand[]", operands)
-        if _lib.tc_program_append(self._handle, kernel.index, array, len(operands), params, size, error):
+        try:
+            array = _ffi.new("tc_operand[]", operands)
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
+        if _lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
             _raise(error, self.program.name)
 
     def _expected(
@@ -286,7 +310,7 @@ class NativeProgram:
         """Return what arrays must look like, having checked that the program stays inside them."""
         for index, spec in enumerate(specs):
             size = int(np.prod(spec.shape, dtype=object)) * _dtype(spec.dtype).itemsize
-            needed = touched(self._handle, index)
+            needed = touched(self.handle, index)
             if needed > size:
                 raise TargetError(
                     f'the program reaches past the end of "{spec.name}"',
@@ -296,9 +320,10 @@ class NativeProgram:
                 )
         return tuple((i, _dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
 
-    def _new_context(self) -> _Context:
+    def new_context(self) -> _Context:
+        """Return the memory for one more run at a time."""
         threads = self.pool.threads if self.pool is not None else 1
-        return _Context(self._handle, len(self.program.inputs), len(self.program.outputs), threads)
+        return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), threads)
 
     def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...]) -> None:
         """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
@@ -315,7 +340,7 @@ class NativeProgram:
                     found=f"{array.dtype}{list(array.shape)}",
                 )
             try:
-                pointers[i] = _from_buffer(_BYTES, array, writable)
+                pointers[i] = from_buffer(BYTES, array, writable)
             except (BufferError, ValueError, TypeError):
                 pointers[i] = _buffer(array, writable)
 
@@ -338,11 +363,11 @@ class NativeProgram:
 def _buffer(array: Array, writable: bool) -> Any:
     """Return the memory of a contiguous array as cffi sees it; it keeps the array alive."""
     try:
-        return _from_buffer(_BYTES, array, writable)
+        return from_buffer(BYTES, array, writable)
     except (BufferError, ValueError, TypeError) as error:
         # Types that numpy did not define itself, such as bfloat16, have no buffer interface of their own.
         if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
-            return _from_buffer(_BYTES, array.reshape(-1).view(np.uint8), writable)
+            return from_buffer(BYTES, array.reshape(-1).view(np.uint8), writable)
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.plan import Plan, Run
+from tinycomp.runtime.plan import Run
 from tinycomp.runtime.program import Array, Program
 from tinycomp.runtime.spec import TensorSpec
 
@@ -40,39 +40,6 @@ class NativeRegion:
         """Run once and return the seconds of every instruction."""
         results = [np.empty(shape, dtype) for shape, dtype in self._results]
         return self.native.profile([_ready(x) for x in operands], results)
-
-
-class DirectCall:
-    """The short way through a plan that is one native region: from the caller's arrays to C and back.
-
-    Args:
-        region: The region.
-        specs: The module's inputs, which are the region's operands in the same order.
-    """
-
-    def __init__(self, region: NativeRegion, specs: Sequence[TensorSpec]) -> None:
-        self._region = region
-        self._expected = [(spec.numpy_dtype, spec.shape) for spec in specs]
-
-    @classmethod
-    def through(cls, plan: Plan) -> DirectCall | None:
-        """Return the short way through ``plan``, or None if it is longer than one native region."""
-        if len(plan.steps) != 1:
-            return None
-        step = plan.steps[0]
-        straight = step.reads == plan.input_slots and step.writes == plan.output_slots
-        if not isinstance(step.run, NativeRegion) or not straight or not all(s.is_static for s in plan.inputs):
-            return None
-        return cls(step.run, plan.inputs)
-
-    def __call__(self, args: Sequence[Any]) -> list[Array] | None:
-        """Return the results, or None for arguments that need conversion or a message."""
-        if len(args) != len(self._expected):
-            return None
-        for array, (dtype, shape) in zip(args, self._expected, strict=True):
-            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
-                return None
-        return self._region(args)
 
 
 class PerShape:

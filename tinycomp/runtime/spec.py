@@ -42,6 +42,14 @@ class TensorSpec:
         """Whether every dimension is a number."""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
 
+    def admits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape fits: symbols take every size."""
+        if self.shape is None:
+            return True
+        return len(self.shape) == len(shape) and all(
+            not isinstance(w, int) or w == f for w, f in zip(self.shape, shape, strict=True)
+        )
+
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.name}: {self.dtype}[{dims}]"
@@ -81,7 +89,7 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
     array = value if isinstance(value, np.ndarray) else _as_array(spec, value, dtype)
     if array.dtype != dtype:
         array = _native(spec, array, dtype)
-    if array.shape != spec.shape and not _fits(spec.shape, array.shape):
+    if array.shape != spec.shape and not spec.admits(array.shape):
         raise FeedError(
             "wrong shape",
             where=f'input "{spec.name}"',
@@ -118,14 +126,6 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         expected=str(spec),
         found=array.dtype.name,
         hint=f'Convert it first, for instance with array.astype("{spec.dtype}").',
-    )
-
-
-def _fits(wanted: tuple[int | str | None, ...] | None, found: tuple[int, ...]) -> bool:
-    if wanted is None:
-        return True
-    return len(wanted) == len(found) and all(
-        not isinstance(w, int) or w == f for w, f in zip(wanted, found, strict=True)
     )
 
 

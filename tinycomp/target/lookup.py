@@ -37,15 +37,13 @@ def find(name: str) -> Target:
     Raises:
         TargetError: If there is none, or its package does not load.
     """
+    if name in BUILT_IN:  # first of all, for looking through all packages takes longer than compiling a small model
+        return _load(EntryPoint(name, BUILT_IN[name], GROUP))
     installed = _installed()
-    if name in BUILT_IN:
-        entry = EntryPoint(name, BUILT_IN[name], GROUP)
-    elif name in installed:
-        entry = installed[name]
-    else:
+    if name not in installed:
         hint = did_you_mean(name, names()) or f'A package offers a target with the entry-point group "{GROUP}".'
         raise TargetError(f'there is no target "{name}"', expected=f"one of {', '.join(names())}", hint=hint)
-    return _load(entry)
+    return _load(installed[name])
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -2,62 +2,79 @@
  * gives 0. */
 
 /* Arithmetic that is defined for all operands. */
-#define TC_INTEGER(kind, type, wraps, below)                                                \
-  TC_INLINE type binary_div_##kind(type x, type y) {                                        \
-    return y == 0 ? 0 : below(y) && y == (type) - 1 ? (type)(0 - (wraps)x) : (type)(x / y); \
-  }                                                                                         \
-  /* The remainder with the sign of the dividend. */                                        \
-  TC_INLINE type binary_rem_##kind(type x, type y) {                                        \
-    return y == 0 || (below(y) && y == (type) - 1) ? 0 : (type)(x % y);                     \
-  }                                                                                         \
-  /* The remainder with the sign of the divisor. */                                         \
-  TC_INLINE type binary_mod_##kind(type x, type y) {                                        \
-    const type rest = binary_rem_##kind(x, y);                                              \
-    return rest != 0 && below(rest) != below(y) ? (type)(rest + y) : rest;                  \
-  }                                                                                         \
-  static type binary_pow_##kind(type x, type y) {                                           \
-    if (below(y)) {                                                                         \
-      return x == 1 ? 1 : below(x) && x == (type) - 1 ? (type)(y % 2 ? -1 : 1) : 0;         \
-    }                                                                                       \
-    wraps power = 1, factor = (wraps)x;                                                     \
-    for (; y > 0; y = (type)(y >> 1)) {                                                     \
-      power *= y & 1 ? factor : 1;                                                          \
-      factor *= factor;                                                                     \
-    }                                                                                       \
-    return (type)power;                                                                     \
-  }                                                                                         \
-  /* Whether an amount is less than the width, and so can be shifted by. */                 \
-  TC_INLINE bool binary_shifts_##kind(type y) { return !below(y) && y < 8 * (int)sizeof(y); }
+#define TC_INTEGER(kind, type, wraps, below)                                                  \
+  TC_INLINE type binary_div_##kind(type x, type y) {                                          \
+    return y == 0 ? 0 : below(y) && y == (type) - 1 ? (type)(0 - (wraps)x) : (type)(x / y);   \
+  }                                                                                           \
+  /* The remainder with the sign of the dividend. */                                          \
+  TC_INLINE type binary_rem_##kind(type x, type y) {                                          \
+    return y == 0 || (below(y) && y == (type) - 1) ? 0 : (type)(x % y);                       \
+  }                                                                                           \
+  /* The remainder with the sign of the divisor. */                                           \
+  TC_INLINE type binary_mod_##kind(type x, type y) {                                          \
+    const type rest = binary_rem_##kind(x, y);                                                \
+    return rest != 0 && below(rest) != below(y) ? (type)(rest + y) : rest;                    \
+  }                                                                                           \
+  static type binary_pow_##kind(type x, type y) {                                             \
+    if (below(y)) {                                                                           \
+      return x == 1 ? 1 : below(x) && x == (type) - 1 ? (type)(y % 2 ? -1 : 1) : 0;           \
+    }                                                                                         \
+    wraps power = 1, factor = (wraps)x;                                                       \
+    for (; y > 0; y = (type)(y >> 1)) {                                                       \
+      power *= y & 1 ? factor : 1;                                                            \
+      factor *= factor;                                                                       \
+    }                                                                                         \
+    return (type)power;                                                                       \
+  }                                                                                           \
+  /* Whether an amount is less than the width, and so can be shifted by. */                   \
+  TC_INLINE bool binary_shifts_##kind(type y) { return !below(y) && y < 8 * (int)sizeof(y); } \
+  TC_INLINE type binary_shift_left_##kind(type x, type y) {                                   \
+    return binary_shifts_##kind(y) ? (type)((wraps)x << y) : 0;                               \
+  }                                                                                           \
+  TC_INLINE type binary_shift_right_##kind(type x, type y) {                                  \
+    return binary_shifts_##kind(y) ? (type)(x >> y) : below(x) ? (type) - 1 : 0;              \
+  }
 TC_INTEGER_LIST
 #undef TC_INTEGER
 
-/* Keep NaN. */
-TC_INLINE double binary_min_F64(double x, double y) { return x < y || x != x ? x : y; }
+/* The remainder with the sign of the divisor. */
 TC_INLINE double binary_mod_F64(double x, double y) {
   const double rest = fmod(x, y);
   return rest == 0.0 ? copysign(0.0, y) : (rest < 0.0) != (y < 0.0) ? rest + y : rest;
 }
+
+/* Keep NaN. */
+TC_INLINE double binary_min_F64(double x, double y) { return x < y || x != x ? x : y; }
 TC_INLINE double binary_max_F64(double x, double y) { return x > y || x != x ? x : y; }
 
-#define BINARY_COMMON(row, kind, t)                                                                                \
-  row(kind, DIV, t, binary_div_##kind(x, y)) row(kind, POW, t, binary_pow_##kind(x, y))                            \
-      row(kind, MIN, t, x < y ? x : y) row(kind, MAX, t, x > y ? x : y) row(kind, MOD, t, binary_mod_##kind(x, y)) \
-          row(kind, FMOD, t, binary_rem_##kind(x, y)) row(kind, AND, t, x &y) row(kind, OR, t, x | y)              \
-              row(kind, XOR, t, x ^ y)
-/* row(kind, operation, type, expression) */
-#define BINARY_INTEGER_LIST(row, kind, t, w, below)                                                              \
-  row(kind, ADD, t, (w)x + (w)y) row(kind, SUB, t, (w)x - (w)y) row(kind, MUL, t, (w)x *(w)y)                    \
-      row(kind, PRELU, t, below(x) ? (t)((w)x * (w)y) : x)                                                       \
-          row(kind, SHIFT_LEFT, t, binary_shifts_##kind(y) ? (w)x << y : 0) row(kind, SHIFT_RIGHT, t,            \
-                                                                                binary_shifts_##kind(y) ? x >> y \
-                                                                                : below(x)              ? -1     \
-                                                                                                        : 0)     \
-              BINARY_COMMON(row, kind, t)
-#define BINARY_DOUBLE_LIST(row)                                                                                      \
-  row(F64, ADD, double, x + y) row(F64, SUB, double, x - y) row(F64, MUL, double, x *y) row(F64, DIV, double, x / y) \
-      row(F64, POW, double, pow(x, y)) row(F64, MIN, double, binary_min_F64(x, y))                                   \
-          row(F64, MAX, double, binary_max_F64(x, y)) row(F64, FMOD, double, fmod(x, y))                             \
-              row(F64, PRELU, double, x < 0 ? x * y : x)
+/* ROW(kind, operation, type, expression) */
+#define BINARY_INTEGER_LIST(ROW, kind, t, w, below)        \
+  ROW(kind, ADD, t, (w)x + (w)y)                           \
+  ROW(kind, SUB, t, (w)x - (w)y)                           \
+  ROW(kind, MUL, t, (w)x *(w)y)                            \
+  ROW(kind, DIV, t, binary_div_##kind(x, y))               \
+  ROW(kind, POW, t, binary_pow_##kind(x, y))               \
+  ROW(kind, MIN, t, (x < y ? x : y))                       \
+  ROW(kind, MAX, t, (x > y ? x : y))                       \
+  ROW(kind, MOD, t, binary_mod_##kind(x, y))               \
+  ROW(kind, FMOD, t, binary_rem_##kind(x, y))              \
+  ROW(kind, PRELU, t, (below(x) ? (t)((w)x * (w)y) : x))   \
+  ROW(kind, AND, t, x &y)                                  \
+  ROW(kind, OR, t, x | y)                                  \
+  ROW(kind, XOR, t, x ^ y)                                 \
+  ROW(kind, SHIFT_LEFT, t, binary_shift_left_##kind(x, y)) \
+  ROW(kind, SHIFT_RIGHT, t, binary_shift_right_##kind(x, y))
+#define BINARY_DOUBLE_LIST(ROW)               \
+  ROW(F64, ADD, double, x + y)                \
+  ROW(F64, SUB, double, x - y)                \
+  ROW(F64, MUL, double, x *y)                 \
+  ROW(F64, DIV, double, x / y)                \
+  ROW(F64, POW, double, pow(x, y))            \
+  ROW(F64, MIN, double, binary_min_F64(x, y)) \
+  ROW(F64, MAX, double, binary_max_F64(x, y)) \
+  ROW(F64, MOD, double, binary_mod_F64(x, y)) \
+  ROW(F64, FMOD, double, fmod(x, y))          \
+  ROW(F64, PRELU, double, x < 0 ? x * y : x)
 #define BINARY_ROW(kind, operation, t, expression) TC_ROW(binary_##kind##_##operation, t, t, expression)
 #define TC_INTEGER(kind, t, w, below) BINARY_INTEGER_LIST(BINARY_ROW, kind, t, w, below)
 TC_INTEGER_LIST
@@ -77,10 +94,12 @@ static const element_fn binary_typed[][BINARY_OPS] = {
 #undef BINARY_ENTRY
 };
 
-/* row(kind, comparison, type, expression) */
-#define BINARY_COMPARE_LIST(row, kind, t)                                               \
-  row(kind, EQUAL, t, x == y) row(kind, NOT_EQUAL, t, x != y) row(kind, LESS, t, x < y) \
-      row(kind, LESS_EQUAL, t, x <= y) row(kind, GREATER, t, x > y) row(kind, GREATER_EQUAL, t, x >= y)
+/* ROW(kind, comparison, type, expression) */
+#define BINARY_COMPARE_LIST(ROW, kind, t)                                                 \
+  ROW(kind, EQUAL, t, x == y)                                                             \
+  ROW(kind, NOT_EQUAL, t, x != y)                                                         \
+  ROW(kind, LESS, t, x < y) ROW(kind, LESS_EQUAL, t, x <= y) ROW(kind, GREATER, t, x > y) \
+      ROW(kind, GREATER_EQUAL, t, x >= y)
 #define BINARY_ROW(kind, operation, t, expression) TC_ROW(compare_##kind##_##operation, uint8_t, t, expression)
 #define TC_INTEGER(kind, t, w, below) BINARY_COMPARE_LIST(BINARY_ROW, kind, t)
 TC_INTEGER_LIST

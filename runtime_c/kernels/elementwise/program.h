@@ -76,7 +76,7 @@ static element_function element_find(int64_t kind, int64_t op, int64_t type) {
   element_function found = {NULL, NULL, NULL, type, 2, f32};
   switch (kind) {
     case TC_ELEMENT_UNARY:
-      found.run = f32 ? unary_f32_find(op) : op >= 0 && op < UNARY_OPS ? unary_typed[type][op] : NULL;
+      found.run = f32 ? unary_find(op) : op >= 0 && op < UNARY_OPS ? unary_typed[type][op] : NULL;
       found.sources = 1;
       found.repeats = false;
       return found;

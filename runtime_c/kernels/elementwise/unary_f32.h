@@ -20,7 +20,9 @@
   TC_UNARY(CELU, unary_below_zero(x, tc_vf_mul(a, tc_vf_expm1(tc_vf_div(x, a))))) \
   TC_UNARY(MISH, unary_mish(x))                                                   \
   TC_UNARY(THRESHOLDED_RELU, tc_vf_select(tc_vf_lt(a, x), x, tc_vf_set1(0.0f)))   \
-  TC_UNARY(SHRINK, unary_shrink(x, a, b))
+  TC_UNARY(SHRINK, unary_shrink(x, a, b))                                         \
+  TC_UNARY(AFFINE, tc_vf_fma(a, x, b))                                            \
+  TC_UNARY(SCALED_TANH, tc_vf_mul(a, tc_vf_tanh(tc_vf_mul(b, x))))
 
 /* One row per function that the C library computes, a number at a time: TC_UNARY_LIBM(kind, function). */
 #define TC_UNARY_LIBM_LIST   \
@@ -97,7 +99,7 @@ TC_UNARY_LIBM_LIST
 #undef TC_UNARY_LIBM
 
 /* The function that computes an operation, or NULL if there is none. */
-static element_fn unary_f32_find(int64_t op) {
+static element_fn unary_find(int64_t op) {
   switch (op) {
 #define TC_UNARY(kind, expression) \
   case TC_UNARY_##kind:            \

@@ -105,6 +105,18 @@ REFUSED: list[tuple[Case, str]] = [
         Case("DequantizeLinear", [integers(4, dtype="int8"), floats(low=0.1)]),
         'operand 1 ("x1") is not a constant',
     ),
+    (
+        Case("LSTM", [floats(2, 1, 3), Const(floats(1, 8, 3)), floats(1, 8, 2)], {"hidden_size": 2}),
+        'operand 2 ("x2") is not a constant',
+    ),
+    (
+        Case(
+            "GRU",
+            [floats(2, 1, 3).astype("f8"), *(Const(floats(1, 6, n).astype("f8")) for n in (3, 2))],
+            {"hidden_size": 2},
+        ),
+        "is float64[2, 1, 3], not float32",
+    ),
     (Case("Mod", [integers(3), integers(3, low=1)]), "no rule for Mod"),
 ]
 

@@ -70,4 +70,5 @@ CHECKS: dict[str, Callable[[Facts], None]] = {
     "LRN": _lrn,
     "LayerNormalization": _layer_norm,
     "PRelu": _prelu,
+    "RMSNormalization": _layer_norm,
 }

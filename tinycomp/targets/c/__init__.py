@@ -8,12 +8,24 @@ from __future__ import annotations
 from tinycomp.ir.graph import Node
 from tinycomp.runtime.program import Program
 from tinycomp.target import Target, Tolerance
-from tinycomp.targets.c import conv, elementwise, gather, matmul, movement, norm, pool, quantize, reduction, resize
+from tinycomp.targets.c import (
+    conv,
+    elementwise,
+    gather,
+    matmul,
+    movement,
+    norm,
+    pool,
+    quantize,
+    recurrent,
+    reduction,
+    resize,
+)
 from tinycomp.targets.c.codegen import generate
 from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
 
-FAMILIES = (conv, elementwise, gather, matmul, movement, norm, pool, quantize, reduction, resize)
+FAMILIES = (conv, elementwise, gather, matmul, movement, norm, pool, quantize, recurrent, reduction, resize)
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""
 

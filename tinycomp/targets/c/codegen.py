@@ -9,6 +9,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.program import Program
 from tinycomp.target.policy import macs
 from tinycomp.targets.c.chains import find_chains
@@ -16,8 +17,17 @@ from tinycomp.targets.c.element_program import Build, Steps, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
+from tinycomp.targets.common.checks import first
 
 Table = Mapping[tuple[str, str], LoweringRule]
+
+
+def _hand_on(emit: Emitter, node: Node) -> None:
+    emit.alias(node.outputs[0], emit.view(first(node)))
+
+
+STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
+"""How nodes are lowered that compute nothing and lie between nodes of the target (Dropout, StopFusion)."""
 
 
 def generate(region: Node, table: Table) -> Program:
@@ -79,6 +89,8 @@ def rule_of(node: Node, table: Table) -> LoweringRule:
     if node.is_composite:
         anchor = next((n for n in node.body.nodes if n.op in ANCHORS), None)
         key = (anchor.domain, anchor.op) if anchor is not None else key
+    if key not in table and is_structural(node):
+        return STRUCTURAL
     if key not in table:
         raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)
     return table[key]

@@ -25,7 +25,7 @@ UNARY = {
     "Abs": 32, "Neg": 33, "Exp": 34, "Log": 35, "Sqrt": 36, "Reciprocal": 37, "Floor": 38, "Ceil": 39, "Round": 40,
     "Sign": 41, "Erf": 42, "Softplus": 43, "Softsign": 44, "Elu": 45, "Selu": 46, "Celu": 47, "Mish": 48,
     "ThresholdedRelu": 49, "Shrink": 50, "Sin": 51, "Cos": 52, "Tan": 53, "Asin": 54, "Acos": 55, "Atan": 56,
-    "Sinh": 57, "Cosh": 58, "Asinh": 59, "Acosh": 60, "Atanh": 61, "BitwiseNot": 62,
+    "Sinh": 57, "Cosh": 58, "Asinh": 59, "Acosh": 60, "Atanh": 61, "BitwiseNot": 64,
 }  # fmt: skip
 """Codes of ``enum tc_unary``."""
 _OF_INTEGERS = ("Abs", "Neg", "Sign")
@@ -118,7 +118,7 @@ def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
     dtype = tensor(first(node).type).dtype
     if dtype not in FLOATS:
         return None
-    info = ml_dtypes.finfo(dtype)
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     ends = float(info.min), float(info.max)
     number = min(max(float(node.attrs.get(attribute, ends[index - 1])), ends[0]), ends[1])
     return steps.wide(steps.constant(number, dtype))

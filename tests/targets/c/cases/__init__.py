@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.targets.c.cases import conversion, elementwise, images, movement, products, reductions
+from tests.targets.c.cases import conversion, elementwise, images, movement, products, recurrent, reductions
 from tests.targets.c.harness import Case
 
 ALL: list[Case] = [
@@ -10,6 +10,7 @@ ALL: list[Case] = [
     *elementwise.binary(),
     *elementwise.dtypes(),
     *products.products(),
+    *recurrent.recurrents(),
     *images.convolutions(),
     *images.pools(),
     *reductions.normalisations(),

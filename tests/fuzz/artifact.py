@@ -1,0 +1,113 @@
+"""Damaged saved modules: whatever they hold, loading and running them ends well or with an error of tinycomp's own.
+
+Checksums are made right again, so that what stands behind them is reached: the description, the programs for the C
+runtime, the graphs as text, and the arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import random
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+
+import tinycomp
+from tests.fuzz.harness import Harness, generators
+from tests.fuzz.models import random_model
+from tests.fuzz.mutation import mutate_bytes, mutate_json, mutate_text
+from tinycomp.checking import random_feeds
+from tinycomp.errors import TinycompError
+
+BASES = 200
+"""How many random models are saved to start from."""
+_MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
+
+
+@functools.lru_cache(BASES)
+def saved(number: int) -> bytes:
+    """Return a saved module of a random model."""
+    module = tinycomp.compile(random_model(number).model, threads=1)
+    return module._parts.pack()
+
+
+def damaged(rng: random.Random) -> bytes:
+    """Return the bytes of a saved module with something wrong in it."""
+    data = saved(rng.randrange(BASES))
+    if rng.random() < 0.15:
+        return mutate_bytes(rng, data)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {info.filename: file.read(info) for info in file.infolist()}
+    manifest = json.loads(members.pop(_MANIFEST))
+    texts = [name for name in members if name.endswith(".tir") and name != "graph.tir"]
+    choice = rng.random()
+    if choice < 0.15:
+        members[_ARRAYS] = _other_arrays(rng, members[_ARRAYS])
+    elif choice < 0.5 and texts:
+        name = rng.choice(texts)
+        members[name] = mutate_text(rng, members[name].decode()).encode(errors="replace")
+    else:
+        manifest = _other_manifest(rng, manifest)
+    return _packed(manifest, members)
+
+
+def _other_manifest(rng: random.Random, manifest: dict[str, object]) -> object:
+    """Change the plan or the programs most of the time, for they go deepest."""
+    keys = [key for key in ("plan", "programs") if manifest.get(key)]
+    if keys and rng.random() < 0.8:
+        key = rng.choice(keys)
+        return {**manifest, key: mutate_json(rng, manifest[key])}
+    return mutate_json(rng, manifest)
+
+
+def _other_arrays(rng: random.Random, data: bytes) -> bytes:
+    if rng.random() < 0.3:
+        return mutate_bytes(rng, data)
+    arrays = dict(safetensors.numpy.load(data))
+    if arrays:
+        key = rng.choice(sorted(arrays))
+        raw = mutate_bytes(rng, arrays[key].tobytes())
+        arrays[key] = np.frombuffer(raw, np.uint8)
+    return safetensors.numpy.save(arrays)
+
+
+def _packed(manifest: object, members: dict[str, bytes]) -> bytes:
+    """Return the file, with checksums that are right."""
+    if isinstance(manifest, dict):
+        sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+        manifest = {**manifest, "sha256": sums}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
+        for name, data in {_MANIFEST: json.dumps(manifest).encode(), **members}.items():
+            file.writestr(zipfile.ZipInfo(name), data)
+    return buffer.getvalue()
+
+
+def _check(seed: int) -> Counter[str]:
+    rng, _ = generators("artifact", seed)
+    data = damaged(rng)
+    try:
+        module = tinycomp.load(data, threads=1)
+    except TinycompError:
+        return Counter(refused=1)
+    try:
+        with np.errstate(all="ignore"), tinycomp.limits.limited(memory=1 << 28):
+            feeds = random_feeds(module.inputs, rng.getrandbits(32))
+            module.run(feeds, timeout=5.0)
+    except TinycompError:
+        return Counter(loaded=1)
+    return Counter(run=1)
+
+
+def _save(seed: int, folder: Path, stem: str) -> None:
+    rng, _ = generators("artifact", seed)
+    (folder / f"{stem}.tcm").write_bytes(damaged(rng))
+
+
+HARNESS = Harness("artifact", _check, _save)

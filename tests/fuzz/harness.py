@@ -1,0 +1,41 @@
+"""What a harness is, and what one of its cases may say."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+class WrongError(AssertionError):
+    """A case has shown a fault; the text says what was expected and found."""
+
+
+@dataclass(frozen=True)
+class Harness:
+    """One kind of cases, each made from a number alone, so that any of them can be made again.
+
+    Attributes:
+        name: As on the command line.
+        check: Runs the case of a seed and returns what it was, for statistics. A :class:`WrongError` is a finding, and
+            so is every other exception, an end of the process, and taking too long.
+        save: Writes the case of a seed to a folder, in files whose names begin with the text given.
+        seconds: What a case may take on a busy machine; more is a hang.
+        memory: Bytes of address space that a process may take beyond what it has when it is ready.
+    """
+
+    name: str
+    check: Callable[[int], Counter[str]]
+    save: Callable[[int, Path, str], None]
+    seconds: float = 60.0
+    memory: int = 2 << 30
+
+
+def generators(name: str, seed: int) -> tuple[random.Random, np.random.Generator]:
+    """Return the random numbers of a case: for choices, and for arrays."""
+    choices = random.Random(f"{name}:{seed}")
+    return choices, np.random.default_rng(choices.getrandbits(64))

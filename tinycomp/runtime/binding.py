@@ -1,0 +1,128 @@
+"""A module bound to arrays of the caller's, for programs that call it again and again on the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import FeedError
+from tinycomp.runtime.direct import direct_program
+from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.spec import TensorSpec
+
+
+class Binding:
+    """What :meth:`tinycomp.runtime.module.Module.bind` returns: call it, and the outputs hold the results.
+
+    The inputs are read anew at every call, so fill them in place. One call at a time: bind once per thread.
+
+    Attributes:
+        inputs: The arrays that are read, in the module's order.
+        outputs: The arrays that are written, in the module's order.
+    """
+
+    def __init__(self, run: Callable[[], None], inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self._run = run
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self._answer = self.outputs[0] if len(self.outputs) == 1 else self.outputs
+
+    def __call__(self) -> Any:
+        """Run the model and return the output array, or a tuple of them: the same objects every time.
+
+        Raises:
+            ExecutionError: If a step fails on these values.
+        """
+        self._run()
+        return self._answer
+
+
+def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) -> Binding:
+    """Bind a plan to arrays.
+
+    Args:
+        plan: A plan for the shapes of the inputs.
+        inputs: One array per input, which passed :func:`check_bindable`.
+        outputs: One array per output, or None to allocate them.
+
+    Raises:
+        FeedError: If an output does not fit, or shares memory with another array.
+    """
+    results = _allocate(plan, inputs) if outputs is None else list(outputs)
+    if len(results) != len(plan.outputs):
+        counts = {"expected": str(len(plan.outputs)), "found": str(len(results))}
+        raise FeedError("wrong number of outputs", **counts)
+    for spec, value in zip(plan.outputs, results, strict=True):
+        check_bindable(spec, value, "output")
+    _check_apart(plan, inputs, results)
+    program = direct_program(plan)
+    if program is not None:
+        return Binding(program.bound(inputs, results), inputs, results)
+    return Binding(lambda: _run_into(plan, inputs, results), inputs, results)
+
+
+def _allocate(plan: Plan, inputs: Sequence[Any]) -> list[Any]:
+    """Make the outputs; where the plan does not know a shape, a run shows it."""
+    if all(spec.is_static and spec.numpy_dtype is not None for spec in plan.outputs):
+        return [np.empty(spec.shape, spec.numpy_dtype) for spec in plan.outputs]
+    return plan.run(inputs)
+
+
+def _run_into(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    for spec, target, result in zip(plan.outputs, outputs, plan.run(inputs), strict=True):
+        if result.shape != target.shape:
+            raise FeedError(
+                "the result does not fit the bound array",
+                where=f'output "{spec.name}"',
+                expected=f"shape {target.shape}, as bound",
+                found=f"shape {result.shape}",
+                hint="The shape depends on the values of the inputs: call the module itself.",
+            )
+        np.copyto(target, result)
+
+
+def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
+    """Refuse an array that a call would have to convert or copy: the caller would fill or read another one.
+
+    Args:
+        spec: What the module takes or gives.
+        value: What the caller wants to bind.
+        kind: ``"input"``, or ``"output"`` for one that will be written.
+
+    Raises:
+        FeedError: If it is not an array, or has another dtype or shape, or its memory cannot be used as it is.
+    """
+    where = f'{kind} "{spec.name}"'
+    if spec.numpy_dtype is None or not isinstance(value, np.ndarray):
+        raise FeedError("only arrays can be bound", where=where, expected=str(spec), found=type(value).__name__)
+    if value.dtype != spec.numpy_dtype or not spec.admits(value.shape):
+        raise FeedError(
+            "does not fit", where=where, expected=str(spec), found=f"{value.dtype.str} with shape {value.shape}"
+        )
+    flags = value.flags
+    if not (flags.c_contiguous and flags.aligned and (flags.writeable or kind == "input")):
+        raise FeedError(
+            "cannot be bound",
+            where=where,
+            expected="contiguous, aligned memory" + (" that may be written" if kind == "output" else ""),
+            found=f"strides {value.strides}, aligned={flags.aligned}, writeable={flags.writeable}",
+            hint="Bind numpy.ascontiguousarray(array), and fill that one.",
+        )
+
+
+def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """No output may be written while something else is read from the same memory."""
+    specs = (*plan.inputs, *plan.outputs)
+    arrays = (*inputs, *outputs)
+    for index in range(len(inputs), len(arrays)):
+        for other in range(index):
+            if np.may_share_memory(arrays[index], arrays[other]):
+                raise FeedError(
+                    "shares its memory with another array",
+                    where=f'output "{specs[index].name}"',
+                    expected="memory of its own",
+                    found=f'memory of "{specs[other].name}"',
+                    hint="Bind another array, or let bind() allocate the outputs.",
+                )
