@@ -8,18 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+import tinycomp
 from tests.ops.harness import dtype_of
 from tests.targets.c.harness import compile_for, make_model
 from tinycomp.ir.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.native import available_isas
 from tinycomp.targets.c import TABLE, chains, codegen
+from tinycomp.targets.c.activations import spelled_out
 
 X = "%x: float32[2, 8, 40]"
 
 
 def grouping(body: str, outputs: str, inputs: str = X) -> list[str]:
     """Return the operators of each chain, in the order of the graph."""
-    graph = parse_graph(f"graph @g({inputs}) {{\n{body}\nreturn {outputs}\n}}")
+    text = f'graph @g opset {{"" = 17}} ({inputs}) -> ({outputs}) {{\n{body}\n}}'
+    graph = parse_graph(text, infer=infer_node_types)
     found = chains.find_chains(graph, lambda node: codegen._steps_alone(node, TABLE))
     return [" ".join(n.op for n in chain.nodes) for chain in dict.fromkeys(found.values())]
 
@@ -123,3 +127,38 @@ def test_chains_compute_what_their_operators_do(isa, case):
         error = {"float16": 2e-2, "bfloat16": 1e-1}.get(wanted.dtype.name, 1e-4)
         close = [a.astype(np.float64) for a in (found[name], wanted)]
         np.testing.assert_allclose(*close, rtol=error, atol=error)
+
+
+SPELLED = {
+    "silu": [("Sigmoid", "x", "a"), ("Mul", "x a", "y")],
+    "hard swish": [("Add", "x three", "a"), ("Clip", "a zero six", "b"), ("Mul", "x b", "c"), ("Div", "c six", "y")],
+    "gelu": [
+        *[("Mul", "x root", "a"), ("Erf", "a", "b"), ("Add", "b one", "c")],
+        *[("Mul", "x c", "d"), ("Mul", "d half", "y")],
+    ],
+    "gelu tanh": [
+        *[("Mul", "x half", "h"), ("Pow", "x three", "a"), ("Mul", "a cubic", "b"), ("Add", "x b", "c")],
+        *[("Mul", "c scale", "d"), ("Tanh", "d", "e"), ("Add", "e one", "f"), ("Mul", "h f", "y")],
+    ],
+}
+NUMBERS = {"one": 1, "half": 0.5, "three": 3, "six": 6, "zero": 0}
+NUMBERS |= {"root": 0.5**0.5, "cubic": 0.044715, "scale": (2 / np.pi) ** 0.5}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+@pytest.mark.parametrize("inner_is_wanted", [False, True])
+def test_activations_that_are_spelled_out(name, inner_is_wanted):
+    x = np.linspace(-6, 6, 301, dtype=np.float32)
+    nodes = [helper.make_node(op, ins.split(), [out]) for op, ins, out in SPELLED[name]]
+    constants = {n: np.array(v, np.float32) for n, v in NUMBERS.items()}
+    outputs = ["y", SPELLED[name][0][2]][: 1 + inner_is_wanted]
+    model = make_model(nodes, {"x": x}, constants, outputs)
+    module = compile_for(model)
+    for found, wanted in zip(
+        module.run({"x": x}).values(), compile_for(model, "host").run({"x": x}).values(), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    graph = tinycomp.from_onnx(model)
+    (chain,) = set(chains.find_chains(graph, lambda node: codegen._steps_alone(node, TABLE)).values())
+    spelled = spelled_out(chain.nodes, chain.outputs(graph.outputs))
+    assert len(spelled) == (0 if inner_is_wanted else len(nodes))

@@ -12,8 +12,9 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.program import Program
 from tinycomp.target.policy import macs
-from tinycomp.targets.c.chains import find_chains
-from tinycomp.targets.c.element_program import Build, Steps, emit_chain
+from tinycomp.targets.c.activations import spelled_out
+from tinycomp.targets.c.chains import Chain, find_chains
+from tinycomp.targets.c.element_program import Ref, Steps, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
@@ -50,8 +51,7 @@ def generate(region: Node, table: Table) -> Program:
         if node not in chains:
             _lower(emit, node, table)
         elif node is chains[node].nodes[-1]:
-            chain = chains[node]
-            emit_chain(emit, chain.nodes, chain.outputs(graph.outputs), lambda steps, n: _build(n, table)(steps, n))
+            _emit_chain(emit, chains[node], table)
     program, _ = emit.finish(region.op)
     return program
 
@@ -73,10 +73,22 @@ def _steps_alone(node: Node, table: Table) -> Steps | None:
     return steps
 
 
-def _build(node: Node, table: Table) -> Build:
-    build = rule_of(node, table).build
-    assert build is not None, node
-    return build
+def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
+    outputs = chain.outputs(emit.graph.outputs)
+    activations = spelled_out(chain.nodes, outputs)
+
+    def build(steps: Steps, node: Node) -> Ref | None:
+        if node not in activations:
+            add = rule_of(node, table).build
+            assert add is not None, node
+            return add(steps, node)
+        spelled = activations[node]
+        if spelled is None:
+            return None
+        found = spelled.activation
+        return steps.unary(found.code, steps.read(spelled.argument), found.a, found.b)
+
+    emit_chain(emit, chain.nodes, outputs, build)
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:

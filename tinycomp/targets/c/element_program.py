@@ -209,18 +209,21 @@ Build = Callable[[Steps, Node], Ref]
 """Adds the steps of one operator and returns its result, which is rounded to the node's type afterwards."""
 
 
-def emit_chain(emit: Emitter, nodes: Sequence[Node], outputs: Sequence[Value], build: Build) -> None:
+def emit_chain(
+    emit: Emitter, nodes: Sequence[Node], outputs: Sequence[Value], build: Callable[[Steps, Node], Ref | None]
+) -> None:
     """Emit the one kernel call of a chain.
 
     Args:
         emit: The program.
         nodes: The operators in order, all with results of the same shape and layout.
         outputs: Those of their results that something else reads.
-        build: Adds the steps of one of them.
+        build: Adds the steps of one of them; None if a later one contains it.
     """
     steps = Steps()
     for node in nodes:
-        steps.give(node.output, build(steps, node))
+        if (ref := build(steps, node)) is not None:
+            steps.give(node.output, ref)
     refs = steps.outputs(outputs)
     words = steps.encode(nodes[-1].output, refs)
     operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.constant(words)]
