@@ -17,6 +17,7 @@ import onnx.backend.test
 
 import tinycomp
 from benchmarks import corpus
+from benchmarks.page import write
 from tinycomp.data import digits_model
 from tinycomp.errors import TargetError
 from tinycomp.passes.base import Pass
@@ -28,7 +29,7 @@ from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "partitioning.md"
-BEGIN, END = "<!-- regions: begin -->", "<!-- regions: end -->"
+MARKER = "regions"
 CORPUS = ("resnet50", "mobilenet_v2", "bert", "unet", "ssd_nms")
 TARGETS = ("c", "dnnl", "npu_sim")
 
@@ -131,19 +132,6 @@ def _percent(share: float) -> str:
     return f"{math.floor(share * 1000) / 10:.1f} %"
 
 
-def write(text: str, page: Path = PAGE) -> None:
-    """Put a table between the markers of a page.
-
-    Raises:
-        ValueError: The page has no markers.
-    """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page.name} lacks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
-
-
 def main() -> int:
     """Print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks regions", description=__doc__.partition("\n")[0])
@@ -159,7 +147,7 @@ def main() -> int:
     text = table(rows)
     print(text)
     if options.write:
-        write(text)
+        write(MARKER, text, PAGE)
     return 0
 
 

@@ -1,8 +1,8 @@
 """Build script of the extension module ``tinycomp.runtime._native`` (used by setup.py through cffi).
 
 The declarations come from ``tinycomp.h`` itself, between its cdef markers, so that nothing is written twice.
-Set ``TINYCOMP_WERROR=1`` to turn warnings into errors and ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
-checks.
+Set ``TINYCOMP_WERROR=1`` to turn warnings into errors, ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
+checks, or ``TINYCOMP_SANITIZE=thread`` for data races.
 """
 
 from __future__ import annotations
@@ -47,20 +47,25 @@ def sources() -> list[Path]:
     return sorted(path for path in (HERE / "src").glob("*.c") if path.name not in skipped)
 
 
+def sanitizers() -> list[str]:
+    """Return the flag that ``TINYCOMP_SANITIZE`` stands for, to compile and to link with."""
+    wanted = os.environ.get("TINYCOMP_SANITIZE", "")
+    return {"": [], "1": ["-fsanitize=address,undefined"], "thread": ["-fsanitize=thread"]}[wanted]
+
+
 def compile_flags() -> list[str]:
     """Return the compiler flags; contraction is on because ISO mode would turn fused multiply-adds off."""
     flags = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
     if os.environ.get("TINYCOMP_WERROR") == "1":
         flags += ["-Wall", "-Wextra", "-Werror"]
-    if os.environ.get("TINYCOMP_SANITIZE") == "1":
-        flags += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    if sanitizers():
+        flags += ["-O1", "-g", *sanitizers(), "-fno-sanitize-recover=undefined"]
     return flags
 
 
 def link_flags() -> list[str]:
     """Return the linker flags."""
-    sanitize = os.environ.get("TINYCOMP_SANITIZE") == "1"
-    return ["-pthread"] + (["-fsanitize=address,undefined"] if sanitize else [])
+    return ["-pthread", *sanitizers()]
 
 
 def relative(path: Path) -> str:

@@ -40,3 +40,12 @@ def test_a_store_that_is_missing_or_damaged(tmp_path):
     (tmp_path / CONSTANTS).unlink()
     with pytest.raises(ParseError):
         read_dump(file)
+
+
+def test_a_folder_used_again_holds_the_last_pipeline_only(tmp_path):
+    tinycomp.compile(digits_model(), dump=tmp_path)
+    kept = tmp_path / "mine.tir"
+    kept.write_text("a graph of my own", encoding="utf-8")
+    tinycomp.compile(digits_model(), [], dump=tmp_path, passes="simplify")
+    assert sorted(p.name for p in tmp_path.glob("*.tir")) == ["00-input.tir", "01-simplify.tir", "mine.tir"]
+    assert equal(read_dump(tmp_path / "00-input.tir"), tinycomp.from_onnx(digits_model()))

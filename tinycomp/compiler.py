@@ -81,7 +81,7 @@ def compile(  # noqa: A001 - the public name
         shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``.
         threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
         strict: Raise if any node is left to the host.
-        passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,annotate-target"``.
+        passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
         policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.

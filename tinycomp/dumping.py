@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import print_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, read_archive
+from tinycomp.runtime.files import make_folder, write_files
 
 STORE = ".tca"
 """The ending of files that hold large constants, by content hash."""
 CONSTANTS = f"constants{STORE}"
 """The store that all dumps of one pipeline share, beside them."""
+
+_NUMBERED = re.compile(r"\d\d+-[a-z0-9-]+\.tir")
 
 
 class Dump:
@@ -29,15 +33,20 @@ class Dump:
         self.folder = folder
         self._constants: dict[str, np.ndarray] = {}
         self._written = -1
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def __call__(self, number: int, name: str, graph: Graph) -> None:
-        """Write the graph behind pass ``number``."""
+        """Write the graph behind pass ``number``; with the first one go the files that an earlier pipeline has left."""
+        if number == 0:
+            for path in self.folder.glob("*.tir"):
+                if _NUMBERED.fullmatch(path.name):
+                    path.unlink()
         text = print_graph(graph, constants=self._constants)
-        (self.folder / f"{number:02}-{name}.tir").write_text(text, encoding="utf-8")
+        files = {self.folder / f"{number:02}-{name}.tir": text.encode()}
         if len(self._constants) != self._written:
-            (self.folder / CONSTANTS).write_bytes(Archive(arrays=self._constants).to_bytes())
-            self._written = len(self._constants)
+            files[self.folder / CONSTANTS] = Archive(arrays=self._constants).to_bytes()
+        write_files(files)
+        self._written = len(self._constants)
 
 
 def write_graph(path: Path, graph: Graph) -> list[Path]:
@@ -45,14 +54,16 @@ def write_graph(path: Path, graph: Graph) -> list[Path]:
 
     Returns:
         The files written.
+
+    Raises:
+        WriteError: If there is no space or permission; files that were there stay as they were.
     """
     constants: dict[str, np.ndarray] = {}
-    path.write_text(print_graph(graph, constants=constants), encoding="utf-8")
-    if not constants:
-        return [path]
-    store = path.with_suffix(STORE)
-    store.write_bytes(Archive(arrays=constants).to_bytes())
-    return [path, store]
+    files = {path: print_graph(graph, constants=constants).encode()}
+    if constants:
+        files[path.with_suffix(STORE)] = Archive(arrays=constants).to_bytes()
+    write_files(files)
+    return list(files)
 
 
 def read_dump(path: Path) -> Graph:

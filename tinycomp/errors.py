@@ -104,6 +104,10 @@ class MemoryLimitError(TinycompError, MemoryError):
     """A value would be larger than the byte budget allows."""
 
 
+class WriteError(TinycompError, OSError):
+    """A file cannot be written, for want of space or permission; ``errno`` says which. What was there is untouched."""
+
+
 class ArtifactError(TinycompError, ValueError):
     """A saved module is damaged, was made by another version, or is not a saved module."""
 

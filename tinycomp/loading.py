@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tinycomp.runtime.archive import read_archive
+from tinycomp.runtime.archive import Archive, read_bytes
 from tinycomp.runtime.artifact import load_native
 from tinycomp.runtime.module import Module
 
@@ -35,8 +34,9 @@ def load(
         ArtifactError: If the file is damaged, was written by another format version, or is not a saved module.
         TargetError: If a target is missing.
     """
-    archive = read_archive(source)
-    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    # Read once: the file may have been replaced or removed a moment later.
+    data, where = (source, "saved module") if isinstance(source, bytes) else (read_bytes(source), str(source))
+    archive = Archive.from_bytes(data, where)
     native = load_native(archive, data, threads)
     if native is not None:
         return native

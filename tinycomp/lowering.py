@@ -11,9 +11,10 @@ import numpy as np
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.footprint import check_footprint, value_bytes
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.types import TensorType, Type, compatible, tensor, type_of
 from tinycomp.limits import reserve_bytes
 from tinycomp.ops import bind
+from tinycomp.ops.opaque import is_opaque
 from tinycomp.ops.typing import retype
 from tinycomp.runtime.c_region import CRegion, Origin
 from tinycomp.runtime.c_source import CSource
@@ -200,9 +201,8 @@ def _checked(result: Any, node: Node) -> Sequence[Any]:
 
 
 def _fits(array: np.ndarray, type_: Type) -> bool:
-    if not isinstance(type_, TensorType) or array.dtype.kind == "O":
-        return True
-    return array.dtype.name == type_.dtype and array.shape == type_.static_shape
+    """Whether an array has the dtype and sizes that are known of a type."""
+    return array.dtype.kind == "O" or compatible(type_, type_of(array))
 
 
 def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
@@ -238,7 +238,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
         sources=node.sources,
     )
     unknown = [v for n in body.nodes for v in n.used_outputs() if tensor(v.type).static_shape is None]
-    if unknown:
+    if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise UnsupportedError(
             "a shape inside the region depends on data",
             where=f"{node.target}, region {node.op}",

@@ -169,6 +169,7 @@ def _find_targets(names: Sequence[str], given: Sequence[Target], optional: bool)
     return tuple(found[name] for name in names if name in found)
 
 
+@functools.lru_cache(maxsize=1)
 def _version() -> str:
     """The version that goes into the file; a checkout that is not installed has none."""
     try:

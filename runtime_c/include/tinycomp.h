@@ -58,6 +58,7 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
+/* If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
@@ -194,6 +195,7 @@ typedef struct tc_fill_params {
 
 /* ---- elementwise ---- */
 
+/* Types of elements, where a kernel must know them. */
 enum tc_type {
   TC_TYPE_F32 = 0,
   TC_TYPE_F64 = 1,
@@ -353,6 +355,31 @@ typedef struct tc_softmax_f32_params {
   int64_t logarithm; /* 0 or 1 */
 } tc_softmax_f32_params;
 
+/* cumulate: running sums or products of x[outer, axis, inner] along the axis; exclusive ones leave an element itself
+ * out, reverse ones begin at the far end. Operands: y, x. */
+typedef struct tc_cumulate_params {
+  int64_t type;                        /* an enum tc_type but F16, BF16 and BOOL, as in the next two */
+  int64_t product, exclusive, reverse; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_cumulate_params;
+
+/* arg_reduce: the place along the axis of the largest (or least) element of x[outer, axis, inner], of several the first
+ * (or last); NaN is both largest and least. Operands: y[outer, inner] (int64), x. */
+typedef struct tc_arg_reduce_params {
+  int64_t type;
+  int64_t least, last; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_arg_reduce_params;
+
+/* top_k: the k largest (or smallest) elements along the axis and their places, best first or in the order of the axis;
+ * of equals the first ones, and NaN last. Operands: values[outer, k, inner], indices (int64), x[outer, axis, inner]. */
+typedef struct tc_top_k_params {
+  int64_t type;
+  int64_t largest, sorted; /* 0 or 1 */
+  int64_t outer, axis, inner;
+  int64_t k;
+} tc_top_k_params;
+
 /* ---- normalisation ---- The result of each may replace x. */
 
 /* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
@@ -387,7 +414,9 @@ typedef struct tc_channel_affine_f32_params {
   float activation_a, activation_b;
 } tc_channel_affine_f32_params;
 
-/* ---- gathering, quantisation ---- */
+/* ---- gathering and scattering ----
+ * A negative index counts from the end of its axis, one that is out of range makes the run fail. index_size is 4 or 8.
+ */
 
 /* gather: y[outer, count, inner] = data[outer, indices[count], inner]; a negative index counts from the end of the
  * axis, one that is out of range makes the run fail. Operands: y, data[outer, axis, inner], indices. */
@@ -397,6 +426,84 @@ typedef struct tc_gather_params {
   int64_t outer, axis, inner;
   int64_t count;
 } tc_gather_params;
+
+/* gather_elements: y[i0, ..., i7] = data[i0 * data_stride0 + ... + index * axis_stride], one index per element of y;
+ * the data's own stride along the indexed axis is 0. Operands: y, data, indices (contiguous, as y). */
+typedef struct tc_gather_elements_params {
+  int64_t element_size, index_size;
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t data_stride0, data_stride1, data_stride2, data_stride3, data_stride4, data_stride5, data_stride6,
+      data_stride7;
+} tc_gather_elements_params;
+
+/* gather_nd: y[batch, count, inner] = data[batch, tuple, inner], one tuple of `depth` indices for each slice; they
+ * address the innermost `depth` sizes, the others being 1. Operands: y, data, indices[batch, count, depth]. */
+typedef struct tc_gather_nd_params {
+  int64_t element_size, index_size;
+  int64_t batch, count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_gather_nd_params;
+
+/* reverse_sequence: the first lengths[batch] steps of every sequence in reverse order, for x[time, batch, inner] with
+ * time_first, or else x[batch, time, inner]. Operands: y, x, lengths (int64). */
+typedef struct tc_reverse_sequence_params {
+  int64_t element_size;
+  int64_t time_first; /* 0 or 1 */
+  int64_t batch, time, inner;
+} tc_reverse_sequence_params;
+
+/* What becomes of an element that is written to. Integers wrap around; a maximum or minimum is NaN if either is. */
+enum tc_scatter {
+  TC_SCATTER_REPLACE = 0,
+  TC_SCATTER_ADD = 1,
+  TC_SCATTER_MUL = 2,
+  TC_SCATTER_MAX = 3,
+  TC_SCATTER_MIN = 4
+};
+
+/* scatter_elements: y[i0 * y_stride0 + ... + index * axis_stride] takes one update per index, in order along the last
+ * dimension, which is that of the axis: y's own stride there is 0. Operands: y (which keeps what is not written),
+ * indices, updates. */
+typedef struct tc_scatter_elements_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* enum tc_type (without a reduction, any) and enum tc_scatter */
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t y_stride0, y_stride1, y_stride2, y_stride3, y_stride4, y_stride5, y_stride6, y_stride7;
+  int64_t index_stride0, index_stride1, index_stride2, index_stride3, index_stride4, index_stride5, index_stride6,
+      index_stride7;
+  int64_t update_stride0, update_stride1, update_stride2, update_stride3, update_stride4, update_stride5,
+      update_stride6, update_stride7;
+} tc_scatter_elements_params;
+
+/* scatter_nd: y[tuple, inner] takes updates[count, inner], one tuple of indices as in gather_nd for each slice, in
+ * order. Operands: y (which keeps what is not written), indices[count, depth], updates. */
+typedef struct tc_scatter_nd_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* as in scatter_elements */
+  int64_t count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_scatter_nd_params;
+
+/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps;
+ * what passes the end of the axis wraps around if circular, or else makes the run fail.
+ * Operands: y (which keeps what is not written), updates, starts (int64; optional: zeros). */
+typedef struct tc_tensor_scatter_params {
+  int64_t element_size;
+  int64_t circular; /* 0 or 1 */
+  int64_t batch, outer, axis, inner;
+  int64_t count;
+} tc_tensor_scatter_params;
+
+/* one_hot: y[outer, d, inner] = values[indices[outer, inner] points to d ? 1 : 0]; an index out of range points
+ * nowhere. Operands: y, indices, values[2]. */
+typedef struct tc_one_hot_params {
+  int64_t element_size, index_size;
+  int64_t outer, depth, inner;
+} tc_one_hot_params;
+
+/* ---- conversion, quantisation ---- */
 
 /* quantize_f32: y = clamp(round(x / scale[axis]) + zero[axis]), ties to even, for x[outer, axis, inner]; NaN becomes
  * the lowest number. One scale for all is an axis of 1. Operands: y, x, scale, zero (optional, of y's type). */

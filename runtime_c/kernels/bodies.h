@@ -5,6 +5,8 @@
 
 #include "common/partial.h"
 
+#include "common/number.h"
+
 #include "common/activation.h"
 
 #include "gemm/tile_f32.h"
@@ -63,6 +65,8 @@
 
 #include "reduce/softmax_f32.h"
 
+#include "reduce/cumulate.h"
+
 #include "norm/layer_norm_f32.h"
 
 #include "norm/group_norm_f32.h"
@@ -71,7 +75,29 @@
 
 #include "norm/channel_affine_f32.h"
 
+#include "gather/index.h"
+
 #include "gather/gather.h"
+
+#include "gather/gather_elements.h"
+
+#include "gather/gather_nd.h"
+
+#include "gather/reverse_sequence.h"
+
+#include "scatter/steps.h"
+
+#include "scatter/scatter_elements.h"
+
+#include "scatter/scatter_nd.h"
+
+#include "scatter/tensor_scatter.h"
+
+#include "select/arg_reduce.h"
+
+#include "select/top_k.h"
+
+#include "select/one_hot.h"
 
 #include "quant/quantize_f32.h"
 

@@ -119,14 +119,19 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
   return TC_OK;
 }
 
-int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error) {
-  error->code = TC_OK;
-  if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
-    return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
-                        (long long)arena_bytes);
+/* Takes back what an attempt to finish has noted, so that the next one starts afresh. */
+static void forget(tc_program *program) {
+  for (int64_t i = 0; i < program->step_count; i++) {
+    free(program->steps[i].state);
+    program->steps[i].state = NULL;
   }
-  program->finished = true;
-  program->arena_bytes = arena_bytes;
+  memset(program->inputs, 0, (size_t)program->input_count * sizeof(tc_requirement));
+  memset(program->outputs, 0, (size_t)program->output_count * sizeof(tc_requirement));
+  program->state_bytes = 0;
+  program->scratch_bytes = 0;
+}
+
+static int32_t finish_steps(tc_program *program, tc_error *error) {
   for (int64_t i = 0; i < program->step_count; i++) {
     if (finish_step(program, &program->steps[i], error)) {
       char message[sizeof(error->message)];
@@ -136,4 +141,19 @@ int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *er
     }
   }
   return collect_patches(program, error);
+}
+
+int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error) {
+  error->code = TC_OK;
+  if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
+    return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
+                        (long long)arena_bytes);
+  }
+  program->arena_bytes = arena_bytes;
+  if (finish_steps(program, error)) {
+    forget(program);
+    return error->code;
+  }
+  program->finished = true;
+  return TC_OK;
 }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from benchmarks.regions import PAGE, Row, measure, table, targets, write
+from benchmarks.regions import PAGE, Row, measure, table, targets
 from tinycomp.data import digits_model
 
 
@@ -22,15 +20,3 @@ def test_a_number_that_is_not_proven_says_so():
     row = Row("m", 9, "t", 4, 3, 2, 0.99999)
     assert table([row]).splitlines()[-1] == "| m | 9 | t | 4 | at least 3 | 2 | 99.9 % |"
     assert Row("m", 9, "t", 3, 3, 2, 1.0).minimum == "3"
-
-
-def test_the_table_goes_between_the_markers(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- regions: begin -->\nold\n<!-- regions: end -->\nb\n", encoding="utf-8")
-    write("new", page)
-    write("new", page)
-    expected = "a\n<!-- regions: begin -->\n\nnew\n\n<!-- regions: end -->\nb\n"
-    assert page.read_text(encoding="utf-8") == expected
-    page.write_text("nothing", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"page\.md lacks"):
-        write("new", page)

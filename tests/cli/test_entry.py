@@ -151,6 +151,28 @@ def test_a_reader_that_leaves_is_no_error(rest: str) -> None:
     assert (run.returncode, run.stderr) == (0, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("rest", ["opt digits", "opt --list", "opt --list --json", "run nope.onnx --json", "--help"])
+def test_a_disk_that_is_full_behind_stdout(rest: str) -> None:
+    """One message and the exit code of a wrong command line, not those of an interpreter that fails at its exit."""
+    run = subprocess.run(
+        f"{sys.executable} -m tinycomp {rest} > /dev/full", shell=True, stderr=subprocess.PIPE, text=True, check=False,
+        cwd=Path(tinycomp.__file__).parents[1],
+    )  # fmt: skip
+    assert run.returncode == exits.USAGE
+    assert run.stderr.startswith("error: there is no such file" if "nope" in rest else "error: No space left on device")
+    assert "Exception" not in run.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_that_is_full_behind_both_streams() -> None:
+    run = subprocess.run(
+        f"{sys.executable} -m tinycomp run nope.onnx --json > /dev/full 2>&1", shell=True, check=False,
+        cwd=Path(tinycomp.__file__).parents[1],
+    )  # fmt: skip
+    assert run.returncode == exits.USAGE
+
+
 def test_main_takes_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", ["tinycomp", "--version"])
     assert main() == 0

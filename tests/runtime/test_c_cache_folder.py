@@ -79,17 +79,14 @@ def test_a_folder_that_cannot_be_written(cache: CCache) -> None:
     compiles_with("Permission denied")
 
 
-@pytest.mark.parametrize("moment", ["mkstemp", "fdopen", "replace"])
+@pytest.mark.parametrize("moment", ["os.open", "os.fsync", "Path.replace"])
 def test_a_full_disk(moment: str, cache: CCache, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object, **named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    where = (
-        "tinycomp.runtime.c_cache.tempfile.mkstemp" if moment == "mkstemp" else f"tinycomp.runtime.c_cache.os.{moment}"
-    )
     cache.prepare()
     with monkeypatch.context() as patch:
-        patch.setattr(where, full)
+        patch.setattr(f"tinycomp.runtime.files.{moment}", full)
         store_fails(cache)
     assert files(cache) == []
 

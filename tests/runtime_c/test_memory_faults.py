@@ -1,63 +1,131 @@
-"""Every allocation of the C runtime fails once: a MemoryError each time, and everything works afterwards."""
+"""Every allocation and thread of the C runtime fails once, below Python: a clear error each time, nothing lost, and
+everything works afterwards. The C driver ``runtime_c/tests/faults.c`` does the same below the sanitizers."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-# Only the runtime uses aligned_alloc in this process, so that failing it leaves the interpreter alone.
+from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+
+# Stands before the allocator of the whole process, and fails and counts what the runtime's own code asks for: its calls
+# are known by where they come from.
 SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
-static int countdown = -1;
-__attribute__((visibility("default"))) void fail_after(int calls) { countdown = calls; }
-__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t size) {
-  static void *(*real)(size_t, size_t);
-  if (!real) real = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
-  if (countdown >= 0 && countdown-- == 0) return NULL;
-  return real(alignment, size);
+#define EXPORT __attribute__((visibility("default")))
+#define OURS ((char *)__builtin_return_address(0) >= begin && (char *)__builtin_return_address(0) < end)
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+static char *begin, *end;
+static int countdown = -1, live;
+
+EXPORT void watch(char *from, char *to) { begin = from; end = to; }
+EXPORT void fail_after(int calls) { countdown = calls; }
+EXPORT int still_live(void) { return live; }
+
+static int fails(int ours) { return ours && countdown >= 0 && countdown-- == 0; }
+static void *counted(int ours, void *memory) { live += ours && memory; return memory; }
+
+EXPORT void *malloc(size_t size) { return fails(OURS) ? NULL : counted(OURS, __libc_malloc(size)); }
+EXPORT void *calloc(size_t n, size_t size) { return fails(OURS) ? NULL : counted(OURS, __libc_calloc(n, size)); }
+EXPORT void *aligned_alloc(size_t alignment, size_t size) {
+  return fails(OURS) ? NULL : counted(OURS, __libc_memalign(alignment, size));
+}
+EXPORT void *realloc(void *old, size_t size) {
+  return fails(OURS) ? NULL : counted(OURS && !old, __libc_realloc(old, size));
+}
+EXPORT void free(void *memory) { live -= OURS && memory; __libc_free(memory); }
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(void *), void *argument) {
+  int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+  return fails(OURS) ? EAGAIN : real(thread, attributes, work, argument);
 }
 """
 
 SCRIPT = """
-import ctypes
+import ctypes, gc, sys
 import numpy as np
-from tests.runtime_c.test_execution import expected, feed, perceptron, run
+from tests.runtime_c.test_execution import perceptron
+from tests.runtime_c.test_memory_faults import conv
+from tinycomp.errors import ExecutionError
+from tinycomp.runtime import _native
 from tinycomp.runtime.native import NativeProgram, Pool
 
-fail_after = ctypes.CDLL(None).fail_after
-program = perceptron()
-x = feed(program)
-failures = 0
+shim = ctypes.CDLL(None)
+where = [line.split()[0].split("-") for line in open("/proc/self/maps") if _native.__file__ in line]
+ends = [int(end, 16) for pair in where for end in pair]
+shim.watch(ctypes.c_void_p(min(ends)), ctypes.c_void_p(max(ends)))
+program, feeds = conv() if sys.argv[1] == "conv" else (perceptron(), [np.ones((64, 100), np.float32)])
+wanted, found = (np.empty(program.outputs[0].shape, np.float32) for _ in range(2))
+NativeProgram(program).run(feeds, [wanted])
+gc.collect()
+before = shim.still_live()
+refused = {MemoryError: 0, ExecutionError: 0}
 while True:
-    fail_after(failures)
+    shim.fail_after(sum(refused.values()))
     try:
-        runner = NativeProgram(program, Pool(2))
-    except MemoryError as error:
-        assert "no memory" in str(error), error
-        failures += 1
-        continue
-    break
-np.testing.assert_allclose(run(runner, x), expected(program, x), rtol=1e-4, atol=1e-5)
-print(failures)
+        runner = NativeProgram(program, Pool(3))
+    except (MemoryError, ExecutionError) as error:
+        assert ("no memory" if isinstance(error, MemoryError) else "refused to start 3 threads") in str(error), error
+        refused[type(error)] += 1
+    else:
+        break
+    gc.collect()  # the traceback has held what was made before the failure
+    assert shim.still_live() == before, (refused, shim.still_live(), before)
+shim.fail_after(0)  # a run asks for nothing, so nothing can fail in it
+for _ in range(3):
+    runner.run(feeds, [found])
+np.testing.assert_array_equal(found, wanted)
+shim.fail_after(-1)
+del runner
+gc.collect()
+assert shim.still_live() == before
+print(*refused.values())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs Linux and a C compiler")
+def conv():
+    """A convolution, which packs its weights and takes scratch, and its inputs."""
+    sizes = {"batch": 1, "height": 8, "width": 8, "channels": 8, "out_height": 8, "out_width": 8, "out_channels": 8}
+    window = {"kernel_height": 3, "kernel_width": 3, "pad_top": 1, "pad_left": 1, "groups": 1, "algorithm": 0}
+    steps = {"stride_height": 1, "stride_width": 1, "dilation_height": 1, "dilation_width": 1}
+    strides = {"x_pixel_stride": 8, "y_pixel_stride": 8, "residual_pixel_stride": 0}
+    params = {**sizes, **window, **steps, **strides, **NO_ACTIVATION}
+    x, w = np.ones((1, 8, 8, 8), np.float32), Weight(np.full((8, 8, 3, 3), 0.5, np.float32))
+    return single("conv2d_winograd_f32", [x, w, None, None], params, ("float32", (1, 8, 8, 8)))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or not shutil.which("cc"), reason="needs glibc and a C compiler")
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="another library is preloaded already")
-def test_every_allocation_fails_once(tmp_path):
+@pytest.mark.parametrize(
+    ("model", "allocations"),
+    [
+        # The pool; program, inputs, outputs; constants; operands and parameters of six calls, and their table; six
+        # packed weights; patches; context, arena, scratch, pointers.
+        ("perceptron", 1 + 3 + 1 + 2 * 6 + 1 + 6 + 1 + 4),
+        ("conv", 1 + 3 + 1 + 2 + 1 + 1 + 1 + 4),
+    ],
+)
+def test_every_allocation_and_thread_fails_once(model, allocations, tmp_path):
     source, library = tmp_path / "shim.c", tmp_path / "shim.so"
     source.write_text(SHIM)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-fno-builtin", "-o", library, source, "-ldl"], check=True)
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": root}
-    result = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, cwd=root)
+    command = [sys.executable, "-c", SCRIPT, model]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root, check=False)
     assert result.returncode == 0, result.stderr
-    # The pool, six packed weights, the arena and the scratch.
-    assert int(result.stdout) == 9
+    threads = 2
+    assert result.stdout.split() == [str(allocations), str(threads)]

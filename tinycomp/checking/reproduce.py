@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from tinycomp.checking.compare import compare
 from tinycomp.frontend import export_model
 from tinycomp.ir.graph import REGION, Graph, Node
 from tinycomp.lowering import Lowering
+from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.target import Tolerance
 
 Values = Mapping[str, Any]
@@ -38,14 +39,18 @@ class Reproducer:
 
         Returns:
             The path of the model.
+
+        Raises:
+            WriteError: If there is no space or permission.
         """
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="tinycomp-"))
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{stem}.onnx"
-        onnx.save(export_model(self.graph), path)
+        make_folder(folder)
+        path, feeds = folder / f"{stem}.onnx", io.BytesIO()
         arrays: dict[str, Any] = {k: v for k, v in self.feeds.items() if isinstance(v, np.ndarray)}
-        np.savez(path.with_suffix(".npz"), **arrays)
+        np.savez(feeds, **arrays)
+        model = export_model(self.graph).SerializeToString()
+        write_files({path: model, path.with_suffix(".npz"): feeds.getvalue()})
         return path
 
 

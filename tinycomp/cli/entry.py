@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ import traceback
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import metadata
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tinycomp.cli import commands, exits
 from tinycomp.cli.failure import failure_block, failure_dict
@@ -34,6 +35,10 @@ class _Parser(ArgumentParser):
     chosen: ArgumentParser | None = None
     """The parser of the command that the arguments name; its options are the ones to suggest."""
 
+    def print_help(self, file: Any = None) -> None:
+        """Write the help; the base class keeps it to itself if that fails."""
+        (file or sys.stdout).write(self.format_help())
+
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         hint = did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
@@ -55,21 +60,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     session = Session(as_json="--json" in arguments)
     try:
-        parser = build_parser(arguments)
-        if not arguments:
-            session.show(parser.format_help())
-            return exits.USAGE
-        options = parser.parse_args(arguments)
-        code: int = options.run(options, session)
+        code = _run(arguments, session)
         sys.stdout.flush()
         return code
-    except SystemExit as stop:  # --help and --version
-        return stop.code if isinstance(stop.code, int) else exits.OK
     except BrokenPipeError:
         _forget_stdout()
         return exits.OK
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, arguments, session)
+
+
+def _run(arguments: list[str], session: Session) -> int:
+    parser = build_parser(arguments)
+    if not arguments:
+        session.show(parser.format_help())
+        return exits.USAGE
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as stop:  # --help and --version
+        return stop.code if isinstance(stop.code, int) else exits.OK
+    code: int = options.run(options, session)
+    return code
 
 
 def build_parser(arguments: Sequence[str]) -> ArgumentParser:
@@ -103,15 +114,21 @@ def _configure(parser: ArgumentParser, name: str, summary: str) -> None:
 
 def _fail(error: BaseException, arguments: Sequence[str], session: Session) -> int:
     code = exits.exit_code(error)
-    if "--traceback" in arguments:
-        session.note("".join(traceback.format_exception(error)).rstrip())
-    session.err.print(failure_block(error, code), soft_wrap=True)
-    session.result({"error": failure_dict(error), "exit_code": code})
+    # The streams themselves may be what failed: the disk behind them is full.
+    with contextlib.suppress(OSError):
+        if "--traceback" in arguments:
+            session.note("".join(traceback.format_exception(error)).rstrip())
+        session.err.print(failure_block(error, code), soft_wrap=True)
+    try:
+        session.result({"error": failure_dict(error), "exit_code": code})
+        sys.stdout.flush()
+    except OSError:
+        _forget_stdout()
     return code
 
 
 def _forget_stdout() -> None:
-    """Whoever read our output has gone (``| head``): keep the interpreter from complaining about it at exit."""
+    """Nobody can have our output (``| head``, a full disk): keep the interpreter from complaining about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

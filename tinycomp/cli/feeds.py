@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import zipfile
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from tinycomp import checking
 from tinycomp.cli.exits import UsageError
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.spec import TensorSpec
 
 
@@ -70,6 +72,7 @@ def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
 
     Raises:
         UsageError: If one of them is not an array of numbers.
+        WriteError: If there is no space or permission.
     """
     for name, value in outputs.items():
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OV":
@@ -77,8 +80,9 @@ def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
                 "only arrays of numbers can be saved", where=f'output "{name}"', found=type(value).__name__,
                 hint="Leave out --output, or use the Python interface.",
             )  # fmt: skip
-    with path.open("wb") as file:
-        np.savez(file, **outputs)
+    stored = io.BytesIO()
+    np.savez(stored, **outputs)
+    write_file(path, stored.getvalue())
 
 
 def _read(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:

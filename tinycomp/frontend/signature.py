@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import onnx
 from onnx import defs
 
-from tinycomp.errors import ModelError, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
 from tinycomp.ir.infer import schema
 from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, Type
 from tinycomp.ops import OPS
+from tinycomp.ops.opaque import unknown_domain
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
 _KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
@@ -157,7 +158,7 @@ def type_name(type_: Type) -> str:
 
 
 def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) -> Signature | None:
-    """Return the signature in force, or None for an operator that only tinycomp knows.
+    """Return the signature in force; None for an operator that only tinycomp or, perhaps, a target knows.
 
     Args:
         op: Operator name.
@@ -167,13 +168,15 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
 
     Raises:
         ModelError: If the domain is not imported, or has no such operator.
-        UnsupportedError: If nothing is known about the domain or about a custom operator.
+        UnsupportedError: If the domain is neither known nor imported.
     """
     known = newest_opsets()
     if domain in OWN_DOMAINS or (OPS.find(op, domain) is not None and domain not in known):
         return None
     if domain not in known:
-        raise _unknown_domain(op, domain, known, where)
+        if domain in opsets:
+            return None
+        raise unknown_domain(op, domain, where)
     if domain not in opsets:
         raise ModelError(f"the opset of domain {shown(domain)} is not imported", where=where,
                          expected="an entry in opset_import")  # fmt: skip
@@ -209,16 +212,6 @@ def _formal(parameter: defs.OpSchema.FormalParameter) -> Formal:
         parameter.is_homogeneous,
         parameter.type_str,
         frozenset(parameter.types),
-    )
-
-
-def _unknown_domain(op: str, domain: str, known: Mapping[str, int], where: str) -> UnsupportedError:
-    return UnsupportedError(
-        f'operator {op} belongs to the unknown domain "{domain}"',
-        where=where,
-        expected="a domain of ONNX, or a model-local function",
-        hint=did_you_mean(domain, [d or "ai.onnx" for d in known])
-        or "Export the model with a function body for this operator.",
     )
 
 

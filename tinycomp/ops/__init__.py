@@ -32,6 +32,7 @@ from tinycomp.ops import (
     flex_attention,
     indexing,
     layout,
+    maps,
     matmul,
     movement,
     norm,
@@ -41,12 +42,14 @@ from tinycomp.ops import (
     recurrent,
     reduction,
     resize,
+    roi,
     sampling,
     selection,
     sequence,
     shape,
     softmax,
 )
+from tinycomp.ops.opaque import is_opaque, unknown_domain
 from tinycomp.ops.registry import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ FAMILIES = (
     flex_attention.FAMILY,
     indexing.FAMILY,
     layout.FAMILY,
+    maps.FAMILY,
     matmul.FAMILY,
     movement.FAMILY,
     norm.FAMILY,
@@ -82,6 +86,7 @@ FAMILIES = (
     recurrent.FAMILY,
     reduction.FAMILY,
     resize.FAMILY,
+    roi.FAMILY,
     sampling.FAMILY,
     selection.FAMILY,
     sequence.FAMILY,
@@ -121,6 +126,8 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
         if "elementwise" in record.traits and len(node.inputs) > 1 and not _is_static(node.outputs[0].type):
             kernel = _with_room(kernel, node.op)
         return _as_tuple(kernel, node), "numpy"
+    if is_opaque(node):
+        raise unknown_domain(node.op, node.domain, node.label)
     from tinycomp.ops.reference import bind_reference
 
     input_types = [None if v is None else v.type for v in node.inputs]

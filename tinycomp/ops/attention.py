@@ -194,7 +194,7 @@ def attention(
     bias = _bias(attn_mask, _hidden(rule, nonpad_kv_seqlen, length, keys), keys, wide)
     biased = step(capped + bias)
     weights = masked_softmax(biased.astype(softmax_dtype(softmax_precision, q.dtype)), bias).astype(q.dtype)
-    y = grouped_matmul(weights.astype(wide), present_value.astype(wide)).astype(v.dtype)
+    y = grouped_matmul(weights.astype(wide), present_value.astype(wide)).astype(q.dtype)
     if q.ndim == 3:
         y = y.swapaxes(1, 2).reshape(*q.shape[:2], -1)
     shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: weights}

@@ -311,6 +311,3 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
         if to.start < to.stop:
             total[:, to] += square[:, source]
     return np.asarray(x / (bias + alpha / size * total) ** beta)
-
-
-FAMILY.declare("MaxRoiPool")

@@ -34,7 +34,7 @@ class AnnotateTarget(Pass):
         policy: What stays on the host whatever the target; every target has a policy of its own, too.
     """
 
-    targets: Sequence[Target | str] = field(default=())
+    targets: Sequence[Target | str]
     policy: Policy = field(default_factory=Policy)
 
     def run(self, graph: Graph) -> bool:

@@ -34,6 +34,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import TensorType, bits, compatible, type_of
 from tinycomp.ops import OPS, bind
+from tinycomp.ops.opaque import is_opaque
 from tinycomp.passes.base import Pass
 from tinycomp.passes.captures import bind_constant_captures, choose_branch
 from tinycomp.passes.edits import erase_dead, replace_by_constant, retype, stored
@@ -188,7 +189,9 @@ class _Folder:
 
 
 def is_random(node: Node) -> bool:
-    """Whether two runs of the node may differ."""
+    """Whether two runs of the node may differ, as far as anything is known about it."""
+    if is_opaque(node):
+        return True
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and "random" in record.traits:
         return True

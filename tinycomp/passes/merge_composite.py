@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node
@@ -37,7 +37,7 @@ class MergeComposite(Pass):
         target: A target, the name of one, or a table of composites.
     """
 
-    target: Target | str | Sequence[Composite] = field(default=())
+    target: Target | str | Sequence[Composite]
 
     def run(self, graph: Graph) -> bool:
         """Merge in ``graph`` and its open bodies; remarks go to ``graph``.

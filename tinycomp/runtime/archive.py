@@ -117,11 +117,20 @@ def read_archive(source: str | PathLike[str] | bytes) -> Archive:
     """
     if isinstance(source, bytes):
         return Archive.from_bytes(source)
+    return Archive.from_bytes(read_bytes(source), str(source))
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """Return the contents of a file.
+
+    Raises:
+        ArtifactError: If it cannot be read.
+    """
     try:
-        return Archive.from_bytes(Path(source).read_bytes(), str(source))
+        return Path(path).read_bytes()
     except OSError as error:
         raise ArtifactError(
-            f"cannot read the file: {error.strerror}", where=str(source), hint="Check the path."
+            f"cannot read the file: {error.strerror}", where=str(path), hint="Check the path."
         ) from error
 
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +20,13 @@ from pathlib import Path
 
 import platformdirs
 
+from tinycomp.runtime.files import PARTIAL, write_file
+
 VARIABLE = "TINYCOMP_CACHE"
 """The environment variable that names another folder for everything that tinycomp keeps."""
 FORMAT = 1
+_MODE = 0o600
+"""Nobody else has to read what is kept."""
 _ABANDONED = 3600
 """Seconds after which a file that belongs to no entry is not one that is just being written."""
 
@@ -92,12 +95,12 @@ class CCache:
         """Put a shared object into the cache.
 
         Raises:
-            OSError: If it cannot be written.
+            WriteError: If it cannot be written.
         """
         name = _library(key, data)
         about = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "library": name}
-        self._write(name, data)
-        self._write(f"{key}.json", json.dumps(about).encode())
+        write_file(self.folder / name, data, _MODE)
+        write_file(self.folder / f"{key}.json", json.dumps(about).encode(), _MODE)
 
     def place(self, key: str, data: bytes) -> Path:
         """Return where :meth:`store` puts a shared object."""
@@ -131,14 +134,14 @@ class CCache:
             (self.folder / entry.library).unlink(missing_ok=True)
         kept = {name for e in entries if e not in old for name in (f"{e.key}.json", e.library)}
         for path in self._files():
-            everything = older_than <= 0 and path.suffix != ".tmp"
+            everything = older_than <= 0 and path.suffix != PARTIAL
             if path.name not in kept and (everything or now - path.stat().st_mtime >= _ABANDONED):
                 path.unlink(missing_ok=True)
         return old
 
     def _files(self) -> Iterator[Path]:
         if self.folder.exists():
-            yield from (p for p in self.folder.iterdir() if p.suffix in {".so", ".json", ".tmp"} and p.is_file())
+            yield from (p for p in self.folder.iterdir() if p.suffix in {".so", ".json", PARTIAL} and p.is_file())
 
     def _read(self, path: Path) -> Entry | None:
         """Return what a description says; None if it is damaged or of another version."""
@@ -151,17 +154,6 @@ class CCache:
             return Entry(path.stem, str(about["target"]), str(about["region"]), int(about["bytes"]), used, library)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-
-    def _write(self, name: str, data: bytes) -> None:
-        """Write a file so that it is either there as a whole or not at all."""
-        handle, path = tempfile.mkstemp(prefix=f"{name[:16]}-", suffix=".tmp", dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(path, self.folder / name)  # noqa: PTH105 - the name in the literature of atomic writing
-        except BaseException:
-            Path(path).unlink(missing_ok=True)
-            raise
 
 
 def default_folder() -> Path:

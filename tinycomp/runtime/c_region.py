@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -118,15 +119,17 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
     compiler, usable = find_compiler(), _prepare(cache)
     try:
         key = cache_key(source, origin, compiler)
+        # The libraries that it brings may have started threads, as OpenMP does, whose code must not go away.
+        stays = bool(source.flags or source.libraries)
         with tempfile.TemporaryDirectory(prefix="tinycomp-") as name:
             data = cache.find(key) if usable else None
             if data is not None:
                 with contextlib.suppress(OSError):
-                    return _open(data, Path(name) / "kept.so", cache.place(key, data))
+                    return _open(data, Path(name) / "kept.so", cache.place(key, data), stays)
             data = compiler.build(source, Path(name), str(origin)).read_bytes()
             if usable:
                 _store(cache, key, data, origin)
-            return _open(data, Path(name) / "new.so", cache.place(key, data))
+            return _open(data, Path(name) / "new.so", cache.place(key, data), stays)
     except OSError as error:
         raise TargetError(
             f"the compiled source does not load: {error}",
@@ -167,30 +170,35 @@ def _store(cache: CCache, key: str, data: bytes, origin: Origin) -> None:
         _warn(f"compiled C source is not kept: {error}")
 
 
-def _open(data: bytes, copy: Path, kept: Path) -> Any:
-    """Load a shared object by way of a copy that may then be removed.
+def _open(data: bytes, copy: Path, kept: Path, stays: bool) -> Any:
+    """Load a shared object by way of a copy that may then be removed; it ``stays`` loaded, or goes with its region.
 
     Raises:
         OSError: If it does not load.
     """
     copy.write_bytes(data)
+    ffi = _fresh_ffi()  # each keeps the libraries that it has opened
+    flags = ffi.RTLD_NOW | (getattr(os, "RTLD_NODELETE", 0) if stays else 0)
     try:
-        library = _ffi().dlopen(str(copy))
+        library = ffi.dlopen(str(copy), flags)
     except OSError:
         # The reason may be that temporary folders forbid execution.
         if not kept.exists():
             raise
-        library = _ffi().dlopen(str(kept))
+        library = ffi.dlopen(str(kept), flags)
     if not hasattr(library, ENTRY):
         raise OSError(f"the object does not export {ENTRY}")
     return library
 
 
-@functools.lru_cache(maxsize=1)
-def _ffi() -> Any:
+def _fresh_ffi() -> Any:
     ffi = cffi.FFI()
     ffi.cdef(f"int {ENTRY}(const void *const *, void *const *, const void *const *, void *);")
     return ffi
+
+
+_ffi = functools.lru_cache(maxsize=1)(_fresh_ffi)
+"""What makes pointers, for all regions."""
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:
@@ -246,6 +254,7 @@ def _stamp(path: Path) -> str:
     return f"{path.absolute()} {status.st_size} {status.st_mtime_ns}"
 
 
+@functools.lru_cache(maxsize=1)
 def _version() -> str:
     try:
         return metadata.version("tinycomp")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -16,6 +15,7 @@ from tinycomp.limits import limited
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.direct import direct_call
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.profile import Profile, profile_plan
 from tinycomp.runtime.regions import SPECIALISATIONS
@@ -197,15 +197,12 @@ class Module:
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole, or not."""
-        data = self._parts.pack()
-        target = Path(path)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-        try:
-            partial.write_bytes(data)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole, or not.
+
+        Raises:
+            WriteError: If there is no space or permission.
+        """
+        write_file(Path(path), self._parts.pack())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the bytes of a saved module."""

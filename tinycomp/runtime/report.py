@@ -15,6 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tinycomp.runtime.files import write_file
+
 _WIDTH = 110
 _REASONS_SHOWN = 2
 
@@ -168,10 +170,14 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def save_html(self, path: str | PathLike[str]) -> None:
-        """Write the report as one self-contained HTML page."""
+        """Write the report as one self-contained HTML page.
+
+        Raises:
+            WriteError: If there is no space or permission.
+        """
         console = Console(record=True, width=_WIDTH, file=io.StringIO())
         console.print(self)
-        Path(path).write_text(console.export_html(), encoding="utf-8")
+        write_file(Path(path), console.export_html().encode())
 
     def __rich__(self) -> RenderableType:
         """Return what rich prints."""

@@ -5,22 +5,12 @@ enum { GATHER_Y, GATHER_DATA, GATHER_INDICES };
 
 static void TC_NAME(tc_gather_prepare)(tc_prepare *prepare) {
   const tc_gather_params *p = prepare->params;
-  TC_REQUIRE(prepare, p->index_size == 4 || p->index_size == 8, "indices of %lld bytes are not supported",
-             (long long)p->index_size);
-  TC_REQUIRE(prepare, p->element_size == 1 || p->element_size == 2 || p->element_size == 4 || p->element_size == 8,
-             "elements of %lld bytes cannot be gathered", (long long)p->element_size);
+  tc_check_indexed(prepare, p->element_size, p->index_size);
   tc_touch(prepare, GATHER_Y, TC_PRODUCT(prepare, p->outer, p->count, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_DATA, TC_PRODUCT(prepare, p->outer, p->axis, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_INDICES, p->count, (int)p->index_size);
   prepare->units = TC_PRODUCT(prepare, p->outer, p->count);
   prepare->cost = (double)prepare->units * (8.0 + (double)p->inner * (double)p->element_size);
-}
-
-/* The position that an index means, or -1 if it is out of range. */
-TC_INLINE int64_t gather_index(const void *indices, int64_t size, int64_t i, int64_t axis) {
-  const int64_t index = size == 4 ? ((const int32_t *)indices)[i] : ((const int64_t *)indices)[i];
-  const int64_t position = index < 0 ? index + axis : index;
-  return position < 0 || position >= axis ? -1 : position;
 }
 
 /* Inlined with literal sizes for slices of one element. */
@@ -30,7 +20,7 @@ TC_INLINE void gather_slices(const tc_call *call, const int64_t bytes, int64_t b
   const char *data = call->operands[GATHER_DATA];
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t outer = unit / p->count;
-    const int64_t index = gather_index(call->operands[GATHER_INDICES], p->index_size, unit % p->count, p->axis);
+    const int64_t index = tc_index(call->operands[GATHER_INDICES], p->index_size, unit % p->count, p->axis);
     if (index < 0) {
       tc_fail(call, "an index is out of range");
       return;

@@ -14,6 +14,7 @@ from tinycomp.cli.options import add_compilation, add_model, targets_of
 from tinycomp.cli.session import Session
 from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.ir.graph import Graph
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native import Pool
 
 _EXAMPLE = """\
@@ -70,13 +71,13 @@ def _emit(options: Namespace, session: Session) -> int:
     with session.progress(f"compiling {options.model}"):
         partitioned = compiler.partition(load_graph(options))
         if options.emit == "onnx":
-            options.output.write_bytes(tinycomp.to_onnx(partitioned).SerializeToString())
+            write_file(options.output, tinycomp.to_onnx(partitioned).SerializeToString())
             session.show(f"Wrote {options.output}.")
             session.result({"emit": "onnx", "output": options.output})
             return OK
         text = str(partitioned) if options.emit == "tir" else _programs(compiler, partitioned)
     if options.output is not None:
-        options.output.write_text(text, encoding="utf-8")
+        write_file(options.output, text.encode())
         session.show(f"Wrote {options.output}.")
     elif not session.as_json:
         sys.stdout.write(f"{text.rstrip()}\n")  # plain: rich would wrap the lines

@@ -22,6 +22,7 @@ from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, parse_passes, pass_types
+from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp opt --list
@@ -84,7 +85,7 @@ def _printer(wanted: list[str], passes: list[Pass], printed: list[dict[str, Any]
 def _write(path: Path, graph: Graph) -> list[Path]:
     """Write a graph in the form that the file's name asks for; return the files written."""
     if path.suffix == ".onnx":
-        path.write_bytes(tinycomp.to_onnx(graph).SerializeToString())
+        write_file(path, tinycomp.to_onnx(graph).SerializeToString())
         return [path]
     if path.suffix != TEXT:
         raise UsageError("what form is this?", where=str(path), expected="a name that ends in .tir or .onnx")

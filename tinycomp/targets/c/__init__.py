@@ -17,15 +17,21 @@ from tinycomp.targets.c import (
     norm,
     pool,
     quantize,
+    rearrange,
     recurrent,
     reduction,
     resize,
+    scatter,
+    selection,
 )
 from tinycomp.targets.c.codegen import generate
 from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
 
-FAMILIES = (conv, elementwise, gather, matmul, movement, norm, pool, quantize, recurrent, reduction, resize)
+FAMILIES = (
+    conv, elementwise, gather, matmul, movement, norm, pool, quantize, rearrange, recurrent, reduction, resize, scatter,
+    selection,
+)  # fmt: skip
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""
 

@@ -73,7 +73,13 @@ def find_chains(graph: Graph, build: Callable[[Node], Steps | None]) -> dict[Nod
 def _alone(node: Node, steps: Steps) -> Chain:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # a copy, where the result is no step of its own
-    return Chain((type_.shape, type_.layout), [node], size, len(steps.immediates), reads=set(steps.inputs))
+    return Chain(
+        (type_.shape, type_.layout),
+        [node],
+        size,
+        len(steps.immediates),
+        reads={v for v in steps.inputs if isinstance(v, Value)},
+    )
 
 
 def _joined(first: Chain, second: Chain, wanted: frozenset[Value]) -> Chain | None:

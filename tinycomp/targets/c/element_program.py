@@ -48,6 +48,21 @@ class Ref:
 
 
 @dataclass(frozen=True)
+class Strided:
+    """An input that is no value of the region.
+
+    Attributes:
+        view: Its lowest element.
+        dtype: Its type.
+        strides: In elements, over the logical dimensions of the result.
+    """
+
+    view: View
+    dtype: str
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class _Step:
     kind: int
     op: int
@@ -68,7 +83,7 @@ class Steps:
         immediates: Its scalar constants.
     """
 
-    inputs: list[Value] = field(default_factory=list)
+    inputs: list[Value | Strided] = field(default_factory=list)
     immediates: list[np.ndarray] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
     _refs: dict[Value, Ref] = field(default_factory=dict)
@@ -84,6 +99,11 @@ class Steps:
                 self._refs[value] = Ref("input", len(self.inputs), dtype)
                 self.inputs.append(value)
         return self._refs[value]
+
+    def read_strided(self, source: Strided) -> Ref:
+        """Return the elements of another input."""
+        self.inputs.append(source)
+        return Ref("input", len(self.inputs) - 1, source.dtype)
 
     def give(self, value: Value, ref: Ref) -> None:
         """State that ``ref``, rounded to the type of ``value``, is the value."""
@@ -175,7 +195,8 @@ class Steps:
         params = nd_params([shape[d] for d in order], **walks)
         words = [int(params[f"size{d}"]) for d in range(_DIMS)]
         for i, value in enumerate(self.inputs):
-            words += [_code(tensor(value.type).dtype), *(int(params[f"x{i}_{d}"]) for d in range(_DIMS))]
+            dtype = value.dtype if isinstance(value, Strided) else tensor(value.type).dtype
+            words += [_code(dtype), *(int(params[f"x{i}_{d}"]) for d in range(_DIMS))]
         return words
 
 
@@ -195,8 +216,10 @@ def _value_bits(array: np.ndarray) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def _broadcast_strides(value: Value, shape: Sequence[int]) -> list[int]:
+def _broadcast_strides(value: Value | Strided, shape: Sequence[int]) -> list[int]:
     """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
+    if isinstance(value, Strided):
+        return list(value.strides)
     type_, own = static_type(value)
     if type_.size() == 1:
         return [0] * len(shape)
@@ -227,5 +250,6 @@ def emit_chain(
     refs = steps.outputs(outputs)
     words = steps.encode(nodes[-1].output, refs)
     operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.constant(words)]
-    operands += [*steps.inputs, *[None] * (MAX_INPUTS - len(steps.inputs))]
+    operands += [v.view if isinstance(v, Strided) else v for v in steps.inputs]
+    operands += [None] * (MAX_INPUTS - len(steps.inputs))
     emit.call("elementwise", operands, {"words": len(words)}, *nodes)

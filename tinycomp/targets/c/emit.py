@@ -183,8 +183,8 @@ def nd_params(sizes: Sequence[int], **strides: Sequence[int]) -> dict[str, int |
     Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
 
     >>> params = nd_params((2, 3, 4), a_stride=(12, 4, 1), b_stride=(4, 0, 1))
-    >>> [params[f"size{i}"] for i in range(4)], [params[f"a_stride{i}"] for i in range(4)]
-    ([2, 3, 4, 1], [12, 4, 1, 0])
+    >>> [params[f"size{i}"] for i in (5, 6, 7)], [params[f"a_stride{i}"] for i in (5, 6, 7)]
+    ([2, 3, 4], [12, 4, 1])
     """
     dims = [list(column) for column in zip(sizes, *strides.values(), strict=True) if column[0] != 1]
     merged: list[list[int]] = []
@@ -193,13 +193,22 @@ def nd_params(sizes: Sequence[int], **strides: Sequence[int]) -> dict[str, int |
             merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
         else:
             merged.append(dim)
-    padding = _KERNEL_DIMS - len(merged)
-    assert padding >= 0, sizes
     columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(strides))
-    params: dict[str, int | float] = {f"size{i}": n for i, n in enumerate([*columns[0], *[1] * padding])}
+    params = eight("size", columns[0], 1)
     for name, column in zip(strides, columns[1:], strict=True):
-        params |= {f"{name}{i}": n for i, n in enumerate([*column, *[0] * padding])}
+        params |= eight(name, column, 0)
     return params
+
+
+def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | float]:
+    """Name up to eight values as parameters, innermost dimension last; outer ones that are not given are ``missing``.
+
+    >>> [n for n in eight("size", (5, 6), 1).values()]
+    [1, 1, 1, 1, 1, 1, 5, 6]
+    """
+    padding = _KERNEL_DIMS - len(values)
+    assert padding >= 0, values
+    return {f"{name}{i}": int(n) for i, n in enumerate([*[missing] * padding, *values])}
 
 
 _KERNEL_DIMS = 8

@@ -1,14 +1,15 @@
-"""Gathering slices by index on the C target."""
+"""Reading elements and slices at indices on the C target; an index out of range makes the run fail."""
 
 from __future__ import annotations
 
 import math
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.emit import Emitter, eight, nd_params
 from tinycomp.targets.c.movement import element_size, movable
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
@@ -16,25 +17,100 @@ from tinycomp.targets.common.checks import Verdict, all_of, first, operand, stat
 FAMILY = Rules()
 
 
-def _index_check(node: Node) -> Verdict:
-    indices = operand(node, 1)
-    dtype = tensor(indices.type).dtype if indices is not None else "?"
+def index_check(node: Node) -> Verdict:
+    """Whether operand 1 holds indices of 32 or 64 bits."""
+    dtype = tensor(second(node).type).dtype
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
 
 
-@FAMILY.lower("Gather", check=all_of(movable, known_rank, _index_check), layout=LayoutRule.ROW_MAJOR)
+def second(node: Node) -> Value:
+    """The second operand."""
+    value = operand(node, 1)
+    assert value is not None, node
+    return value
+
+
+def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
+    """Return the sizes before, along and behind an axis, as kernels name them."""
+    place = axis % max(len(shape), 1)
+    return {"outer": math.prod(shape[:place]), "axis": shape[place], "inner": math.prod(shape[place + 1 :])}
+
+
+@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
 def gather(emit: Emitter, node: Node) -> None:
-    """Emit a gather along one axis; an index out of range makes the run fail."""
-    data, indices = first(node), operand(node, 1)
-    assert indices is not None
-    _, shape = static_type(data)
-    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    """Emit a gather of slices along one axis."""
+    data, indices = first(node), second(node)
     params = {
         "element_size": element_size(data),
         "index_size": element_size(indices),
-        "outer": math.prod(shape[:axis]),
-        "axis": shape[axis],
-        "inner": math.prod(shape[axis + 1 :]),
+        **around_axis(static_type(data)[1], int(node.attrs.get("axis", 0))),
         "count": math.prod(static_type(indices)[1]),
     }
     emit.call("gather", [node.output, data, indices], params, node)
+
+
+@FAMILY.lower("GatherElements", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
+def gather_elements(emit: Emitter, node: Node) -> None:
+    """Emit a walk over the indices, which takes steps through the data along all axes but the indexed one."""
+    data, indices = first(node), second(node)
+    type_, shape = static_type(data)
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    steps = list(strides(type_))
+    params = {
+        "element_size": element_size(data),
+        "index_size": element_size(indices),
+        "axis": shape[axis],
+        "axis_stride": steps[axis],
+        **nd_params(static_type(indices)[1], data_stride=[0 if d == axis else s for d, s in enumerate(steps)]),
+    }
+    emit.call("gather_elements", [node.output, data, indices], params, node)
+
+
+def tuple_check(node: Node) -> Verdict:
+    """Whether the number of indices that make a tuple is known."""
+    depth = (tensor(second(node).type).shape or (None,))[-1]
+    return isinstance(depth, int) or reject("the number of indices in a tuple is not known")
+
+
+def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict[str, int | float]:
+    """Parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
+    depth = static_type(indices)[1][-1]
+    stop = batch + depth
+    return {
+        "index_size": element_size(indices),
+        "count": math.prod(static_type(indices)[1][batch:-1]),
+        "depth": depth,
+        "inner": math.prod(shape[stop:]),
+        **eight("size", shape[batch:stop], 1),
+    }
+
+
+@FAMILY.lower("GatherND", check=all_of(movable, known_rank, index_check, tuple_check), layout=LayoutRule.ROW_MAJOR)
+def gather_nd(emit: Emitter, node: Node) -> None:
+    """Emit a gather of the slices that tuples of indices address."""
+    data, indices = first(node), second(node)
+    _, shape = static_type(data)
+    batch = int(node.attrs.get("batch_dims", 0))
+    params = {
+        "element_size": element_size(data),
+        "batch": math.prod(shape[:batch]),
+        **tuple_params(indices, shape, batch),
+    }
+    emit.call("gather_nd", [node.output, data, indices], params, node)
+
+
+@FAMILY.lower("ReverseSequence", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
+def reverse_sequence(emit: Emitter, node: Node) -> None:
+    """Emit a reversal of the first steps of every sequence."""
+    data, lengths = first(node), second(node)
+    _, shape = static_type(data)
+    time_first = int(node.attrs.get("time_axis", 0)) % len(shape) == 0
+    time, batch = shape[:2] if time_first else shape[1::-1]
+    params = {
+        "element_size": element_size(data),
+        "time_first": int(time_first),
+        "batch": batch,
+        "time": time,
+        "inner": math.prod(shape[2:]),
+    }
+    emit.call("reverse_sequence", [node.output, data, lengths], params, node)

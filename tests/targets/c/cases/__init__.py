@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.targets.c.cases import conversion, elementwise, images, movement, products, recurrent, reductions
+from tests.targets.c.cases import (
+    conversion,
+    elementwise,
+    images,
+    indexing,
+    movement,
+    products,
+    recurrent,
+    reductions,
+)
 from tests.targets.c.harness import Case
 
 ALL: list[Case] = [
@@ -16,6 +25,7 @@ ALL: list[Case] = [
     *reductions.normalisations(),
     *reductions.reductions(),
     *movement.movement(),
+    *indexing.indexing(),
     *conversion.gathers(),
     *conversion.quantisations(),
     *conversion.casts(),

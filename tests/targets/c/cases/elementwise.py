@@ -202,7 +202,9 @@ def dtypes() -> Iterator[Case]:
         for op in PLAIN_UNARY:
             low, high = (-0.9, 0.9) if op in UNIT else (1.1, 4.0) if op in POSITIVE else (-3.0, 3.0)
             loose = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, LOOSE.get(op, 1e-5))
-            yield Case(op, [of_dtype(floats(3, 50, low=low, high=high), dtype)], opset=22, rtol=loose, onnxruntime=False)
+            yield Case(
+                op, [of_dtype(floats(3, 50, low=low, high=high), dtype)], opset=22, rtol=loose, onnxruntime=False
+            )
         yield Case("Swish", [of_dtype(floats(3, 50), dtype)], opset=24, rtol=8e-3, onnxruntime=False)
         yield Case("Swish", [of_dtype(floats(3, 50), dtype)], {"alpha": 0.5}, opset=24, rtol=8e-3, onnxruntime=False)
         yield Case("Mean", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], onnxruntime=False)

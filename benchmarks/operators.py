@@ -1,0 +1,217 @@
+"""Where every operator of ONNX runs: tiers, versions, dtypes, and how many node tests leave nothing to the host.
+
+Run as ``python -m benchmarks operators``; ``--write`` puts the table into ``docs/operators.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import defs
+
+import tinycomp
+from benchmarks.page import write
+from tinycomp.errors import TinycompError, UnsupportedError
+from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.types import UNKNOWN
+from tinycomp.ops import OPS
+from tinycomp.ops.reference import bind_reference
+from tinycomp.target import find
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "operators.md"
+MARKER = "operators"
+NO_FAMILY = "other"
+"""The family of operators without a record."""
+_DTYPES = {
+    f"tensor({onnx.TensorProto.DataType.Name(number).lower()})": dtype for number, dtype in DTYPE_BY_NUMBER.items()
+}
+_GROUPS = {
+    "floats": {"float16", "bfloat16", "float32", "float64"},
+    "ints": {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "narrow ints": {"int2", "uint2", "int4", "uint4"},
+    "float8": {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"},
+    "complex": {"complex64", "complex128"},
+}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What is known about an operator without running it.
+
+    Attributes:
+        domain: Its domain; ``ai.onnx`` for ONNX's own.
+        name: Its name.
+        family: The file of ``tinycomp/ops`` that describes it.
+        tier: Who computes it on the host: ``numpy``, ``onnx.reference``, or ``none``.
+        versions: Its versions from opset 7 on.
+        dtypes: Element types of the first result in the newest version, or of the first operand if no operand shares
+            the result's type and it takes more; groups by name.
+        on_c: Whether the C target has a rule for it.
+    """
+
+    domain: str
+    name: str
+    family: str
+    tier: str
+    versions: tuple[int, ...]
+    dtypes: str
+    on_c: bool
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of the table that do not depend on running anything."""
+        versions = ", ".join(map(str, self.versions))
+        return (self.name, self.domain, self.tier, versions, self.dtypes, "yes" if self.on_c else "")
+
+
+def operators() -> list[Operator]:
+    """Every operator of ONNX that is not withdrawn, by family, domain and name."""
+    history: dict[tuple[str, str], list[defs.OpSchema]] = defaultdict(list)
+    for schema in defs.get_all_schemas_with_history():
+        history[schema.domain, schema.name].append(schema)
+    rules = find("c").rules
+    found = []
+    for (domain, name), schemas in history.items():
+        schemas.sort(key=lambda s: s.since_version)
+        if not schemas[-1].deprecated:
+            record = OPS.find(name, domain)
+            family = record.family if record is not None else NO_FAMILY
+            found.append(
+                Operator(
+                    domain or "ai.onnx", name, family, _tier(schemas[-1]), _versions(schemas), _dtypes(schemas[-1]),
+                    (domain, name) in rules,
+                )
+            )  # fmt: skip
+    return sorted(found, key=lambda o: (o.family == NO_FAMILY, o.family, o.domain, o.name))
+
+
+def _versions(schemas: Sequence[defs.OpSchema]) -> tuple[int, ...]:
+    """Return the versions in force from opset 7 on (for other domains: all)."""
+    versions = [int(s.since_version) for s in schemas]
+    oldest = max((v for v in versions if v <= 7), default=0) if not schemas[0].domain else 0
+    return tuple(v for v in versions if v >= oldest)
+
+
+def _tier(schema: defs.OpSchema) -> str:
+    record = OPS.find(schema.name, schema.domain, schema.since_version)
+    if record is not None and record.kernel is not None:
+        return "numpy"
+    inputs, outputs = [UNKNOWN] * schema.min_input, [UNKNOWN] * max(schema.min_output, 1)
+    try:
+        bind_reference(schema.name, schema.domain, schema.since_version, {}, inputs, outputs)
+    except UnsupportedError as error:
+        if isinstance(error.__cause__, NotImplementedError):  # anything else is about the attributes, which are missing
+            return "none"
+    return "onnx.reference"
+
+
+def _dtypes(schema: defs.OpSchema) -> str:
+    operands, result = schema.inputs, schema.outputs[0]
+    shared = any(formal.type_str == result.type_str for formal in operands)
+    formals = [result] if shared else [*operands[:1], result]
+    left = max(({_DTYPES[t] for t in formal.types if t in _DTYPES} for formal in formals), key=len)
+    texts = []
+    for group, members in _GROUPS.items():
+        if members <= left:
+            texts.append(group)
+            left -= members
+    return ", ".join([*texts, *sorted(left)]) or "no tensors"
+
+
+@dataclass(frozen=True)
+class NodeTests:
+    """How ONNX's node tests fare on the C target, by domain and name of the operator.
+
+    Attributes:
+        total: The tests whose model is one node of the operator.
+        taken: Those of them that leave nothing to the host.
+        several: Tests whose model has several nodes: their number, and how many leave nothing to the host.
+    """
+
+    total: Mapping[tuple[str, str], int]
+    taken: Mapping[tuple[str, str], int]
+    several: tuple[int, int]
+
+
+def node_tests() -> NodeTests:
+    """Compile the model of every node test for the C target."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        cases = load_model_tests(kind="node")
+    total: Counter[tuple[str, str]] = Counter()
+    taken: Counter[tuple[str, str]] = Counter()
+    for case in cases:
+        nodes = case.model.graph.node
+        key = (nodes[0].domain or "ai.onnx", nodes[0].op_type) if len(nodes) == 1 else ("", "")
+        total[key] += 1
+        taken[key] += _leaves_nothing(case.model)
+    return NodeTests(total, taken, (total["", ""], taken["", ""]))
+
+
+def _leaves_nothing(model: onnx.ModelProto) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return not tinycomp.compile(model, "c", threads=1).report().hosts
+        except TinycompError:
+            return False
+
+
+def page(rows: Iterable[Operator], tests: NodeTests) -> str:
+    """Return the tables as Markdown: a total per family, then the operators of each."""
+    families: dict[str, list[Operator]] = defaultdict(list)
+    for row in rows:
+        families[row.family].append(row)
+    lines = ["| family | operators | numpy | onnx.reference | none | rules of c | node tests on c | of |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    lines += [
+        _total(f"[{family}](#{family.replace('_', '-')})", members, tests) for family, members in families.items()
+    ]
+    several = f"| models of several nodes | | | | | | {tests.several[1]} | {tests.several[0]} |"
+    every = _total("**all**", [m for members in families.values() for m in members], tests, tests.several)
+    lines += [several, every]
+    for family, members in families.items():
+        lines += ["", f"### {family.replace('_', ' ')}", "",
+                  "| operator | domain | host | versions | dtypes | rule of c | node tests on c |",
+                  "|---|---|---|---|---|---|--:|"]  # fmt: skip
+        for row in members:
+            key = (row.domain, row.name)
+            count = f"{tests.taken.get(key, 0)} of {tests.total[key]}" if tests.total.get(key) else "no tests"
+            lines.append(f"| {' | '.join(row.cells)} | {count} |")
+    return "\n".join(lines)
+
+
+def _total(label: str, rows: Sequence[Operator], tests: NodeTests, several: tuple[int, int] = (0, 0)) -> str:
+    tiers = Counter(row.tier for row in rows)
+    keys = [(row.domain, row.name) for row in rows]
+    taken, total = (sum(counts.get(k, 0) for k in keys) for counts in (tests.taken, tests.total))
+    cells = (
+        label, len(rows), tiers["numpy"], tiers["onnx.reference"], tiers["none"], sum(row.on_c for row in rows),
+        taken + several[1], total + several[0],
+    )  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> int:
+    """Print the tables, and write them if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks operators", description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help=f"write the tables into docs/{PAGE.name}")
+    options = parser.parse_args()
+    text = page(operators(), node_tests())
+    print(text)
+    if options.write:
+        write(MARKER, text, PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+/* What scattering does with an element that it meets: replace it, or combine it with the new one. */
+
+typedef void (*scatter_fn)(void *to, const void *from, int64_t count);
+
+#define SCATTER_LOOP(name, type, expression)                              \
+  static void scatter_##name(void *to, const void *from, int64_t count) { \
+    type *restrict y = to;                                                \
+    const type *restrict updates = from;                                  \
+    for (int64_t i = 0; i < count; i++) {                                 \
+      const type old __attribute__((unused)) = y[i], new = updates[i];    \
+      y[i] = (type)(expression);                                          \
+    }                                                                     \
+  }
+SCATTER_LOOP(uint8_t, uint8_t, new)
+SCATTER_LOOP(uint16_t, uint16_t, new)
+SCATTER_LOOP(uint32_t, uint32_t, new)
+SCATTER_LOOP(uint64_t, uint64_t, new)
+/* A maximum or minimum is NaN if either is. */
+#define TC_NUMBER(kind, type, wide)                                   \
+  SCATTER_LOOP(ADD_##kind, type, (wide)old + (wide) new)              \
+  SCATTER_LOOP(MUL_##kind, type, (wide)old *(wide) new)               \
+  SCATTER_LOOP(MAX_##kind, type, new > old || new != new ? new : old) \
+  SCATTER_LOOP(MIN_##kind, type, new < old || new != new ? new : old)
+TC_NUMBER_LIST
+#undef TC_NUMBER
+#undef SCATTER_LOOP
+
+static scatter_fn scatter_replace(int64_t element_size) {
+  switch (element_size) {
+    case 1:
+      return scatter_uint8_t;
+    case 2:
+      return scatter_uint16_t;
+    case 4:
+      return scatter_uint32_t;
+    default:
+      return scatter_uint64_t;
+  }
+}
+
+/* The loop for a reduction, or NULL if there is none. */
+static scatter_fn scatter_find(int64_t element_size, int64_t type, int64_t reduction) {
+  if (reduction == TC_SCATTER_REPLACE) {
+    return scatter_replace(element_size);
+  }
+  if (tc_number_size(type) != element_size) {
+    return NULL;
+  }
+#define SCATTER_CASE(operation)                                   \
+  case TC_SCATTER_##operation: {                                  \
+    static const scatter_fn table[] = {SCATTER_TABLE(operation)}; \
+    return table[type];                                           \
+  }
+#define SCATTER_TABLE(operation)                                                        \
+  [TC_TYPE_F32] = scatter_##operation##_F32, [TC_TYPE_F64] = scatter_##operation##_F64, \
+  [TC_TYPE_I8] = scatter_##operation##_I8, [TC_TYPE_U8] = scatter_##operation##_U8,     \
+  [TC_TYPE_I16] = scatter_##operation##_I16, [TC_TYPE_U16] = scatter_##operation##_U16, \
+  [TC_TYPE_I32] = scatter_##operation##_I32, [TC_TYPE_U32] = scatter_##operation##_U32, \
+  [TC_TYPE_I64] = scatter_##operation##_I64, [TC_TYPE_U64] = scatter_##operation##_U64
+  switch (reduction) {
+    SCATTER_CASE(ADD)
+    SCATTER_CASE(MUL)
+    SCATTER_CASE(MAX)
+    SCATTER_CASE(MIN)
+    default:
+      return NULL;
+  }
+#undef SCATTER_TABLE
+#undef SCATTER_CASE
+}
+
+static void scatter_check(tc_prepare *prepare, int64_t element_size, int64_t type, int64_t reduction) {
+  TC_REQUIRE(prepare, scatter_find(element_size, type, reduction),
+             "there is no reduction %lld of numbers of type %lld in %lld bytes", (long long)reduction, (long long)type,
+             (long long)element_size);
+}

@@ -1,0 +1,98 @@
+/* top_k: the largest or smallest elements along an axis, and where they are. A heap holds the best of a row so far, the
+ * worst of them at its root, and is sorted at the end. A unit is one row; its scratch is the heap, of positions. */
+
+enum { TOP_VALUES, TOP_INDICES, TOP_X };
+
+static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
+  const tc_top_k_params *p = prepare->params;
+  const int size = tc_number_size(p->type);
+  TC_REQUIRE(prepare, size, "numbers of type %lld cannot be compared", (long long)p->type);
+  TC_REQUIRE(prepare, p->largest >= 0 && p->largest <= 1 && p->sorted >= 0 && p->sorted <= 1,
+             "largest and sorted must be 0 or 1");
+  TC_REQUIRE(prepare, p->k >= 0 && p->k <= p->axis, "k does not fit the axis");
+  const int64_t results = TC_PRODUCT(prepare, p->outer, p->k, p->inner);
+  tc_touch(prepare, TOP_VALUES, results, size);
+  tc_touch(prepare, TOP_INDICES, results, sizeof(int64_t));
+  const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
+  tc_touch(prepare, TOP_X, count, size);
+  if (tc_refused(prepare) || results == 0) {
+    return;
+  }
+  prepare->units = TC_PRODUCT(prepare, p->outer, p->inner);
+  prepare->scratch_bytes = TC_PRODUCT(prepare, p->k, sizeof(int64_t));
+  prepare->cost = 8.0 * (double)count;
+}
+
+/* One row of elements that are `step` apart. A heap of `size` positions in which no parent comes before its children;
+ * NaN comes last, and of equals the first comes first. */
+#define TC_NUMBER(kind, type, wide)                                                                                    \
+  TC_INLINE bool top_before_##kind(const type *x, int64_t step, bool largest, int64_t a, int64_t b) {                  \
+    const type left = x[a * step], right = x[b * step];                                                                \
+    if (left == right || (left != left && right != right)) {                                                           \
+      return a < b;                                                                                                    \
+    }                                                                                                                  \
+    return right != right || (largest ? left > right : left < right);                                                  \
+  }                                                                                                                    \
+  static void top_sink_##kind(const type *x, int64_t step, const tc_top_k_params *p, bool by_index, int64_t *heap,     \
+                              int64_t size, int64_t root) {                                                            \
+    const int64_t moved = heap[root];                                                                                  \
+    for (int64_t child; (child = 2 * root + 1) < size; root = child) {                                                 \
+      if (child + 1 < size && (by_index ? heap[child] < heap[child + 1]                                                \
+                                        : top_before_##kind(x, step, p->largest, heap[child], heap[child + 1]))) {     \
+        child++;                                                                                                       \
+      }                                                                                                                \
+      if (!(by_index ? moved < heap[child] : top_before_##kind(x, step, p->largest, moved, heap[child]))) {            \
+        break;                                                                                                         \
+      }                                                                                                                \
+      heap[root] = heap[child];                                                                                        \
+    }                                                                                                                  \
+    heap[root] = moved;                                                                                                \
+  }                                                                                                                    \
+  static void top_make_##kind(const type *x, int64_t step, const tc_top_k_params *p, bool by_index, int64_t *heap) {   \
+    for (int64_t i = p->k / 2; i-- > 0;) {                                                                             \
+      top_sink_##kind(x, step, p, by_index, heap, p->k, i);                                                            \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void top_row_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices, int64_t *heap) { \
+    const int64_t step = p->inner;                                                                                     \
+    for (int64_t i = 0; i < p->k; i++) {                                                                               \
+      heap[i] = i;                                                                                                     \
+    }                                                                                                                  \
+    top_make_##kind(x, step, p, false, heap);                                                                          \
+    for (int64_t i = p->k; i < p->axis; i++) {                                                                         \
+      if (top_before_##kind(x, step, p->largest, i, heap[0])) {                                                        \
+        heap[0] = i;                                                                                                   \
+        top_sink_##kind(x, step, p, false, heap, p->k, 0);                                                             \
+      }                                                                                                                \
+    }                                                                                                                  \
+    if (!p->sorted) {                                                                                                  \
+      top_make_##kind(x, step, p, true, heap);                                                                         \
+    }                                                                                                                  \
+    for (int64_t size = p->k; size-- > 0;) {                                                                           \
+      const int64_t worst = heap[0];                                                                                   \
+      heap[0] = heap[size];                                                                                            \
+      top_sink_##kind(x, step, p, !p->sorted, heap, size, 0);                                                          \
+      values[size * step] = x[worst * step];                                                                           \
+      indices[size * step] = worst;                                                                                    \
+    }                                                                                                                  \
+  }
+TC_NUMBER_LIST
+#undef TC_NUMBER
+
+static void TC_NAME(tc_top_k)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_top_k_params *p = call->params;
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t outer = unit / p->inner, column = unit % p->inner;
+    const int64_t from = outer * p->axis * p->inner + column, to = outer * p->k * p->inner + column;
+    int64_t *indices = (int64_t *)call->operands[TOP_INDICES] + to;
+    switch (p->type) {
+#define TC_NUMBER(kind, type, wide)                                                                                 \
+  case TC_TYPE_##kind:                                                                                              \
+    top_row_##kind(p, (const type *)call->operands[TOP_X] + from, (type *)call->operands[TOP_VALUES] + to, indices, \
+                   call->scratch);                                                                                  \
+    break;
+      TC_NUMBER_LIST
+#undef TC_NUMBER
+    }
+  }
+}

@@ -1,0 +1,203 @@
+/* The programs, and making and running them. */
+#include "models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernel.h"
+
+enum { LAYERS = 20, ROWS = 32, WIDTH = 64, IMAGE = 16, CHANNELS = 8 };
+
+/* Every constant and input is a piece of this. */
+static float numbers[TEST_MAX_FLOATS];
+
+static void fill_numbers(void) {
+  for (int i = 0; i < TEST_MAX_FLOATS; i++) {
+    numbers[i] = (float)(i * 37 % 101 - 50) / 400;
+  }
+}
+
+typedef struct append_call {
+  tc_program *program;
+  int32_t kernel;
+  const tc_operand *operands;
+  int32_t operand_count;
+  const void *params;
+  int64_t params_size;
+} append_call;
+
+static int32_t append(void *argument, tc_error *error) {
+  const append_call *a = argument;
+  return tc_program_append(a->program, a->kernel, a->operands, a->operand_count, a->params, a->params_size, error);
+}
+
+#define APPEND(kernel_name, params, ...)                                                                 \
+  attempt(append,                                                                                        \
+          &(append_call){program, TC_KERNEL_##kernel_name, (tc_operand[]){__VA_ARGS__},                  \
+                         (int32_t)(sizeof((tc_operand[]){__VA_ARGS__}) / sizeof(tc_operand)), &(params), \
+                         sizeof(tc_##kernel_name##_params)},                                             \
+          error)
+#define INPUT {TC_INPUT, 0, 0}
+#define OUTPUT {TC_OUTPUT, 0, 0}
+#define ABSENT {TC_NONE, 0, 0}
+#define ARENA(floats) {TC_ARENA, 0, (int64_t)(floats) * 4}
+#define CONSTANT(index) {TC_CONSTANT, index, 0}
+
+typedef struct constant_call {
+  tc_program *program;
+  int64_t floats;
+} constant_call;
+
+static int32_t add_constant(void *argument, tc_error *error) {
+  const constant_call *c = argument;
+  return tc_program_add_constant(c->program, numbers, c->floats * 4, error);
+}
+
+#define ADD_CONSTANT(floats) attempt(add_constant, &(constant_call){program, floats}, error)
+
+/* More layers than the first tables of instructions and constants hold. */
+static int32_t build_layers(tc_program *program, test_try attempt, tc_error *error) {
+  const tc_gemm_f32_params params = {
+      .m = ROWS, .n = WIDTH, .k = WIDTH, .lda = WIDTH, .ldc = WIDTH, .activation = TC_ACT_TANH};
+  for (int i = 0; i < LAYERS; i++) {
+    if (ADD_CONSTANT(WIDTH * WIDTH)) {
+      return error->code;
+    }
+  }
+  for (int i = 0; i < LAYERS; i++) {
+    const tc_operand slots[2] = {ARENA(0), ARENA(ROWS * WIDTH)};
+    const tc_operand from = i ? slots[i % 2] : (tc_operand)INPUT;
+    const tc_operand to = i < LAYERS - 1 ? slots[(i + 1) % 2] : (tc_operand)OUTPUT;
+    if (APPEND(gemm_f32, params, to, from, CONSTANT(i), ABSENT, ABSENT)) {
+      return error->code;
+    }
+  }
+  return TC_OK;
+}
+
+/* Convolutions, which pack weights and take scratch. */
+static int32_t build_image(tc_program *program, test_try attempt, tc_error *error) {
+  const int64_t floats = IMAGE * IMAGE * CHANNELS;
+  const tc_conv2d_f32_params conv = {.batch = 1,
+                                     .height = IMAGE,
+                                     .width = IMAGE,
+                                     .channels = CHANNELS,
+                                     .out_height = IMAGE,
+                                     .out_width = IMAGE,
+                                     .out_channels = CHANNELS,
+                                     .kernel_height = 3,
+                                     .kernel_width = 3,
+                                     .stride_height = 1,
+                                     .stride_width = 1,
+                                     .dilation_height = 1,
+                                     .dilation_width = 1,
+                                     .pad_top = 1,
+                                     .pad_left = 1,
+                                     .groups = 1,
+                                     .x_pixel_stride = CHANNELS,
+                                     .y_pixel_stride = CHANNELS,
+                                     .activation = TC_ACT_RELU};
+  const tc_softmax_f32_params softmax = {.outer = IMAGE * IMAGE, .axis = CHANNELS, .inner = 1};
+  if (ADD_CONSTANT(CHANNELS * CHANNELS * 9) || ADD_CONSTANT(CHANNELS) ||
+      APPEND(conv2d_f32, conv, ARENA(0), INPUT, CONSTANT(0), CONSTANT(1), ABSENT) ||
+      APPEND(conv2d_winograd_f32, conv, ARENA(floats), ARENA(0), CONSTANT(0), CONSTANT(1), ABSENT) ||
+      APPEND(softmax_f32, softmax, OUTPUT, ARENA(floats))) {
+    return error->code;
+  }
+  return TC_OK;
+}
+
+/* Kernels whose state is a plan rather than weights. */
+static int32_t build_strided(tc_program *program, test_try attempt, tc_error *error) {
+  const tc_copy_params transpose = {.element_size = 4,
+                                    .size0 = 1,
+                                    .size1 = 1,
+                                    .size2 = 1,
+                                    .size3 = 1,
+                                    .size4 = 1,
+                                    .size5 = 1,
+                                    .size6 = WIDTH,
+                                    .size7 = ROWS,
+                                    .to_stride6 = ROWS,
+                                    .to_stride7 = 1,
+                                    .from_stride6 = 1,
+                                    .from_stride7 = WIDTH};
+  const tc_binary_f32_params add = {.op = TC_BINARY_ADD,
+                                    .size0 = 1,
+                                    .size1 = 1,
+                                    .size2 = 1,
+                                    .size3 = 1,
+                                    .size4 = 1,
+                                    .size5 = 1,
+                                    .size6 = WIDTH,
+                                    .size7 = ROWS,
+                                    .a_stride6 = ROWS,
+                                    .a_stride7 = 1,
+                                    .b_stride6 = 1};
+  const tc_unary_f32_params exponential = {.op = TC_UNARY_EXP, .count = ROWS * WIDTH};
+  if (ADD_CONSTANT(WIDTH) || APPEND(copy, transpose, ARENA(0), INPUT) ||
+      APPEND(binary_f32, add, ARENA(0), ARENA(0), CONSTANT(0)) || APPEND(unary_f32, exponential, OUTPUT, ARENA(0))) {
+    return error->code;
+  }
+  return TC_OK;
+}
+
+static int32_t build_nothing(tc_program *program, test_try attempt, tc_error *error) {
+  (void)program, (void)attempt, (void)error;
+  return TC_OK;
+}
+
+const test_model test_models[] = {
+    {"layers", build_layers, 2 * ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
+    {"image", build_image, 2 * IMAGE * IMAGE * CHANNELS * 4, IMAGE * IMAGE * CHANNELS, IMAGE * IMAGE * CHANNELS},
+    {"strided", build_strided, ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
+    {"nothing", build_nothing, 0, 0, 0},
+};
+const int test_model_count = sizeof(test_models) / sizeof(test_models[0]);
+
+int32_t test_once(test_call call, void *argument, tc_error *error) { return call(argument, error); }
+
+static int32_t create(void *argument, tc_error *error) { return tc_program_create(NULL, 1, 1, argument, error); }
+
+typedef struct finish_call {
+  tc_program *program;
+  int64_t arena_bytes;
+} finish_call;
+
+static int32_t finish(void *argument, tc_error *error) {
+  const finish_call *f = argument;
+  return tc_program_finish(f->program, f->arena_bytes, error);
+}
+
+int32_t test_program(const test_model *model, test_try attempt, tc_program **program, tc_error *error) {
+  if (numbers[0] == 0) {
+    fill_numbers();
+  }
+  if (attempt(create, program, error)) {
+    test_require(!*program, model->name, "a program that could not be created is there all the same");
+    return error->code;
+  }
+  if (model->build(*program, attempt, error) || attempt(finish, &(finish_call){*program, model->arena_bytes}, error)) {
+    tc_context *context = NULL;
+    tc_error refusal = {0};
+    test_require(tc_context_create(*program, 1, &context, &refusal) == TC_INVALID && !context, model->name,
+                 "a program that is not finished lets itself be run");
+    tc_program_destroy(*program);
+    *program = NULL;
+    return error->code;
+  }
+  return TC_OK;
+}
+
+int32_t test_run(const test_model *model, const tc_program *program, tc_context *context, tc_pool *pool, float *output,
+                 tc_error *error) {
+  (void)model;
+  return tc_run(program, context, pool, (void *[]){numbers}, (void *[]){output}, error);
+}
+
+void test_require(int condition, const char *model, const char *what) {
+  if (!condition) {
+    fprintf(stderr, "model \"%s\": %s\n", model, what);
+    exit(1);
+  }
+}
