@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,14 +32,14 @@ class Image:
 
 
 def image(value: Value) -> Image:
-    """Return the sizes of a value of shape (N, C, W) or (N, C, H, W)."""
+    """Return the sizes of a value of shape (N, C, …): the innermost spatial axis, and all the others as one."""
     _, shape = static_type(value)
-    height = shape[2] if len(shape) == 4 else 1
-    return Image(shape[0], shape[1], height, shape[-1])
+    *outer, width = shape[2:] or (1,)
+    return Image(shape[0], shape[1], math.prod(outer), width)
 
 
 def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
-    """Return the geometry of a convolution or pooling node, always with two spatial axes."""
+    """Return the geometry of a convolution or pooling node; a single spatial axis becomes the second of two."""
     attrs = node.attrs
     _, shape = static_type(x)
     window = make_window(
@@ -51,7 +52,7 @@ def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
         auto_pad=attrs.get("auto_pad", "NOTSET"),
         ceil_mode=bool(attrs.get("ceil_mode", 0)),
     )
-    return window if window.rank == 2 else _two_dimensional(window)
+    return _two_dimensional(window) if window.rank == 1 else window
 
 
 def _two_dimensional(window: Window) -> Window:

@@ -66,7 +66,7 @@ def _group_check(node: Node) -> Verdict:
 
 @FAMILY.lower(
     "InstanceNormalization", "GroupNormalization",
-    check=all_of(float32, ranks(3, 4), _group_check), layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(float32, ranks(3, 4, 5), _group_check), layout=LayoutRule.CHANNELS_LAST,
 )  # fmt: skip
 def group_norm(emit: Emitter, node: Node) -> None:
     """Emit a normalisation of every group of channels of every image."""
@@ -89,7 +89,7 @@ def _inference(node: Node) -> Verdict:
 
 @FAMILY.lower(
     "BatchNormalization",
-    check=all_of(float32, ranks(3, 4), constant(1, 2, 3, 4), _inference), layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(float32, ranks(2, 3, 4, 5), constant(1, 2, 3, 4), _inference), layout=LayoutRule.CHANNELS_LAST,
 )  # fmt: skip
 def batch_norm(emit: Emitter, node: Node) -> None:
     """Emit a batch normalisation that could not be folded, as one multiply-add per element."""

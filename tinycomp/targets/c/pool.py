@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import Node
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image, window_of, window_params
-from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.rules import Rules
-from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks
+from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
 
 FAMILY = Rules()
 _MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
@@ -19,30 +24,59 @@ def _values_only(node: Node) -> Verdict:
 
 
 @FAMILY.lower(
-    "MaxPool", "AveragePool", check=all_of(float32, ranks(3, 4), _values_only), layout=LayoutRule.CHANNELS_LAST
+    "MaxPool", "AveragePool", check=all_of(float32, ranks(3, 4, 5), _values_only), layout=LayoutRule.CHANNELS_LAST
 )
 def pool(emit: Emitter, node: Node) -> None:
-    """Emit a sliding-window maximum or mean."""
+    """Emit a sliding-window maximum or mean; of volumes in two steps, over planes and then along the depth.
+
+    Both steps together are exact: a window is a box also where the border cuts it, and so is what it counts.
+    """
     x = first(node)
-    source = image(x)
+    _, (batch, channels, *sizes) = static_type(x)
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
     mode = _MAX
     if node.op == "AveragePool":
         mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+    if window.rank == 2:
+        _emit_pool(emit, node, (node.output, x), mode, batch, channels, window)
+        return
+    planes = _part(window, 1, 3)
+    pixels = math.prod(planes.output)
+    pooled = emit.scratch(4 * batch * sizes[0] * pixels * channels)
+    _emit_pool(emit, node, (pooled, x), mode, batch * sizes[0], channels, planes)
+    untouched = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
+    _emit_pool(emit, node, (node.output, pooled), mode, batch, channels, _joined(_part(window, 0, 1), untouched))
+
+
+def _part(window: Window, start: int, stop: int) -> Window:
+    """The geometry along some of the axes."""
+    return Window(*(getattr(window, f.name)[start:stop] for f in fields(window)))
+
+
+def _joined(a: Window, b: Window) -> Window:
+    """The geometry along the axes of both."""
+    return Window(*(getattr(a, f.name) + getattr(b, f.name) for f in fields(a)))
+
+
+def _emit_pool(
+    emit: Emitter, node: Node, operands: Sequence[Value | View], mode: int, batch: int, channels: int, window: Window
+) -> None:
     params = {
         "mode": mode,
-        "batch": source.batch,
-        "channels": source.channels,
+        "batch": batch,
+        "channels": channels,
         **window_params(window),
         "pad_bottom": window.after[0],
         "pad_right": window.after[1],
-        "x_pixel_stride": source.channels,
-        "y_pixel_stride": source.channels,
+        "x_pixel_stride": channels,
+        "y_pixel_stride": channels,
     }
-    emit.call("pool2d_f32", [node.output, x], params, node)
+    emit.call("pool2d_f32", operands, params, node)
 
 
-@FAMILY.lower("GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4)), layout=LayoutRule.CHANNELS_LAST)
+@FAMILY.lower(
+    "GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.CHANNELS_LAST
+)
 def global_pool(emit: Emitter, node: Node) -> None:
     """Emit a pooling whose only window is the image."""
     x = first(node)
@@ -68,7 +102,7 @@ def _positive(node: Node) -> Verdict:
     return (bias > 0 and alpha >= 0) or reject(f"bias {bias} and alpha {alpha} may make the sum negative")
 
 
-@FAMILY.lower("LRN", check=all_of(float32, ranks(3, 4), _positive), layout=LayoutRule.CHANNELS_LAST)
+@FAMILY.lower("LRN", check=all_of(float32, ranks(3, 4, 5), _positive), layout=LayoutRule.CHANNELS_LAST)
 def lrn(emit: Emitter, node: Node) -> None:
     """Emit a normalisation over neighbouring channels."""
     source = image(first(node))

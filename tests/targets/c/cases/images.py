@@ -51,6 +51,10 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 5, 6, 7), {"kernel_shape": [2, 4], "auto_pad": "SAME_LOWER"}),
     ((2, 3, 11), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
     ((0, 3, 8, 8), {"kernel_shape": [2, 2]}),
+    ((2, 3, 6, 7, 9), {"kernel_shape": [2, 3, 2], "strides": [2, 1, 3], "pads": [1, 1, 0, 0, 1, 1]}),
+    ((1, 2, 5, 6, 7), {"kernel_shape": [3, 3, 3], "strides": [2, 2, 2], "ceil_mode": 1, "pads": [1] * 6}),
+    ((1, 3, 7, 6, 5), {"kernel_shape": [2, 2, 2], "dilations": [3, 2, 2]}),
+    ((1, 5, 4, 6, 7), {"kernel_shape": [3, 2, 3], "auto_pad": "SAME_UPPER", "strides": [2, 2, 2]}),
 ]
 
 
@@ -66,7 +70,7 @@ def pools() -> Iterator[Case]:
     with_nan[0, 0, 2, 2], with_nan[0, 1, 3, 3] = np.nan, -np.inf
     yield Case("MaxPool", [with_nan], {"kernel_shape": [2, 2]}, onnxruntime=False)
     for op in ("GlobalAveragePool", "GlobalMaxPool"):
-        for shape in ((1, 3, 7, 5), (2, 1, 1, 1), (2, 3, 9), (1, 16, 40, 40), (0, 3, 4, 4)):
+        for shape in ((1, 3, 7, 5), (2, 1, 1, 1), (2, 3, 9), (1, 16, 40, 40), (0, 3, 4, 4), (2, 3, 4, 5, 6)):
             yield Case(op, [floats(*shape)])
     for shape, attrs in (
         ((1, 5, 4, 3), {"size": 3}),
@@ -74,5 +78,6 @@ def pools() -> Iterator[Case]:
         ((1, 2, 3, 3), {"size": 7}),
         ((1, 6, 2, 2), {"size": 4, "alpha": 1.0}),
         ((1, 6, 5), {"size": 3, "alpha": 1.0}),
+        ((1, 6, 2, 3, 4), {"size": 3, "alpha": 1.0}),
     ):
         yield Case("LRN", [floats(*shape)], attrs, onnxruntime=len(shape) == 4)

@@ -23,7 +23,7 @@ def normalisations() -> Iterator[Case]:
                 "LayerNormalization", [floats(*shape), scale], {"axis": axis, "epsilon": 0.1}, rtol=1e-4, atol=1e-5
             )
             yield Case("RMSNormalization", [floats(*shape), scale], {"axis": axis}, opset=23, rtol=1e-4, atol=1e-5)
-    for shape in ((2, 6, 4, 5), (1, 4, 9), (1, 2, 1, 1)):
+    for shape in ((2, 6, 4, 5), (1, 4, 9), (1, 2, 1, 1), (2, 4, 3, 2, 5)):
         scale, bias = floats(shape[1], seed=1), floats(shape[1], seed=2)
         yield Case("InstanceNormalization", [floats(*shape), Const(scale), Const(bias)], rtol=1e-4, atol=1e-4)
         yield Case("InstanceNormalization", [floats(*shape), scale, bias], {"epsilon": 0.1}, rtol=1e-4, atol=1e-4)
@@ -42,6 +42,8 @@ def normalisations() -> Iterator[Case]:
         yield Case(
             "BatchNormalization", [floats(*shape), *statistics], {"epsilon": 0.1, "momentum": 0.5}, rtol=1e-4, atol=1e-5
         )
+    statistics = [Const(floats(5, seed=i, low=0.5)) for i in range(4)]
+    yield Case("BatchNormalization", [floats(7, 5), *statistics], rtol=1e-4, atol=1e-5)
 
 
 REDUCTIONS = [
