@@ -67,6 +67,8 @@ static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare
   }
   for (int i = 0; i < step->operand_count; i++) {
     prepare->constants[i] = constant_data(program, &step->operands[i]);
+    prepare->constant_bytes[i] =
+        prepare->constants[i] ? available(program, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
   for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {

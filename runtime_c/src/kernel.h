@@ -20,7 +20,8 @@ enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
 typedef struct tc_prepare {
   const void *params;
   const tc_operand *operands;
-  const void *constants[TC_MAX_OPERANDS]; /* data of operands in the constant space, otherwise NULL */
+  const void *constants[TC_MAX_OPERANDS];  /* data of operands in the constant space, otherwise NULL */
+  int64_t constant_bytes[TC_MAX_OPERANDS]; /* how much of it there is */
 
   int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
   int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
@@ -42,7 +43,8 @@ typedef struct tc_call {
   _Atomic(const char *) *failure;
 } tc_call;
 
-/* Validates the call and fills the second part of its tc_prepare; may not read constants, which are not yet checked. */
+/* Validates the call and fills the second part of its tc_prepare. Constants are not yet checked: a hook may read one
+ * only within its constant_bytes, and may not trust its alignment. */
 typedef void (*tc_prepare_fn)(tc_prepare *prepare);
 /* Fills the zeroed state; runs once, after everything that the call touches was checked. */
 typedef void (*tc_pack_fn)(const tc_prepare *prepare, void *state);
