@@ -70,6 +70,10 @@ class Architecture:
 
 IMAGE = (Input("image", (1, 3, 224, 224)),)
 TEXT = (Input("input_ids", (1, 128), below=30522), Input("attention_mask", (1, 128), below=2))
+SHORT_TEXT = (Input("input_ids", (1, 64), below=8000), Input("attention_mask", (1, 64), below=2))
+TWO_TEXTS = (*SHORT_TEXT, Input("decoder_input_ids", (1, 24), below=8000))
+FROM_TRANSFORMERS = ("language", "perception", "transformer")
+"""The families that the ``transformers`` package builds."""
 
 ARCHITECTURES = {
     "resnet18": Architecture("classifiers.resnet18", IMAGE),
@@ -97,6 +101,34 @@ ARCHITECTURES = {
         "transformer.whisper_encoder", (Input("mel", (1, 80, 3000)),), ("states",), "dynamo"
     ),
     "lstm_bidir": Architecture("recurrent.BidirectionalLstm", (Input("features", (1, 100, 40)),), ("log_probs",)),
+    "densenet121": Architecture("branched.densenet121", IMAGE),
+    "shufflenet_v2": Architecture("branched.shufflenet_v2", IMAGE),
+    "inception": Architecture("branched.inception", IMAGE),
+    "regnet_y_400mf": Architecture("branched.regnet_y_400mf", IMAGE, exporter="dynamo"),
+    "gru_tagger": Architecture("sequence.GruTagger", (Input("tokens", (1, 50), below=2000),), ("tags",)),
+    "tcn": Architecture("sequence.TemporalConv", (Input("features", (1, 32, 200)),), exporter="dynamo"),
+    "mlp_mixer": Architecture("sequence.Mixer", IMAGE, exporter="dynamo"),
+    "diffusion_unet": Architecture(
+        "diffusion.Denoiser",
+        (Input("latents", (1, 4, 32, 32)), Input("steps", (1,)), Input("context", (1, 16, 96))),
+        ("noise",),
+        "dynamo",
+    ),
+    "llama": Architecture(
+        "llama.LlamaStep",
+        (Input("tokens", (1, 4), below=8000), *(Input(name, (1, 4, 2, 60, 32)) for name in ("keys", "values"))),
+        ("logits", "new_keys", "new_values"),
+        "dynamo",
+    ),
+    "distilbert": Architecture("language.distilbert", SHORT_TEXT, ("states",)),
+    "albert": Architecture("language.albert", SHORT_TEXT, ("states",), "dynamo"),
+    "mobilebert": Architecture("language.mobilebert", SHORT_TEXT, ("states",), "dynamo"),
+    "t5": Architecture("language.t5", TWO_TEXTS),
+    "bart": Architecture("language.bart", TWO_TEXTS, exporter="dynamo"),
+    "clip": Architecture("perception.clip", (*IMAGE, *SHORT_TEXT), ("image_embedding", "text_embedding"), "dynamo"),
+    "deit_tiny": Architecture("perception.deit_tiny", IMAGE),
+    "swin": Architecture("perception.swin", IMAGE, exporter="dynamo"),
+    "wav2vec2": Architecture("perception.wav2vec2", (Input("waveform", (1, 16000)),), exporter="dynamo"),
 }
 
 
@@ -167,7 +199,7 @@ def _key(wanted: Architecture) -> str:
     digest = hashlib.sha256(repr(wanted).encode())
     for source in (here / "export.py", here / "architectures" / "blocks.py", here / "architectures" / f"{family}.py"):
         digest.update(source.read_bytes())
-    for library in ["torch", *(["transformers"] if family == "transformer" else [])]:
+    for library in ["torch", *(["transformers"] if family in FROM_TRANSFORMERS else [])]:
         digest.update(_version(library).encode())
     return digest.hexdigest()[:12]
 

@@ -122,12 +122,12 @@ def table(rows: Sequence[Row]) -> str:
         "|---|--:|---|--:|--:|--:|--:|",
     ]
     for row in rows:
-        cells = (row.model, row.nodes, row.target, row.regions, row.minimum, row.hosts, _percent(row.share))
+        cells = (row.model, row.nodes, row.target, row.regions, row.minimum, row.hosts, percent(row.share))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A share in percent, rounded down: 100 % is all."""
     return f"{math.floor(share * 1000) / 10:.1f} %"
 

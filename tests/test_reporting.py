@@ -110,16 +110,16 @@ def test_nodes_in_branches_are_reported():
 def test_profiles(form):
     module = tinycomp.compile(digits_model())
     profile = module.profile(form(digits()[0][:2]), runs=3)
-    (name, seconds) = profile.steps[0]
+    (step,) = profile.steps
     assert profile.runs == 3
-    assert name == module.report().regions[0].symbol
-    assert profile.seconds == pytest.approx(seconds)
+    assert step.label == module.report().regions[0].symbol
+    assert profile.seconds == pytest.approx(step.seconds)
     assert all(row.seconds >= 0 for row in profile.rows)
     assert (
         sum(row.macs for row in profile.rows)
         == 2 * tinycomp.compile(digits_model()).report().totals["macs"]["offloaded"]
     )
-    assert module.report().regions[0].seconds == seconds
+    assert module.report().regions[0].seconds == step.seconds
     assert module.report().totals["seconds"]["share"] == 1.0
     assert "GMAC/s" in str(profile)
     assert json.loads(json.dumps(profile.to_dict()))["runs"] == 3

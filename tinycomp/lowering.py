@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.weights import Weights
 from tinycomp.target import Target
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -35,6 +37,7 @@ class Lowering:
     Attributes:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
+        weights: Packed weights that native regions share.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
@@ -42,6 +45,7 @@ class Lowering:
 
     targets: Mapping[str, Target]
     pool: Pool
+    weights: Weights = field(default_factory=Weights)
     programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
     reference: bool = False
 
@@ -73,20 +77,20 @@ class Lowering:
     def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
         reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
         writes = tuple(slots.of[v] if v.name else DISCARD for v in node.outputs)
-        run, tier = self._computation(node)
+        run, tier, bodies = self._computation(node)
         label = node.op if node.is_region else node.label
-        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources)
+        rebuild = functools.partial(_with_bodies, node) if bodies else None
+        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild)
 
-    def _computation(self, node: Node) -> tuple[Run, str]:
+    def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
             assert node.target is not None, node
-            return self.region(node), node.target
+            return self.region(node), node.target, ()
         if node.is_call:
             plan = self.plan(node.body)
-            return plan.run, "numpy"
-        bodies = {key: _as_function(self.plan(body)) for key, body in node.bodies.items()}
-        kernel, tier = bind(node, bodies)
-        return (lambda operands: kernel(*operands)), tier
+            return plan.run, "numpy", ()
+        bodies = tuple(self.plan(body) for body in node.bodies.values())
+        return *_on_the_host(node, bodies), bodies
 
     def region(self, node: Node) -> Run:
         """Return the computation of a region; where its shapes are not known yet, one that is specialised per shape.
@@ -98,8 +102,7 @@ class Lowering:
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
             target.build(node)
         shapes = static_shapes(node.inputs)
-        everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
-        if shapes is not None and static_shapes(list(everything)) is not None:
+        if shapes is not None and is_static(node):
             return self._built(node, shapes)
         return PerShape(lambda found: self._built(_with_shapes(node, found), found, keep=False))
 
@@ -126,7 +129,7 @@ class Lowering:
     def _generated(self, made: Program | CSource, node: Node) -> Run:
         if isinstance(made, Program):
             reserve_bytes(made.arena_bytes, f"region {node.op}", "its intermediate values")
-            return NativeRegion(made, self.pool)
+            return NativeRegion(made, self.pool, self.weights)
         body = node.body
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
@@ -173,6 +176,16 @@ def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
             end = max(readers) if readers else place[value.producer]  # type: ignore[index]
             dying.setdefault(end, []).append(value)
     return dying
+
+
+def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
+    """Return the computation of a host node whose bodies are ``plans``, and its tier."""
+    kernel, tier = bind(node, {key: _as_function(plan) for key, plan in zip(node.bodies, plans, strict=True)})
+    return (lambda operands: kernel(*operands)), tier
+
+
+def _with_bodies(node: Node, plans: Sequence[Plan]) -> Run:
+    return _on_the_host(node, plans)[0]
 
 
 def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
@@ -246,6 +259,12 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
             hint="Let the target refuse the node that makes it.",
         )
     return copy
+
+
+def is_static(node: Node) -> bool:
+    """Whether all shapes of a region, inside too, are known."""
+    inside = [value for inner in node.body.nodes for value in inner.used_outputs()]
+    return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:

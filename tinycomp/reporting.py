@@ -9,20 +9,18 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
-from tinycomp.runtime.report import HostRow, Reason, RegionRow, Report
+from tinycomp.runtime.report import HostRow, Position, Reason, RegionRow, Report
 
 
 def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequence[str] = ()) -> Report:
     """Return what runs where in a partitioned graph, and why."""
     regions, hosts = [], []
     reasons = _reasons(graph)
-    for node in _outside_regions(graph):
+    for position, node in _outside_regions(graph):
         if node.is_region:
-            regions.append(_region_row(node))
-        elif not node.bodies or node.is_composite:
-            hosts.append(_host_row(node, reasons))
+            regions.append(_region_row(node, position))
         else:
-            hosts.append(_host_row(node, reasons, own_macs=0))
+            hosts.append(_host_row(node, position, reasons))
     return Report(model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons)
 
 
@@ -31,15 +29,20 @@ def _doubts(graph: Graph) -> list[str]:
     return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
 
 
-def _outside_regions(graph: Graph) -> Iterable[Node]:
-    """Every node of the graph and of the bodies of host nodes, in order of execution."""
-    stack = list(reversed(graph.nodes))
+def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
+    """Every node of the graph and of the bodies of host nodes, in the order and at the positions of a plan's steps."""
+    stack = _placed(graph)
     while stack:
-        node = stack.pop()
-        yield node
-        if not node.is_region and not node.is_composite:
-            for body in reversed(list(node.bodies.values())):
-                stack.extend(reversed(body.nodes))
+        position, node = stack.pop()
+        yield position, node
+        if not node.is_call:
+            bodies = [_placed(body, (*position, index)) for index, body in enumerate(node.bodies.values())]
+            stack.extend(each for body in reversed(bodies) for each in body)
+
+
+def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
+    """The nodes of a graph with their positions, the last one first."""
+    return [((*path, index), node) for index, node in enumerate(graph.nodes)][::-1]
 
 
 def _flat(node: Node) -> list[Node]:
@@ -64,7 +67,7 @@ def node_macs(node: Node) -> int:
     return total
 
 
-def _region_row(node: Node) -> RegionRow:
+def _region_row(node: Node, position: Position) -> RegionRow:
     inside = _flat(node)
     return RegionRow(
         symbol=node.op,
@@ -77,6 +80,7 @@ def _region_row(node: Node) -> RegionRow:
         bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
         bytes_out=_bytes(node.outputs),
         sources=node.sources,
+        position=position,
     )
 
 
@@ -84,13 +88,13 @@ def _bytes(values: Iterable[Value]) -> int:
     return sum(tensor(v.type).nbytes() for v in values)
 
 
-def _host_row(node: Node, reasons: Mapping[str, tuple[Reason, ...]], own_macs: int | None = None) -> HostRow:
+def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Reason, ...]]) -> HostRow:
     record = OPS.find(node.op, node.domain, node.version)
     has_kernel = node.is_call or (record is not None and record.kernel is not None)
     found = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
-    macs = node_macs(node) if own_macs is None else own_macs
+    macs = node_macs(node) if node.is_call or not node.bodies else 0  # the nodes in its bodies have rows of their own
     tier = "numpy" if has_kernel else "reference"
-    return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources)
+    return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources, position)
 
 
 def _reasons(graph: Graph) -> dict[str, tuple[Reason, ...]]:

@@ -166,7 +166,7 @@ typedef struct finish_call {
 
 static int32_t finish(void *argument, tc_error *error) {
   const finish_call *f = argument;
-  return tc_program_finish(f->program, f->arena_bytes, error);
+  return tc_program_finish(f->program, NULL, f->arena_bytes, error);
 }
 
 int32_t test_program(const test_model *model, test_try attempt, tc_program **program, tc_error *error) {

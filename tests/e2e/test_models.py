@@ -110,7 +110,10 @@ def test_digits(quantized):
         assert_near(found, wanted)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2", "bert", "unet"])
+CORPUS = ("resnet50", "mobilenet_v2", "bert", "unet", "llama", "shufflenet_v2", "diffusion_unet", "tcn")
+
+
+@pytest.mark.parametrize("name", CORPUS)
 def test_corpus_models(name):
     path = corpus_path(name)
     from benchmarks import corpus
@@ -122,13 +125,26 @@ def test_corpus_models(name):
         assert_near(found, wanted)
 
 
-def corpus_path(name: str) -> Path:
+@pytest.mark.parametrize("name", ["llama", "shufflenet_v2", "ssd_nms"])
+def test_corpus_models_with_a_symbolic_batch(name):
+    """The plan for one batch says nothing about the next one."""
+    path = corpus_path(name, dynamic_batch=True)
+    from benchmarks import corpus
+
+    module = tinycomp.compile(path, threads=2)
+    for batch in (2, 3, 2):
+        feeds = corpus.feeds(name, seed=batch, batch=batch)
+        for found, wanted in zip(module.run(feeds).values(), onnxruntime_results(path, feeds), strict=True):
+            assert_near(found, wanted)
+
+
+def corpus_path(name: str, dynamic_batch: bool = False) -> Path:
     """The exported model; skips the test where it cannot be exported."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed, which exports the corpus")
     from benchmarks import corpus
 
     try:
-        return corpus.path(name)
+        return corpus.path(name, dynamic_batch)
     except ModuleNotFoundError as error:
         pytest.skip(str(error))

@@ -33,6 +33,13 @@ def make(nodes: list[onnx.NodeProto], *, ir_version: int = 8, opset: int = 17, *
     return helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
 
 
+def test_labels_that_repeat_are_numbered() -> None:
+    names = ["same", "same", "same#2", "same"]
+    nodes = [helper.make_node("Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"], name=n) for i, n in enumerate(names)]
+    graph = import_model(make(nodes, outputs=[float_info("v4", [2, 4])]))
+    assert [node.label for node in graph.nodes] == ["same", "same#2", "same#2#2", "same#3"]
+
+
 def test_a_node_keeps_operator_version_label_and_type() -> None:
     graph = import_model(parse(RELU))
     (node,) = graph.nodes

@@ -13,17 +13,18 @@ import json
 import random
 import zipfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
+import safetensors
 import safetensors.numpy
 
 import tinycomp
-from tests.fuzz.harness import Harness, generators
+from tests.fuzz.harness import Damage
 from tests.fuzz.models import random_model
 from tests.fuzz.mutation import mutate_bytes, mutate_json, mutate_text
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
+from tinycomp.limits import limited
 
 BASES = 200
 """How many random models are saved to start from."""
@@ -37,28 +38,41 @@ def saved(number: int) -> bytes:
     return module._parts.pack()
 
 
-def damaged(rng: random.Random) -> bytes:
+def base(rng: random.Random) -> bytes:
+    """Return a saved module."""
+    return saved(rng.randrange(BASES))
+
+
+def mutate(rng: random.Random, data: bytes) -> bytes:
     """Return the bytes of a saved module with something wrong in it."""
-    data = saved(rng.randrange(BASES))
+    try:
+        manifest, members = _unpacked(data)
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError):
+        return mutate_bytes(rng, data)
     if rng.random() < 0.15:
         return mutate_bytes(rng, data)
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        members = {info.filename: file.read(info) for info in file.infolist()}
-    manifest = json.loads(members.pop(_MANIFEST))
     texts = [name for name in members if name.endswith(".tir") and name != "graph.tir"]
     choice = rng.random()
-    if choice < 0.15:
+    if choice < 0.15 and _ARRAYS in members:
         members[_ARRAYS] = _other_arrays(rng, members[_ARRAYS])
     elif choice < 0.5 and texts:
         name = rng.choice(texts)
-        members[name] = mutate_text(rng, members[name].decode()).encode(errors="replace")
+        members[name] = mutate_text(rng, members[name].decode(errors="replace")).encode(errors="replace")
     else:
         manifest = _other_manifest(rng, manifest)
     return _packed(manifest, members)
 
 
-def _other_manifest(rng: random.Random, manifest: dict[str, object]) -> object:
+def _unpacked(data: bytes) -> tuple[object, dict[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {info.filename: file.read(info) for info in file.infolist()}
+    return json.loads(members.pop(_MANIFEST)), members
+
+
+def _other_manifest(rng: random.Random, manifest: object) -> object:
     """Change the plan or the programs most of the time, for they go deepest."""
+    if not isinstance(manifest, dict):
+        return mutate_json(rng, manifest)
     keys = [key for key in ("plan", "programs") if manifest.get(key)]
     if keys and rng.random() < 0.8:
         key = rng.choice(keys)
@@ -69,7 +83,10 @@ def _other_manifest(rng: random.Random, manifest: dict[str, object]) -> object:
 def _other_arrays(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.3:
         return mutate_bytes(rng, data)
-    arrays = dict(safetensors.numpy.load(data))
+    try:
+        arrays = dict(safetensors.numpy.load(data))
+    except safetensors.SafetensorError:
+        return mutate_bytes(rng, data)
     if arrays:
         key = rng.choice(sorted(arrays))
         raw = mutate_bytes(rng, arrays[key].tobytes())
@@ -89,25 +106,19 @@ def _packed(manifest: object, members: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _check(seed: int) -> Counter[str]:
-    rng, _ = generators("artifact", seed)
-    data = damaged(rng)
+def run(data: bytes, rng: random.Random) -> Counter[str]:
+    """Load a saved module and run it."""
     try:
         module = tinycomp.load(data, threads=1)
     except TinycompError:
         return Counter(refused=1)
     try:
-        with np.errstate(all="ignore"), tinycomp.limits.limited(memory=1 << 28):
-            feeds = random_feeds(module.inputs, rng.getrandbits(32))
-            module.run(feeds, timeout=5.0)
+        with np.errstate(all="ignore"), limited(memory=1 << 28):
+            module.run(random_feeds(module.inputs, rng.getrandbits(32)), timeout=5.0)
     except TinycompError:
         return Counter(loaded=1)
     return Counter(run=1)
 
 
-def _save(seed: int, folder: Path, stem: str) -> None:
-    rng, _ = generators("artifact", seed)
-    (folder / f"{stem}.tcm").write_bytes(damaged(rng))
-
-
-HARNESS = Harness("artifact", _check, _save)
+DAMAGE = Damage("artifact", ".tcm", base, mutate, run)
+HARNESS = DAMAGE.harness()

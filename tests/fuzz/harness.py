@@ -35,6 +35,42 @@ class Harness:
     memory: int = 2 << 30
 
 
+@dataclass(frozen=True)
+class Damage:
+    """Cases that are files: valid ones with something wrong in them.
+
+    Attributes:
+        name: As on the command line.
+        suffix: Of the files.
+        base: Returns a valid file.
+        mutate: Returns a file that differs a little.
+        run: Reads a file; what it does with it may depend on the random numbers. Returns what came of it.
+    """
+
+    name: str
+    suffix: str
+    base: Callable[[random.Random], bytes]
+    mutate: Callable[[random.Random, bytes], bytes]
+    run: Callable[[bytes, random.Random], Counter[str]]
+
+    def case(self, seed: int) -> tuple[bytes, random.Random]:
+        """Return the file of a seed, and the random numbers to run it with."""
+        rng, _ = generators(self.name, seed)
+        return self.mutate(rng, self.base(rng)), rng
+
+    def check(self, seed: int) -> Counter[str]:
+        """Run the file of a seed."""
+        return self.run(*self.case(seed))
+
+    def save(self, seed: int, folder: Path, stem: str) -> None:
+        """Write the file of a seed."""
+        (folder / f"{stem}{self.suffix}").write_bytes(self.case(seed)[0])
+
+    def harness(self) -> Harness:
+        """Return the harness that makes its cases in this way."""
+        return Harness(self.name, self.check, self.save)
+
+
 def generators(name: str, seed: int) -> tuple[random.Random, np.random.Generator]:
     """Return the random numbers of a case: for choices, and for arrays."""
     choices = random.Random(f"{name}:{seed}")

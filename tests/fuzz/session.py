@@ -22,6 +22,8 @@ from tests.fuzz.harness import Harness
 ROOT = Path(__file__).resolve().parents[2]
 START = 300.0
 """Seconds until a worker must be ready: making all of onnx's node tests takes its time."""
+INTERVAL = 120.0
+"""Seconds between two lines about how far a session has come."""
 SAVED = 3
 """How many cases are saved of findings that look alike."""
 
@@ -133,6 +135,7 @@ class Session:
     say: bool = False
     outcome: Outcome = field(default_factory=Outcome)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _said: float = field(default_factory=time.monotonic)
 
     def run(self, first: int, count: int | None = None, seconds: float | None = None) -> Outcome:
         """Run the cases of the seeds from ``first`` on: ``count`` of them, or until the time is up."""
@@ -162,8 +165,16 @@ class Session:
             reply = {"wrong": text, "where": text.partition("\n")[0]}
         with self._lock:
             self.outcome.facts.update({"cases": 1, **reply.get("facts", {})})
+            self._tell(seed)
         if "wrong" in reply:
             self._record(worker, seed, reply["where"], reply["wrong"])
+
+    def _tell(self, seed: int) -> None:
+        """Say once in a while how far the session has come."""
+        if self.say and time.monotonic() > self._said + INTERVAL:
+            self._said = time.monotonic()
+            found = sum(self.outcome.findings.values())
+            print(f"at seed {seed}: {self.outcome.cases} cases, {found} findings", flush=True)
 
     def _record(self, worker: Worker, seed: int, kind: str, text: str) -> None:
         with self._lock:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +19,7 @@ from tests.fuzz import registry
 from tests.fuzz.corpus import NODES
 from tests.fuzz.harness import Harness, WrongError
 from tests.fuzz.models import random_model
-from tests.fuzz.session import Outcome, Session
+from tests.fuzz.session import ROOT, Outcome, Session
 
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
 
@@ -39,6 +42,16 @@ def test_short_run(name: str, tmp_path: Path) -> None:
     outcome = Session(registry.find(name), tmp_path).run(0, COUNTS[name])
     assert not outcome.findings, "\n".join(outcome.first.values())
     assert outcome.cases == COUNTS[name]
+
+
+@pytest.mark.parametrize("name", ["importer", "artifact"])
+def test_guided_run(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="it leads the run")
+    command = [sys.executable, "-m", "tests.fuzz.guided", "--harness", name, "--minutes", "0.05"]
+    run = subprocess.run([*command, "--folder", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert not list((tmp_path / "found").iterdir())
+    assert int(re.search(r"number_of_executed_units: (\d+)", run.stderr)[1]) > 10
 
 
 # The machinery ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.functions import LocalFunction, resolve
 from tinycomp.frontend.insertion import constant_array, insert, operands_of, result_names
 from tinycomp.frontend.loading import check_text, normal_domain
-from tinycomp.frontend.naming import defined_names, free_names, node_label, produced_names, sorted_nodes
+from tinycomp.frontend.naming import defined_names, free_names, produced_names, sorted_nodes
 from tinycomp.frontend.scope import Context, Scope
 from tinycomp.frontend.signature import find_signature
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
@@ -76,7 +76,7 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
     for node in sorted_nodes(nodes, scope.known(), where):
         for text in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
             check_text(text, where)
-        label = f"node {context.prefix}{node_label(node)} ({node.op_type})"
+        label = context.label(node)
         function = context.functions.find(node)
         if function is not None:
             _import_call(scope, node, function, context, label)
@@ -84,7 +84,8 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
             _import_operator(scope, node, context, label)
 
 
-def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, where: str) -> None:
+def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> None:
+    where = _place(label, node)
     domain = normal_domain(node.domain)
     attributes = resolve(node.attribute, context.environment, where)
     signature = find_signature(node.op_type, domain, context.opsets, where)
@@ -101,13 +102,17 @@ def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, where
         signature.check_operands(operands, len(outputs), where)
         version = signature.version
     draft = Node(node.op_type, domain, version, tuple(operands))
-    draft.sources = (context.prefix + node_label(node),)
+    draft.sources = (label,)
     graphs = {a.name: a.g for a in attributes if a.HasField("g")}
     draft.attrs = {
         a.name: attribute_from_proto(a, where, context.read_external) for a in attributes if a.name not in graphs
     }
     bodies = _import_bodies(scope, draft, graphs, context, where) if graphs else None
-    insert(scope, node, draft, outputs, context, bodies=bodies)
+    insert(scope, draft, outputs, context, bodies=bodies)
+
+
+def _place(label: str, node: onnx.NodeProto) -> str:
+    return f"node {label} ({node.op_type})"
 
 
 def _import_bodies(
@@ -180,9 +185,9 @@ def _bind_outer_constants(outer: Scope, body: Scope, proto: onnx.GraphProto) -> 
             body.define_constant(name, array)
 
 
-def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, where: str) -> None:
+def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, label: str) -> None:
     """Import a call: a node whose body is the function, specialised for the types and attributes of this call."""
-    proto = function.proto
+    proto, where = function.proto, _place(label, node)
     attributes = resolve(node.attribute, context.environment, where)
     call = onnx.NodeProto(attribute=attributes)
     operands = operands_of(scope, node, 0, where)
@@ -202,9 +207,10 @@ def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, co
         where,
         opsets=function.opsets,
         environment=function.environment(call, where),
-        prefix=f"{context.prefix}{node_label(node)}/",
+        prefix=f"{label}/",
     )
-    insert(scope, node, draft, outputs, context, bodies={"body": _function_body(function, operands, inner)})
+    draft.sources = (label,)
+    insert(scope, draft, outputs, context, bodies={"body": _function_body(function, operands, inner)})
 
 
 def _call_draft(proto: onnx.FunctionProto, operands: Sequence[Value | None]) -> Node:

@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError
-from tinycomp.frontend.naming import node_label
 from tinycomp.frontend.scope import Context, Scope
 from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.infer import check_declared
@@ -68,7 +67,6 @@ def result_names(node: onnx.NodeProto, least: int) -> list[str]:
 
 def insert(
     scope: Scope,
-    node: onnx.NodeProto,
     draft: Node,
     outputs: Sequence[str],
     context: Context,
@@ -79,8 +77,7 @@ def insert(
 
     Args:
         scope: The scope.
-        node: The node of the model, for its label.
-        draft: Operator, domain, version, operands, attributes, captures and target of the new node.
+        draft: Operator, domain, version, operands, attributes, captures, target and source name of the new node.
         outputs: Result names.
         context: The context.
         bodies: Nested graphs.
@@ -89,7 +86,6 @@ def insert(
         TypeInferenceError: If the operands do not fit the operator.
         ModelError: If a declared type contradicts the inferred one.
     """
-    label = context.prefix + node_label(node)
     added = scope.graph.add(
         draft.op,
         draft.inputs,
@@ -100,7 +96,7 @@ def insert(
         bodies=bodies,
         captures=draft.captures,
         target=draft.target,
-        sources=(label,),
+        sources=draft.sources,
     )
     for value in added.outputs:
         if value.name:

@@ -10,7 +10,7 @@ import onnx
 
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.functions import FunctionTable
-from tinycomp.frontend.naming import MAX_NESTING, too_deep
+from tinycomp.frontend.naming import MAX_NESTING, node_label, too_deep
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.proto_tensor import ReadExternal
 from tinycomp.ir.types import Type
@@ -30,6 +30,7 @@ class Context:
         prefix: Label of the function call, put before the names of nodes.
         depth: How many bodies and calls enclose this graph.
         reshaped: Whether the caller has replaced shapes of inputs, so that declared shapes may be out of date.
+        labels: The labels given to nodes so far, with how many nodes asked for each.
     """
 
     ir_version: int
@@ -41,6 +42,16 @@ class Context:
     prefix: str = ""
     depth: int = 0
     reshaped: bool = False
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def label(self, node: onnx.NodeProto) -> str:
+        """Return a name for a node that no other node of the model has: names may repeat, in other graphs even must."""
+        wanted = found = self.prefix + node_label(node)
+        while found in self.labels:
+            self.labels[wanted] += 1
+            found = f"{wanted}#{self.labels[wanted]}"
+        self.labels[found] = 1
+        return found
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.

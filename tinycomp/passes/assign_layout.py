@@ -90,7 +90,8 @@ class _Assigner:
         rank = _rank(node.outputs[0])
         layout = CHANNELS_LAST.get(rank if rank is not None else 0, ROW_MAJOR)
         for index, value in enumerate(node.inputs):
-            if value is not None and not value.is_const and _rank(value) == rank:
+            # Behind the first operand, constants are weights, which have an order of their own.
+            if value is not None and (index == 0 or not value.is_const) and _rank(value) == rank:
                 self._read(node, index, value, layout)
         self._write(node, layout)
 

@@ -22,10 +22,25 @@ from tinycomp.runtime.regions import SPECIALISATIONS
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
-Specialise = Callable[[Mapping[str, int]], Plan]
-"""Makes the plan for given sizes of the symbolic dimensions."""
 Pack = Callable[[], bytes]
 """Makes the bytes of a saved module."""
+
+
+@dataclass(frozen=True)
+class Specialised:
+    """A module for given sizes of its symbolic dimensions.
+
+    Attributes:
+        plan: What it does.
+        report: What runs where in it.
+    """
+
+    plan: Plan
+    report: Report
+
+
+Specialise = Callable[[Mapping[str, int]], Specialised]
+"""Makes a module for given sizes of the symbolic dimensions."""
 
 
 @dataclass
@@ -39,7 +54,7 @@ class ModuleParts:
         report: What runs where.
         graph: Prints the partitioned graph.
         defaults: Values of inputs that may be left out.
-        specialise: Makes faster plans for concrete sizes; None if nothing is symbolic.
+        specialise: Makes faster modules for concrete sizes; None if nothing is symbolic.
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
@@ -77,7 +92,7 @@ class Module:
         self._names = tuple(spec.name for spec in parts.outputs)
         self._direct = None if parts.specialise else direct_call(parts.plan)
         self._single = len(parts.outputs) == 1
-        self._plans: BoundedCache[tuple[tuple[str, int], ...], Plan] = BoundedCache(SPECIALISATIONS)
+        self._plans: BoundedCache[tuple[tuple[str, int], ...], Specialised] = BoundedCache(SPECIALISATIONS)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -177,7 +192,7 @@ class Module:
         return bind_plan(self._plan_for(arrays), arrays, _in_order(self._names, outputs))
 
     def report(self) -> Report:
-        """Return what was offloaded, what was not, and why; with times after :meth:`profile`."""
+        """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
         return self._report
 
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
@@ -188,12 +203,13 @@ class Module:
             runs: How often to run; the profile holds medians.
 
         Returns:
-            The profile; :meth:`report` shows its times from now on.
+            The profile; :meth:`report` shows its times from now on, and what ran where for these sizes.
         """
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
-        profile = profile_plan(self._plan_for(arrays), arrays, runs)
-        self._report = self._report.with_seconds(profile.by_step())
+        current = self._specialised(arrays)
+        profile = profile_plan(current.plan, arrays, runs)
+        self._report = current.report.with_seconds(profile.by_position())
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -222,9 +238,12 @@ class Module:
         return [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
 
     def _plan_for(self, arrays: Sequence[Any]) -> Plan:
+        return self._parts.plan if self._parts.specialise is None else self._specialised(arrays).plan
+
+    def _specialised(self, arrays: Sequence[Any]) -> Specialised:
         specialise = self._parts.specialise
         if specialise is None:
-            return self._parts.plan
+            return Specialised(self._parts.plan, self._parts.report)
         sizes = bind_symbols(self._parts.inputs, arrays)
         return self._plans.get(tuple(sizes.items()), lambda: specialise(sizes))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +35,8 @@ class Step:
         writes: Slots of the results.
         frees: Slots whose value nobody needs after this step.
         sources: Source names of the nodes behind the step.
-        program: The native program behind ``run``, if there is one; profiles look into it.
+        bodies: The plans of the bodies that ``run`` calls, for control flow.
+        rebuild: Makes ``run`` anew with other plans for the bodies, which is how a profile looks into them.
     """
 
     label: str
@@ -47,6 +47,8 @@ class Step:
     writes: tuple[int, ...]
     frees: tuple[int, ...] = ()
     sources: tuple[str, ...] = ()
+    bodies: tuple[Plan, ...] = ()
+    rebuild: Callable[[Sequence[Plan]], Run] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,11 @@ class Plan:
     input_slots: tuple[int, ...]
     output_slots: tuple[int, ...]
 
-    def run(self, feeds: Sequence[Any], clock: list[float] | None = None) -> list[Any]:
+    def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Run all steps.
 
         Args:
             feeds: One value per input, already checked.
-            clock: If given, the seconds of each step are added to it, one figure per step.
 
         Raises:
             ExecutionError: If a step fails, or the time of :func:`tinycomp.limits.limited` is up; it names the step.
@@ -86,16 +87,13 @@ class Plan:
         for slot, feed in zip(self.input_slots, feeds, strict=True):
             slots[slot] = feed
         with np.errstate(all="ignore"):
-            for index, step in enumerate(self.steps):
+            for step in self.steps:
                 if limits.deadline is not None:
                     check_time(limits, f"before node {step.label} ({step.op})")
-                started = time.perf_counter() if clock is not None else 0.0
                 for slot, result in zip(step.writes, _run_step(step, slots), strict=False):
                     slots[slot] = result
                 for slot in step.frees:
                     slots[slot] = None
-                if clock is not None:
-                    clock[index] += time.perf_counter() - started
         shared = {id(value) for value in (*self.slots, *feeds)}
         return [_own(slots[slot], shared) for slot in self.output_slots]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tinycomp.runtime.plan import Plan, Step
+from tinycomp.runtime.program import Instruction
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import milliseconds, si
+from tinycomp.runtime.report import Position, milliseconds, si
 
 _WIDTH = 110
 
@@ -29,7 +31,7 @@ class ProfileRow:
         tier: Who ran it.
         sources: Source names of the nodes behind it.
         seconds: Median time of one run.
-        macs: Multiply-accumulate operations.
+        macs: Multiply-accumulate operations of one run.
     """
 
     step: str
@@ -41,30 +43,42 @@ class ProfileRow:
 
 
 @dataclass(frozen=True)
+class StepTime:
+    """One step of the plan or of a body in it.
+
+    Attributes:
+        label: Region symbol or host node name; names of host nodes may repeat.
+        position: Where the step stands, as in the report: its index, then body and index for each level of nesting.
+        seconds: Median time of one run, all trips through a body together, without the steps inside its own bodies.
+    """
+
+    label: str
+    position: Position
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """Medians over several runs.
 
     Attributes:
         rows: In order of execution.
-        steps: Median time by region symbol or host node name.
+        steps: The steps behind them, each before those in its bodies.
         runs: How many runs were measured.
     """
 
     rows: tuple[ProfileRow, ...]
-    steps: tuple[tuple[str, float], ...]
+    steps: tuple[StepTime, ...]
     runs: int
 
     @property
     def seconds(self) -> float:
         """Time of one run: the sum over the steps."""
-        return sum(seconds for _, seconds in self.steps)
+        return sum(step.seconds for step in self.steps)
 
-    def by_step(self) -> dict[str, float]:
-        """Return the time by region symbol or host node name."""
-        times: dict[str, float] = {}
-        for name, seconds in self.steps:
-            times[name] = times.get(name, 0.0) + seconds
-        return times
+    def by_position(self) -> dict[Position, float]:
+        """Return the time of every step by its position."""
+        return {step.position: step.seconds for step in self.steps}
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form."""
@@ -93,52 +107,110 @@ class Profile:
 
 def profile_plan(plan: Plan, feeds: Sequence[Any], runs: int) -> Profile:
     """Run a plan ``runs`` times, after one run to warm up, and return medians."""
-    recorder = _Recorder(len(plan.steps))
-    watched = dataclasses.replace(
-        plan, steps=tuple(dataclasses.replace(s, run=recorder.watch(i, s)) for i, s in enumerate(plan.steps))
-    )
+    recorder = _Recorder()
+    watched = recorder.watch(plan)
     plan.run(feeds)
     for _ in range(runs):
-        clock = [0.0] * len(plan.steps)
-        watched.run(feeds, clock)
-        recorder.end_run(clock)
-    return recorder.profile(plan, runs)
+        watched.run(feeds)
+        recorder.end_run()
+    return recorder.profile(runs)
 
 
 class _Recorder:
-    """Collects times; a native region is run once more per run with its calls timed one by one."""
+    """Puts a probe before every step, those in bodies included, and adds up what the probes measure."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps: list[list[float]] = [[] for _ in range(steps)]
-        self.calls: dict[int, list[list[float]]] = {}
-        self.regions: dict[int, NativeRegion] = {}
-        self._extra = 0.0
+    def __init__(self) -> None:
+        self.spent = 0.0
+        """Seconds inside the probes that have returned to the one that is running."""
+        self._probes: list[_Probe] = []
 
-    def watch(self, index: int, step: Step) -> Any:
-        def run(operands: Sequence[Any]) -> Sequence[Any]:
-            target = step.run.current(operands) if isinstance(step.run, PerShape) else step.run
-            if isinstance(target, NativeRegion):
-                self.regions[index] = target
-                self.calls.setdefault(index, []).append(target.profile(operands))
-            return target(operands)
+    def watch(self, plan: Plan, path: Position = ()) -> Plan:
+        """Return the plan with probes; ``path`` is the position of the body that it is."""
+        return dataclasses.replace(plan, steps=tuple(self._probed(s, (*path, i)) for i, s in enumerate(plan.steps)))
 
-        return run
+    def _probed(self, step: Step, position: Position) -> Step:
+        probe = _Probe(self, step, position)
+        self._probes.append(probe)
+        if step.rebuild is not None:
+            bodies = [self.watch(body, (*position, index)) for index, body in enumerate(step.bodies)]
+            probe.run = step.rebuild(bodies)
+        return dataclasses.replace(step, run=probe)
 
-    def end_run(self, clock: Sequence[float]) -> None:
-        for index, seconds in enumerate(clock):
-            inside = sum(self.calls[index][-1]) if index in self.calls else 0.0
-            self.steps[index].append(max(seconds - inside, 0.0))
+    def end_run(self) -> None:
+        """Close the books of one run."""
+        self.spent = 0.0
+        for probe in self._probes:
+            probe.end_run()
 
-    def profile(self, plan: Plan, runs: int) -> Profile:
-        rows: list[ProfileRow] = []
-        times: list[tuple[str, float]] = []
-        for index, step in enumerate(plan.steps):
-            seconds = statistics.median(self.steps[index])
-            times.append((step.label, seconds))
-            if index not in self.regions:
-                rows.append(ProfileRow(step.label, step.op, step.tier, step.sources, seconds))
-                continue
-            medians = [statistics.median(column) for column in zip(*self.calls[index], strict=True)]
-            for call, spent in zip(self.regions[index].program.instructions, medians, strict=True):
-                rows.append(ProfileRow(step.label, call.kernel, step.tier, call.source, spent, call.macs))
-        return Profile(tuple(rows), tuple(times), runs)
+    def profile(self, runs: int) -> Profile:
+        """Return the medians of all runs so far."""
+        rows = tuple(row for probe in self._probes for row in probe.rows())
+        return Profile(rows, tuple(probe.time() for probe in self._probes), runs)
+
+
+class _Probe:
+    """Times one step; a native region is run once more each time with its calls timed one by one."""
+
+    def __init__(self, recorder: _Recorder, step: Step, position: Position) -> None:
+        self.run = step.run
+        self._recorder, self._step, self._position = recorder, step, position
+        self._seconds: list[float] = []
+        self._current = 0.0
+        self._calls: dict[NativeRegion, _Calls] = {}
+
+    def __call__(self, operands: Sequence[Any]) -> Sequence[Any]:
+        before, self._recorder.spent = self._recorder.spent, 0.0
+        entered = time.perf_counter()
+        run = self.run.current(operands) if isinstance(self.run, PerShape) else self.run
+        if isinstance(run, NativeRegion):
+            self._calls.setdefault(run, _Calls(run, len(self._seconds))).add(run.profile(operands))
+        started = time.perf_counter()
+        results = run(operands)
+        ended = time.perf_counter()
+        self._current += ended - started - self._recorder.spent
+        self._recorder.spent = before + ended - entered
+        return results
+
+    def end_run(self) -> None:
+        self._seconds.append(self._current)
+        self._current = 0.0
+        for calls in self._calls.values():
+            calls.end_run()
+
+    def time(self) -> StepTime:
+        return StepTime(self._step.label, self._position, statistics.median(self._seconds))
+
+    def rows(self) -> list[ProfileRow]:
+        step = self._step
+        if not self._calls:
+            seconds = statistics.median(self._seconds)
+            return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds)]
+        return [
+            ProfileRow(step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips)
+            for calls in self._calls.values()
+            for call, seconds, trips in calls.medians()
+        ]
+
+
+class _Calls:
+    """The times of the calls of one native region, which a body may run more than once per run, or not at all."""
+
+    def __init__(self, region: NativeRegion, missed: int) -> None:
+        self._instructions = region.program.instructions
+        self._none = [0.0] * len(self._instructions)
+        self._current, self._trips = self._none, 0
+        self._runs = [(self._none, 0)] * missed
+
+    def add(self, seconds: Sequence[float]) -> None:
+        self._current = [a + b for a, b in zip(self._current, seconds, strict=True)]
+        self._trips += 1
+
+    def end_run(self) -> None:
+        self._runs.append((self._current, self._trips))
+        self._current, self._trips = self._none, 0
+
+    def medians(self) -> list[tuple[Instruction, float, int]]:
+        """Every instruction with its seconds and how often it ran, in the median of all runs."""
+        trips = statistics.median_high(trips for _, trips in self._runs)
+        columns = zip(*(seconds for seconds, _ in self._runs), strict=True)
+        return [(i, statistics.median(c), trips) for i, c in zip(self._instructions, columns, strict=True)]

@@ -20,6 +20,9 @@ from tinycomp.runtime.files import write_file
 _WIDTH = 110
 _REASONS_SHOWN = 2
 
+Position = tuple[int, ...]
+"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -59,6 +62,7 @@ class RegionRow:
         bytes_in: Bytes that enter as parameters, constants excluded.
         bytes_out: Bytes that leave.
         sources: Source names of its nodes.
+        position: Where it stands among the steps.
         seconds: Median time of one run, after a profile.
     """
 
@@ -72,6 +76,7 @@ class RegionRow:
     bytes_in: int
     bytes_out: int
     sources: tuple[str, ...]
+    position: Position = ()
     seconds: float | None = None
 
 
@@ -86,7 +91,8 @@ class HostRow:
         macs: Multiply-accumulate operations of one run.
         reasons: Why it stayed, near misses first.
         sources: Source names of the nodes behind it.
-        seconds: Median time of one run, after a profile.
+        position: Where it stands among the steps.
+        seconds: Median time of one run, without the steps in its bodies, after a profile.
     """
 
     name: str
@@ -95,6 +101,7 @@ class HostRow:
     macs: int
     reasons: tuple[Reason, ...]
     sources: tuple[str, ...]
+    position: Position = ()
     seconds: float | None = None
 
 
@@ -141,12 +148,12 @@ class Report:
                 return region.symbol
         return "host" if self.why(node) else None
 
-    def with_seconds(self, seconds: Mapping[str, float]) -> Report:
-        """Return the report with times by region symbol or host node name."""
+    def with_seconds(self, seconds: Mapping[Position, float]) -> Report:
+        """Return the report with times by position."""
         return dataclasses.replace(
             self,
-            regions=tuple(dataclasses.replace(r, seconds=seconds.get(r.symbol)) for r in self.regions),
-            hosts=tuple(dataclasses.replace(h, seconds=seconds.get(h.name)) for h in self.hosts),
+            regions=tuple(dataclasses.replace(r, seconds=seconds.get(r.position)) for r in self.regions),
+            hosts=tuple(dataclasses.replace(h, seconds=seconds.get(h.position)) for h in self.hosts),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class Report:
         return cls(
             data["model"],
             tuple(data["targets"]),
-            tuple(RegionRow(**{**r, "sources": tuple(r["sources"])}) for r in data["regions"]),
+            tuple(RegionRow(**{**r, **_tuples(r)}) for r in data["regions"]),
             tuple(_host_row(h) for h in data["hosts"]),
             tuple(data["notes"]),
             {source: tuple(Reason(**r) for r in reasons) for source, reasons in data["reasons"].items()},
@@ -198,7 +205,12 @@ class Report:
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:
     reasons = tuple(Reason(**r) for r in data["reasons"])
-    return HostRow(**{**data, "reasons": reasons, "sources": tuple(data["sources"])})
+    return HostRow(**{**data, **_tuples(data), "reasons": reasons})
+
+
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that JSON has made lists of."""
+    return {"sources": tuple(data["sources"]), "position": tuple(data["position"])}
 
 
 def _total(offloaded: float, host: float) -> dict[str, float]:

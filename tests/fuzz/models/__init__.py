@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,21 @@ FAMILIES = {
     **quantised.FAMILIES, **control.FAMILIES,
 }  # fmt: skip
 """What adds a few nodes, with how often it is taken."""
+THEMES: dict[str, dict[Callable[[Builder], object], float]] = {
+    "anything": FAMILIES,
+    "images": {
+        **windows.FAMILIES, **quantised.FAMILIES, elementwise.unary: 3, elementwise.arithmetic: 4, movement.concat: 2,
+        movement.split: 1, movement.pad: 1, movement.transpose: 1, movement.slice_: 1, reductions.reduce: 1,
+        reductions.instance_norm: 1, reductions.softmax: 1, movement.reshape: 0.5,
+    },
+    "sequences": {
+        **linear.FAMILIES, **reductions.FAMILIES, elementwise.unary: 3, elementwise.arithmetic: 5, movement.reshape: 3,
+        movement.transpose: 3, movement.split: 1, movement.slice_: 1, movement.concat: 1, movement.gather: 1,
+        elementwise.where: 0.5,
+    },
+}  # fmt: skip
+"""What kinds of models are made: of all operators, or of those that stand together in real networks."""
+_RANKS = {"anything": (1, 2, 2, 3, 3, 4, 4, 4, 4, 5), "images": (4,), "sequences": (3, 3, 3, 2, 4)}
 SIZES = (*range(1, 12), 15, 16, 17, 24, 31, 32, 33, 40)
 
 
@@ -41,10 +57,13 @@ def random_model(seed: int) -> Sample:
     """Return the model of a seed: 1 to 30 nodes, one to three inputs, one to four outputs."""
     rng, arrays = generators("models", seed)
     b = Builder(rng, arrays, rng.randint(OLDEST, NEWEST))
+    theme = rng.choice(("anything", "anything", "images", "sequences"))
+    dtypes = ("float32",) * 12 + ("float64", "float16", "int64", "int32", "bool", "uint8") * (theme == "anything")
     for _ in range(rng.choice((1, 1, 2, 3))):
-        b.input(rng.choice(("float32",) * 12 + ("float64", "float16", "int64", "int32", "bool", "uint8")), _shape(b))
+        b.input(rng.choice(dtypes), _shape(b, rng.choice(_RANKS[theme])))
     wanted = rng.choice((1, 2, 3, 5, 8, 12, 20, 30))
-    chosen = rng.choices(list(FAMILIES), list(FAMILIES.values()), k=2 * wanted + 4)
+    families = THEMES[theme]
+    chosen = rng.choices(list(families), list(families.values()), k=2 * wanted + 4)
     used = []
     for family in chosen:
         if len(b.nodes) >= wanted:
@@ -56,8 +75,7 @@ def random_model(seed: int) -> Sample:
     return Sample(_finished(b), b.feeds, tuple(used))
 
 
-def _shape(b: Builder) -> list[int]:
-    rank = b.rng.choice((1, 2, 2, 3, 3, 4, 4, 4, 4, 5))
+def _shape(b: Builder, rank: int) -> list[int]:
     batch = b.rng.choice((1, 1, 2, 3))
     if rank == 1:
         return [b.rng.choice(SIZES)]

@@ -92,4 +92,4 @@ def residual(b: Builder) -> Value:
     return _round_trip(b, z, "int8")
 
 
-FAMILIES = {quantize: 1, layer: 1.5, residual: 0.5}
+FAMILIES = {quantize: 1.5, layer: 4, residual: 2}

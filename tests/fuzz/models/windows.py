@@ -119,10 +119,25 @@ def pool(b: Builder) -> Value:
         attrs["dilations"] = _dilations(b, x.shape[2:], attrs["kernel_shape"])
     if op == "AveragePool" and b.rng.random() < 0.4:
         attrs["count_include_pad"] = 1
+    if "ceil_mode" in attrs and _starts_outside(x.shape[2:], attrs):
+        raise UnsuitableError  # onnx's inference counts a window that implementations leave out
     if op == "LpPool":
         attrs["p"] = b.rng.choice((1, 2))
         return b.add(op, [x], bound=x.bound * math.prod(attrs["kernel_shape"]), **attrs)
     return b.add(op, [x], bound=x.bound, step=x.step if op == "MaxPool" else 0.0, **attrs)
+
+
+def _starts_outside(sizes: tuple[int, ...], attrs: dict[str, Any]) -> bool:
+    """Whether the last window of any axis, where sizes are rounded up, would start behind the image."""
+    rank = len(sizes)
+    strides, pads = attrs.get("strides", [1] * rank), attrs.get("pads", [0] * 2 * rank)
+    for size, kernel, stride, before, after in zip(
+        sizes, attrs["kernel_shape"], strides, pads[:rank], pads[rank:], strict=True
+    ):
+        last = -(-(size + before + after - kernel) // stride) * stride
+        if last >= size + before:
+            return True
+    return False
 
 
 def max_pool_with_indices(b: Builder) -> Value:

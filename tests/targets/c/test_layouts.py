@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import tinycomp
 from tests.targets.c.cases.values import floats
 from tests.targets.c.harness import make_model
+from tinycomp.pipeline import partitioning_passes
+from tinycomp.target import find
 
 X = floats(1, 3, 6, 6)
 W = {"w": floats(4, 3, 3, 3), "w2": floats(4, 4, 1, 1)}
@@ -84,3 +86,18 @@ def test_chains(name, fed):
     module, host = tinycomp.compile(model, strict=True), tinycomp.compile(model, "host", passes="")
     for found, wanted in zip(module.run(feeds).values(), host.run(feeds).values(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
+def test_a_constant_image_is_reordered(op):
+    """Where nothing has been folded before, operands that are data may be constant."""
+    operands, attrs = (["k", "w"], {}) if op == "Conv" else (["k"], {"kernel_shape": [2, 2]})
+    nodes = [node(op, operands, "c", **attrs), node("Relu", ["c"], "r"), node("Add", ["r", "x"], "y")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", 1, ())], [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(a, name) for name, a in {"k": X, **W}.items() if name in operands],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    passes = partitioning_passes([find("c")])
+    found, wanted = (tinycomp.compile(model, passes=p)(np.float32(1)) for p in (passes, []))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

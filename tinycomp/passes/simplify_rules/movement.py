@@ -1,10 +1,13 @@
-"""Rules on Transpose and on the operators that only change the shape: Reshape, Flatten, Squeeze, Unsqueeze."""
+"""Rules on Transpose and on what only changes the shape: Reshape, Flatten, Squeeze, Unsqueeze, some GatherND."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import tensor
 from tinycomp.passes.edits import replace, version_of
 from tinycomp.passes.simplify_rules.facts import constant, producer, reshape_target, shape
 from tinycomp.rewrite import rule
@@ -67,4 +70,22 @@ def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node])
     return replace(graph, node, "Reshape", [source, graph.add_const(wanted, name)], merged=merged)
 
 
-RULES = (merge_transposes, transpose_to_reshape, merge_views)
+@rule("GatherND")
+def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
+    """A GatherND whose constant indices name every element, or every row, once and in order is a Reshape.
+
+    PyTorch's dynamo exporter ends so where a mask is indexed by ranges of its own sizes.
+    """
+    indices, dims = constant(node, 1), tensor(node.inputs[0].type).static_shape if node.inputs[0] is not None else None
+    if indices is None or dims is None or node.attrs.get("batch_dims", 0):
+        return False
+    rows = dims[: indices.shape[-1]]
+    if not 1 <= len(rows) == indices.shape[-1] or not 0 < indices.size == math.prod(rows) * len(rows):
+        return False
+    in_order = np.indices(rows).reshape(len(rows), -1).T
+    if not np.array_equal(indices.reshape(-1, len(rows)), in_order):
+        return False
+    return _reshape(graph, node, node.inputs[0], [])
+
+
+RULES = (merge_transposes, transpose_to_reshape, merge_views, gather_all_to_reshape)

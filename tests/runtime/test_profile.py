@@ -1,0 +1,118 @@
+"""Profiles of plans with bodies and with repeated names: every step has its own time, and the totals add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tinycomp
+from tests.targets.c.harness import make_model
+from tinycomp.runtime.module import Module
+from tinycomp.runtime.report import Report
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+W = np.ones((4, 4), np.float32)
+TRIPS = 5
+
+
+def loop_model() -> Module:
+    """``x`` times ``w`` on c, then the part of it that is not whole on the host, five times over."""
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["carried", "w"], ["p"], name="product"),
+            helper.make_node("Mod", ["p", "p"], ["next"], name="mod", fmod=1),
+            helper.make_node("Identity", ["going"], ["still"], name="same"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("trip", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("carried", TensorProto.FLOAT, (3, 4)),
+        ],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, (3, 4)),
+        ],
+    )
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y"], name="loop", body=body)
+    return tinycomp.compile(make_model([loop], {"x": X, "trips": np.array(TRIPS)}, {"w": W}, ["y"]))
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    module = loop_model()
+    module.profile({"x": X, "trips": np.array(TRIPS)}, runs=3)
+    return module
+
+
+def test_steps_in_bodies_have_times(module: Module):
+    report = module.report()
+    assert {h.name for h in report.hosts} == {"loop", "mod"}
+    (region,) = report.regions
+    assert region.seconds is not None
+    assert region.seconds > 0
+    assert all(h.seconds is not None and h.seconds > 0 for h in report.hosts)
+    assert 0 < report.totals["seconds"]["share"] < 1
+
+
+def test_a_loop_counts_its_own_time_without_its_body(module: Module):
+    profile = module.profile({"x": X, "trips": np.array(TRIPS)}, runs=3)
+    times = profile.by_position()
+    assert set(times) == {(0,), *((0, 0, i) for i in range(len(times) - 1))}
+    seconds = module.report().totals["seconds"]
+    assert profile.seconds == pytest.approx(seconds["offloaded"] + seconds["host"])
+
+
+def test_calls_in_a_loop_count_every_trip(module: Module):
+    rows = module.profile({"x": X, "trips": np.array(TRIPS)}, runs=3).rows
+    assert sum(row.macs for row in rows) == TRIPS * 3 * 4 * 4
+
+
+def test_a_branch_that_was_not_taken_took_no_time():
+    branches = {}
+    for name in ("then_branch", "else_branch"):
+        product = helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_y"], name=f"{name}_product")
+        info = helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, (3, 4))
+        branches[name] = helper.make_graph([product], name, [], [info])
+    choice = helper.make_node("If", ["c"], ["y"], name="if", **branches)
+    feeds = {"x": X, "c": np.array(False)}
+    weights = {"then_branch_w": 2 * W, "else_branch_w": 3 * W}
+    module = tinycomp.compile(make_model([choice], feeds, weights, ["y"]))
+    profile = module.profile(feeds, runs=2)
+    seconds = {r.sources: r.seconds for r in module.report().regions}
+    assert seconds[("then_branch_product",)] == 0
+    assert (seconds[("else_branch_product",)] or 0) > 0
+    assert [row.sources for row in profile.rows if row.macs] == [("else_branch_product",)]
+
+
+def test_nodes_of_equal_names_have_times_and_reasons_of_their_own():
+    nodes = [
+        helper.make_node("Mod", ["x", "x"], ["a"], name="same", fmod=1),
+        helper.make_node("IsInf", ["a"], ["b"], name="same"),
+    ]
+    module = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["b"]), target="host")
+    profile = module.profile(X, runs=2)
+    hosts = module.report().hosts
+    assert [(h.name, h.op, h.position) for h in hosts] == [("same", "Mod", (0,)), ("same#2", "IsInf", (1,))]
+    assert [h.seconds for h in hosts] == [step.seconds for step in profile.steps]
+    offloading = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["b"])).report()
+    for host in offloading.hosts:
+        assert all(host.op in str(reason) for reason in host.reasons), host
+
+
+def test_a_module_with_symbolic_sizes_reports_what_ran():
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Mod", ["p", "p"], ["y"], name="mod", fmod=1),
+    ]
+    model = make_model(nodes, {"x": X}, {"w": W}, ["y"])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    module = tinycomp.compile(model)
+    assert module.report().totals["macs"]["offloaded"] == 4 * 4
+    module.profile(X, runs=2)
+    report = module.report()
+    assert "For n = 3." in report.notes
+    assert report.totals["macs"]["offloaded"] == 3 * 4 * 4
+    assert report.totals["seconds"]["share"] > 0
+    assert Report.from_dict({k: v for k, v in report.to_dict().items() if k != "totals"}) == report
