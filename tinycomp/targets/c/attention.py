@@ -13,7 +13,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
-from tinycomp.targets.c.elementwise import broadcast_strides
+from tinycomp.targets.c.element_program import broadcast_strides
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.movement import destination
 from tinycomp.targets.c.rules import Rules
