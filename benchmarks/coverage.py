@@ -186,7 +186,9 @@ def main() -> int:
         if options.json is not None:
             _store(options.json, measured)
     rows = [row for name in corpus.names() for row in measured.get(name, [])]
-    text = "\n\n".join((summary(rows), table(rows), reasons_table(rows)))
+    missing = [name for name in corpus.names() if not measured.get(name)]
+    unknown = [f"Not measured: {', '.join(missing)}."] if missing else []
+    text = "\n\n".join((summary(rows), *unknown, table(rows), reasons_table(rows)))
     print(text)
     if options.write:
         write("coverage", text, PAGE)

@@ -17,7 +17,7 @@ RUNTIME = frozenset({"errors", "limits", "runtime"})
 OPS = frozenset({"errors", "limits", "ir", "ops"})
 PASSES = OPS | {"rewrite", "target", "passes"}
 EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler"} | {
-    "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint"
+    "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint", "specialisation", "collection"
 }  # fmt: skip
 
 SEES: dict[str, frozenset[str]] = {
@@ -38,6 +38,8 @@ SEES: dict[str, frozenset[str]] = {
     "reporting": PASSES | {"runtime", "reporting"},
     "dumping": PASSES | {"runtime", "dumping"},
     "checking": PASSES | {"runtime", "frontend", "lowering", "checking"},
+    "specialisation": PASSES | {"runtime", "lowering", "specialisation"},
+    "collection": frozenset({"collection"}),
     "saving": EVERYTHING_BUT_CLI,
     "compiler": EVERYTHING_BUT_CLI,
     "loading": EVERYTHING_BUT_CLI,

@@ -7,13 +7,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
 from tinycomp.checking import NumericCheck, check_regions
+from tinycomp.collection import collection_paused
 from tinycomp.dumping import Dump
 from tinycomp.errors import FallbackError, OptionError, TargetError, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
@@ -27,7 +28,9 @@ from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_pas
 from tinycomp.reporting import make_report
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.weights import Weights
 from tinycomp.saving import pack
+from tinycomp.specialisation import partitioned_with_sizes, with_sizes
 from tinycomp.target import Policy, Target, find
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
@@ -109,7 +112,7 @@ def compile(  # noqa: A001 - the public name
         memory_limit=memory_limit,
         policy=policy,
     )
-    with limited(memory_limit):
+    with limited(memory_limit), collection_paused():
         graph = load_graph(model, shapes)
         partitioned = compiler.partition(graph)
         if strict:
@@ -181,6 +184,7 @@ class Compiler:
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
         policy: What every region must fulfil.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
+        weights: Packed weights, which the plans for different sizes share.
     """
 
     targets: tuple[Target, ...]
@@ -191,6 +195,7 @@ class Compiler:
     memory_limit: int | None = None
     threads: int | None = None
     policy: Policy | None = None
+    weights: Weights = field(default_factory=Weights)
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -220,7 +225,7 @@ class Compiler:
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
-        return Lowering({t.name: t for t in self.targets}, self.pool)
+        return Lowering({t.name: t for t in self.targets}, self.pool, self.weights)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:
         """Package a partitioned graph; ``graph`` is what concrete sizes are filled into."""
@@ -238,20 +243,30 @@ class Compiler:
             pack=functools.partial(pack, self, graph, partitioned, plan, report, lowering.programs),
             threads=self.pool.threads,
             defaults=graph.defaults,
-            specialise=functools.partial(self.specialise, graph) if symbolic else None,
+            specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
             memory_limit=self.memory_limit,
         )
         return Module(parts)
 
-    def specialise(self, graph: Graph, sizes: Mapping[str, int]) -> Specialised:
-        """Return the plan of ``graph`` for concrete sizes of its symbols, and its report."""
-        concrete = graph.clone()
-        retype(concrete, [substitute(v.type, sizes) for v in concrete.inputs])
-        quiet = dataclasses.replace(self, dump=None, verify=False)
-        partitioned = quiet.partition(concrete)
-        notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
-        report = make_report(partitioned, graph.name, [t.name for t in self.targets], notes)
-        return Specialised(quiet.lowering().plan(partitioned), report)
+    def specialise(self, graph: Graph, partitioned: Graph, sizes: Mapping[str, int]) -> Specialised:
+        """Return the plan for concrete sizes of the symbols of ``graph``, and its report.
+
+        Args:
+            graph: The model.
+            partitioned: What it became for all sizes.
+            sizes: The size of every symbol.
+
+        Raises:
+            TypeInferenceError: If the model does not work for these sizes.
+        """
+        with collection_paused():
+            concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
+            if concrete is None:
+                quiet = dataclasses.replace(self, dump=None, verify=False)
+                concrete = quiet.partition(with_sizes(graph, sizes))
+            notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
+            report = make_report(concrete, graph.name, [t.name for t in self.targets], notes)
+            return Specialised(self.lowering().plan(concrete), report)
 
 
 def has_symbols(graph: Graph) -> bool:

@@ -24,6 +24,7 @@ from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.weights import Weights
 from tinycomp.target import Target
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -36,6 +37,7 @@ class Lowering:
     Attributes:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
+        weights: Packed weights that native regions share.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
@@ -43,6 +45,7 @@ class Lowering:
 
     targets: Mapping[str, Target]
     pool: Pool
+    weights: Weights = field(default_factory=Weights)
     programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
     reference: bool = False
 
@@ -99,8 +102,7 @@ class Lowering:
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
             target.build(node)
         shapes = static_shapes(node.inputs)
-        everything = (v for body in (node.body,) for n in body.nodes for v in n.used_outputs())
-        if shapes is not None and static_shapes(list(everything)) is not None:
+        if shapes is not None and is_static(node):
             return self._built(node, shapes)
         return PerShape(lambda found: self._built(_with_shapes(node, found), found, keep=False))
 
@@ -127,7 +129,7 @@ class Lowering:
     def _generated(self, made: Program | CSource, node: Node) -> Run:
         if isinstance(made, Program):
             reserve_bytes(made.arena_bytes, f"region {node.op}", "its intermediate values")
-            return NativeRegion(made, self.pool)
+            return NativeRegion(made, self.pool, self.weights)
         body = node.body
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
@@ -257,6 +259,12 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
             hint="Let the target refuse the node that makes it.",
         )
     return copy
+
+
+def is_static(node: Node) -> bool:
+    """Whether all shapes of a region, inside too, are known."""
+    inside = [value for inner in node.body.nodes for value in inner.used_outputs()]
+    return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:

@@ -148,7 +148,7 @@ def restore(
     lowering.programs.update(programs)
     parts = module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads)
     if graph is not None:
-        parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph))
+        parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph, partitioned))
     return Module(parts)
 
 

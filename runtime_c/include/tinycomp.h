@@ -25,6 +25,7 @@ typedef struct tc_error {
 typedef struct tc_program tc_program;
 typedef struct tc_context tc_context;
 typedef struct tc_pool tc_pool;
+typedef struct tc_weights tc_weights;
 
 /* Where an operand lives: absent, a caller's buffer, a constant, or the context's arena. */
 enum tc_space { TC_NONE = 0, TC_INPUT = 1, TC_OUTPUT = 2, TC_CONSTANT = 3, TC_ARENA = 4 };
@@ -58,14 +59,21 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
-/* If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
-int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error);
+/* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
+ * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
+int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
 int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
-/* Bytes of packed weights and other state that the program owns. */
+/* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
+
+/* A store of packed weights, for one model; safe to use from many threads. Programs may outlive the caller's share. */
+int32_t tc_weights_create(tc_weights **weights, tc_error *error);
+void tc_weights_destroy(tc_weights *weights);
+/* Bytes that the programs alive share. */
+int64_t tc_weights_bytes(tc_weights *weights);
 
 /* ---- execution ---- */
 
@@ -193,11 +201,26 @@ typedef struct tc_fill_params {
   int64_t stride0, stride1, stride2, stride3, stride4, stride5, stride6, stride7;
 } tc_fill_params;
 
-/* ---- elementwise ----
- * The output is contiguous; the operands of binary kernels have strides (0 repeats). An operand that is walked exactly
- * like the output, with elements of the same size, may be the output. */
+/* ---- elementwise ---- */
 
-/* What unary_f32 computes: any enum tc_activation but NONE, or one of these. */
+/* Types of elements, where a kernel must know them. */
+enum tc_type {
+  TC_TYPE_F32 = 0,
+  TC_TYPE_F64 = 1,
+  TC_TYPE_F16 = 2,
+  TC_TYPE_BF16 = 3,
+  TC_TYPE_I8 = 4,
+  TC_TYPE_U8 = 5,
+  TC_TYPE_I16 = 6,
+  TC_TYPE_U16 = 7,
+  TC_TYPE_I32 = 8,
+  TC_TYPE_U32 = 9,
+  TC_TYPE_I64 = 10,
+  TC_TYPE_U64 = 11,
+  TC_TYPE_BOOL = 12
+};
+
+/* Functions of one number: any enum tc_activation but NONE, or one of these. Integers have ABS, NEG, SIGN and NOT. */
 enum tc_unary {
   TC_UNARY_ABS = 32,
   TC_UNARY_NEG = 33,
@@ -229,16 +252,10 @@ enum tc_unary {
   TC_UNARY_ASINH = 59,
   TC_UNARY_ACOSH = 60,
   TC_UNARY_ATANH = 61,
-  TC_UNARY_AFFINE = 62,     /* a*x + b */
-  TC_UNARY_SCALED_TANH = 63 /* a * tanh(b*x) */
+  TC_UNARY_AFFINE = 62,      /* a*x + b; f32 only, as the next */
+  TC_UNARY_SCALED_TANH = 63, /* a * tanh(b*x) */
+  TC_UNARY_NOT = 64          /* of all bits; integers only */
 };
-
-/* unary_f32: y[i] = op(x[i]) over contiguous data. Operands: y, x. */
-typedef struct tc_unary_f32_params {
-  int64_t op; /* an enum tc_activation or an enum tc_unary */
-  int64_t count;
-  float a, b;
-} tc_unary_f32_params;
 
 /* Arithmetic on two operands. Integers wrap around; x / 0 and x mod 0 are 0 there. */
 enum tc_binary {
@@ -249,23 +266,15 @@ enum tc_binary {
   TC_BINARY_POW = 4,
   TC_BINARY_MIN = 5,   /* NaN if either is */
   TC_BINARY_MAX = 6,   /* NaN if either is */
-  TC_BINARY_MOD = 7,   /* the remainder with the sign of the divisor; integers only */
+  TC_BINARY_MOD = 7,   /* the remainder with the sign of the divisor */
   TC_BINARY_FMOD = 8,  /* the remainder with the sign of the dividend */
-  TC_BINARY_PRELU = 9, /* a < 0 ? a*b : a; f32 only */
-  TC_BINARY_AND = 10,  /* of bits, as the next two; integers only */
+  TC_BINARY_PRELU = 9, /* a < 0 ? a*b : a */
+  TC_BINARY_AND = 10,  /* of bits, as all that follow; integers only */
   TC_BINARY_OR = 11,
-  TC_BINARY_XOR = 12
+  TC_BINARY_XOR = 12,
+  TC_BINARY_SHIFT_LEFT = 13, /* by b bits; by less than 0 or the whole width and more, nothing but the sign is left */
+  TC_BINARY_SHIFT_RIGHT = 14
 };
-
-/* binary_f32: y = activation(a op b). Operands: y, a, b. */
-typedef struct tc_binary_f32_params {
-  int64_t op; /* an enum tc_binary */
-  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
-  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
-  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
-  int64_t activation;
-  float activation_a, activation_b;
-} tc_binary_f32_params;
 
 /* Comparisons, whose results are bytes of 0 or 1; with NaN only NOT_EQUAL holds. */
 enum tc_compare {
@@ -280,48 +289,31 @@ enum tc_compare {
 /* Logic on bytes, of which all but 0 are true; negation is XOR with a true constant. */
 enum tc_logical { TC_LOGICAL_AND = 0, TC_LOGICAL_OR = 1, TC_LOGICAL_XOR = 2, TC_LOGICAL_EQUAL = 3 };
 
-/* binary_i32, binary_i64 (op: an enum tc_binary), compare_f32, compare_i32, compare_i64 (an enum tc_compare), logical
- * (an enum tc_logical): y = a op b. Operands: y, a, b. */
-typedef struct tc_binary_params {
-  int64_t op;
-  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
-  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
-  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
-} tc_binary_params;
-typedef tc_binary_params tc_binary_i32_params;
-typedef tc_binary_params tc_binary_i64_params;
-typedef tc_binary_params tc_compare_f32_params;
-typedef tc_binary_params tc_compare_i32_params;
-typedef tc_binary_params tc_compare_i64_params;
-typedef tc_binary_params tc_logical_params;
-
-/* where: y = condition ? a : b, the condition being bytes, the data elements of 1, 2, 4 or 8 bytes.
- * Operands: y, condition, a, b. */
-typedef struct tc_where_params {
-  int64_t element_size;
-  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
-  int64_t condition_stride0, condition_stride1, condition_stride2, condition_stride3, condition_stride4,
-      condition_stride5, condition_stride6, condition_stride7;
-  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
-  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
-} tc_where_params;
-
-/* Types of elements, where a kernel must know them. */
-enum tc_type {
-  TC_TYPE_F32 = 0,
-  TC_TYPE_F64 = 1,
-  TC_TYPE_F16 = 2,
-  TC_TYPE_BF16 = 3,
-  TC_TYPE_I8 = 4,
-  TC_TYPE_U8 = 5,
-  TC_TYPE_I16 = 6,
-  TC_TYPE_U16 = 7,
-  TC_TYPE_I32 = 8,
-  TC_TYPE_U32 = 9,
-  TC_TYPE_I64 = 10,
-  TC_TYPE_U64 = 11,
-  TC_TYPE_BOOL = 12
+/* What a step of an element-wise program does with its sources x, y and z, all of the step's type. */
+enum tc_element {
+  TC_ELEMENT_UNARY = 0,   /* an enum tc_unary of x with the coefficients a and b; f32, f64 and integers */
+  TC_ELEMENT_BINARY = 1,  /* an enum tc_binary of x and y; f32, f64 and integers */
+  TC_ELEMENT_COMPARE = 2, /* an enum tc_compare of x and y; f32, f64 and integers; gives BOOL */
+  TC_ELEMENT_LOGICAL = 3, /* an enum tc_logical of x and y; BOOL */
+  TC_ELEMENT_WHERE = 4,   /* x ? y : z; x is BOOL */
+  TC_ELEMENT_CAST = 5     /* x as another type, the op being an enum tc_type */
 };
+
+/* elementwise: a program of element-wise steps, run over blocks that stay in the cache. Every operand is read once and
+ * every output written once. Operands: output, three more outputs (optional), the program, eleven inputs (optional).
+ * Outputs are contiguous and have the shape of the program; an input has strides, 0 where it repeats.
+ *
+ * The program is a constant of int64 words:
+ *   inputs, immediates, steps, outputs    how many there are of each
+ *   size0 ... size7                       the shape
+ *   type, stride0 ... stride7             for every input
+ *   type, value                           for every immediate: the bits of a double for a float type, else an integer
+ *   kind, op, type, x, y, z, a, b         for every step; x, y and z are numbers of inputs (from 0), immediates (that
+ *                                         follow) or earlier steps (that follow); a and b are the bits of doubles
+ *   step                                  for every output: the number of the step whose result it is */
+typedef struct tc_elementwise_params {
+  int64_t words; /* of the program */
+} tc_elementwise_params;
 
 /* ---- pooling ---- */
 
@@ -520,13 +512,6 @@ typedef struct tc_one_hot_params {
 } tc_one_hot_params;
 
 /* ---- conversion, quantisation ---- */
-
-/* cast: y[i] = x[i] in another type. Floats become integers by truncation, NaN becomes 0, and what is out of range the
- * nearest limit; integers become narrower ones by their low bits; all but 0 is true. Operands: y, x. */
-typedef struct tc_cast_params {
-  int64_t count;
-  int64_t from, to; /* enum tc_type */
-} tc_cast_params;
 
 /* quantize_f32: y = clamp(round(x / scale[axis]) + zero[axis]), ties to even, for x[outer, axis, inner]; NaN becomes
  * the lowest number. One scale for all is an axis of 1. Operands: y, x, scale, zero (optional, of y's type). */

@@ -35,15 +35,27 @@
 
 #include "copy/fill.h"
 
+#include "elementwise/rows.h"
+
 #include "elementwise/unary_f32.h"
 
-#include "elementwise/rows.h"
+#include "elementwise/unary_typed.h"
 
 #include "elementwise/binary_f32.h"
 
 #include "elementwise/binary_typed.h"
 
 #include "elementwise/where.h"
+
+#include "cast/half.h"
+
+#include "cast/cast.h"
+
+#include "elementwise/program.h"
+
+#include "elementwise/plan.h"
+
+#include "elementwise/elementwise.h"
 
 #include "pool/pool2d_f32.h"
 
@@ -86,10 +98,6 @@
 #include "select/top_k.h"
 
 #include "select/one_hot.h"
-
-#include "cast/half.h"
-
-#include "cast/cast.h"
 
 #include "quant/quantize_f32.h"
 

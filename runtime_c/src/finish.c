@@ -67,6 +67,8 @@ static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare
   }
   for (int i = 0; i < step->operand_count; i++) {
     prepare->constants[i] = constant_data(program, &step->operands[i]);
+    prepare->constant_bytes[i] =
+        prepare->constants[i] ? available(program, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
   for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
@@ -78,6 +80,41 @@ static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare
              "the call is too large");
 }
 
+static tc_weights_key weights_key(const tc_program *program, const tc_step *step, const tc_prepare *prepare) {
+  tc_weights_key key;
+  memset(&key, 0, sizeof(key));
+  key.isa = program->isa;
+  key.kernel = step->kernel;
+  key.bytes = prepare->state_bytes;
+  memcpy(key.shared, prepare->shared, sizeof(key.shared));
+  for (int i = 0; i < step->operand_count; i++) {
+    key.constants[i] = prepare->constants[i];
+  }
+  return key;
+}
+
+/* Packs the weights of a step, or finds those that another program has packed. */
+static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *prepare) {
+  const bool shared = prepare->shareable && program->weights;
+  const tc_weights_key key = weights_key(program, step, prepare);
+  step->packed = shared ? tc_weights_find(program->weights, &key) : NULL;
+  if (!step->packed) {
+    step->state = tc_allocate(prepare->state_bytes);
+    if (!step->state) {
+      return tc_error_set(prepare->error, TC_NO_MEMORY, "no memory for %lld bytes of packed weights",
+                          (long long)prepare->state_bytes);
+    }
+    program->isa->kernels[step->kernel].pack(prepare, step->state);
+    step->packed = shared ? tc_weights_add(program->weights, &key, step->state) : NULL;
+  }
+  if (step->packed) {
+    step->state = tc_packed_state(step->packed);
+  } else {
+    program->state_bytes += prepare->state_bytes;
+  }
+  return TC_OK;
+}
+
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
   tc_prepare prepare = {.params = step->params, .operands = step->operands, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
@@ -85,14 +122,8 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   if (error->code) {
     return error->code;
   }
-  if (kernel->pack) {
-    step->state = tc_allocate(prepare.state_bytes);
-    if (!step->state) {
-      return tc_error_set(error, TC_NO_MEMORY, "no memory for %lld bytes of packed weights",
-                          (long long)prepare.state_bytes);
-    }
-    kernel->pack(&prepare, step->state);
-    program->state_bytes += prepare.state_bytes;
+  if (kernel->pack && give_state(program, step, &prepare)) {
+    return error->code;
   }
   step->units = prepare.units;
   step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
@@ -120,11 +151,12 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
 /* Takes back what an attempt to finish has noted, so that the next one starts afresh. */
 static void forget(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
-    free(program->steps[i].state);
-    program->steps[i].state = NULL;
+    tc_step_drop_state(program, &program->steps[i]);
   }
   memset(program->inputs, 0, (size_t)program->input_count * sizeof(tc_requirement));
   memset(program->outputs, 0, (size_t)program->output_count * sizeof(tc_requirement));
+  tc_weights_destroy(program->weights);
+  program->weights = NULL;
   program->state_bytes = 0;
   program->scratch_bytes = 0;
 }
@@ -141,13 +173,17 @@ static int32_t finish_steps(tc_program *program, tc_error *error) {
   return collect_patches(program, error);
 }
 
-int32_t tc_program_finish(tc_program *program, int64_t arena_bytes, tc_error *error) {
+int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error) {
   error->code = TC_OK;
   if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
     return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
                         (long long)arena_bytes);
   }
   program->arena_bytes = arena_bytes;
+  if (weights) {
+    tc_weights_retain(weights);
+    program->weights = weights;
+  }
   if (finish_steps(program, error)) {
     forget(program);
     return error->code;

@@ -23,6 +23,13 @@ const char *tc_kernel_signature(int32_t kernel) {
   return kernel >= 0 && kernel < TC_KERNEL_COUNT ? tc_kernel_infos[kernel].signature : NULL;
 }
 
+void tc_share(tc_prepare *prepare, const int64_t *figures, int count) {
+  prepare->shareable = count <= TC_MAX_SHARED;
+  for (int i = 0; i < count && prepare->shareable; i++) {
+    prepare->shared[i] = figures[i];
+  }
+}
+
 bool tc_refused(const tc_prepare *prepare) { return prepare->error->code != TC_OK; }
 
 void tc_refuse(tc_prepare *prepare, const char *format, ...) {

@@ -9,7 +9,7 @@
 
 #include "tinycomp.h"
 
-enum { TC_MAX_OPERANDS = 16, TC_ALIGNMENT = 64 };
+enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
 
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
 #define TC_MAX_BYTES ((int64_t)1 << 48)
@@ -20,7 +20,8 @@ enum { TC_MAX_OPERANDS = 16, TC_ALIGNMENT = 64 };
 typedef struct tc_prepare {
   const void *params;
   const tc_operand *operands;
-  const void *constants[TC_MAX_OPERANDS]; /* data of operands in the constant space, otherwise NULL */
+  const void *constants[TC_MAX_OPERANDS];  /* data of operands in the constant space, otherwise NULL */
+  int64_t constant_bytes[TC_MAX_OPERANDS]; /* how much of it there is */
 
   int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
   int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
@@ -28,6 +29,8 @@ typedef struct tc_prepare {
   double cost;                         /* of the whole call, in floating-point operations or bytes, roughly */
   int64_t scratch_bytes;               /* per thread */
   int64_t state_bytes;                 /* program-owned memory for packed weights and derived figures */
+  int64_t shared[TC_MAX_SHARED];       /* what the state depends on besides constants and its size, see tc_share */
+  bool shareable;
   tc_error *error;
 } tc_prepare;
 
@@ -40,7 +43,8 @@ typedef struct tc_call {
   _Atomic(const char *) *failure;
 } tc_call;
 
-/* Validates the call and fills the second part of its tc_prepare; may not read constants, which are not yet checked. */
+/* Validates the call and fills the second part of its tc_prepare. Constants are not yet checked: a hook may read one
+ * only within its constant_bytes, and may not trust its alignment. */
 typedef void (*tc_prepare_fn)(tc_prepare *prepare);
 /* Fills the zeroed state; runs once, after everything that the call touches was checked. */
 typedef void (*tc_pack_fn)(const tc_prepare *prepare, void *state);
@@ -96,6 +100,11 @@ int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t colum
 /* States that the call touches `elements` elements of `element_size` bytes of an operand; absent operands are ignored.
  */
 void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+
+/* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
+void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
+#define TC_SHARE(prepare, ...) \
+  tc_share((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 static inline bool tc_present(const tc_prepare *prepare, int operand) {
   return prepare->operands[operand].space != TC_NONE;

@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-enum { TC_ND_DIMS = 8, TC_ND_VIEWS = 4 };
+enum { TC_ND_DIMS = 8, TC_ND_VIEWS = 12 };
 
 /* The eight fields of a parameter struct that begin with a name, as an array. */
 #define TC_EIGHT(p, field)                                                                                \

@@ -67,6 +67,16 @@ int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_p
   return TC_OK;
 }
 
+void tc_step_drop_state(tc_program *program, tc_step *step) {
+  if (step->packed) {
+    tc_weights_release(program->weights, step->packed);
+  } else {
+    free(step->state);
+  }
+  step->packed = NULL;
+  step->state = NULL;
+}
+
 void tc_program_destroy(tc_program *program) {
   if (!program) {
     return;
@@ -74,8 +84,9 @@ void tc_program_destroy(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
     free(program->steps[i].operands);
     free(program->steps[i].params);
-    free(program->steps[i].state);
+    tc_step_drop_state(program, &program->steps[i]);
   }
+  tc_weights_destroy(program->weights);
   free(program->steps);
   free(program->constants);
   free(program->patches);

@@ -4,6 +4,7 @@
 
 #include "isa.h"
 #include "kernel.h"
+#include "weights.h"
 
 typedef struct tc_constant {
   const void *data;
@@ -22,6 +23,7 @@ typedef struct tc_step {
   tc_operand *operands;
   void *params;
   void *state;
+  tc_packed *packed; /* what holds the state if other programs may use it, too */
   int64_t units;
   bool parallel;         /* worth waking other threads for */
   int64_t first_pointer; /* of this step's operands, in a context's pointer table */
@@ -35,6 +37,7 @@ typedef struct tc_patch {
 
 struct tc_program {
   const tc_isa *isa;
+  tc_weights *weights;
   bool finished;
   tc_requirement *inputs;
   tc_requirement *outputs;
@@ -56,6 +59,9 @@ struct tc_program {
 
 /* Fills an error and returns its code. */
 int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Frees a step's state, or gives it back to those who share it. */
+void tc_step_drop_state(tc_program *program, tc_step *step);
 
 /* Zeroed memory aligned to TC_ALIGNMENT, to be released with free; NULL if there is none. */
 void *tc_allocate(int64_t bytes);

@@ -45,15 +45,17 @@ static int32_t append(void *argument, tc_error *error) {
 
 typedef struct constant_call {
   tc_program *program;
-  int64_t floats;
+  const void *data;
+  int64_t bytes;
 } constant_call;
 
 static int32_t add_constant(void *argument, tc_error *error) {
   const constant_call *c = argument;
-  return tc_program_add_constant(c->program, numbers, c->floats * 4, error);
+  return tc_program_add_constant(c->program, c->data, c->bytes, error);
 }
 
-#define ADD_CONSTANT(floats) attempt(add_constant, &(constant_call){program, floats}, error)
+#define ADD_CONSTANT(floats) attempt(add_constant, &(constant_call){program, numbers, (floats) * 4}, error)
+#define ADD_WORDS(words) attempt(add_constant, &(constant_call){program, words, sizeof(words)}, error)
 
 /* More layers than the first tables of instructions and constants hold. */
 static int32_t build_layers(tc_program *program, test_try attempt, tc_error *error) {
@@ -122,21 +124,59 @@ static int32_t build_strided(tc_program *program, test_try attempt, tc_error *er
                                     .to_stride7 = 1,
                                     .from_stride6 = 1,
                                     .from_stride7 = WIDTH};
-  const tc_binary_f32_params add = {.op = TC_BINARY_ADD,
-                                    .size0 = 1,
-                                    .size1 = 1,
-                                    .size2 = 1,
-                                    .size3 = 1,
-                                    .size4 = 1,
-                                    .size5 = 1,
-                                    .size6 = WIDTH,
-                                    .size7 = ROWS,
-                                    .a_stride6 = ROWS,
-                                    .a_stride7 = 1,
-                                    .b_stride6 = 1};
-  const tc_unary_f32_params exponential = {.op = TC_UNARY_EXP, .count = ROWS * WIDTH};
-  if (ADD_CONSTANT(WIDTH) || APPEND(copy, transpose, ARENA(0), INPUT) ||
-      APPEND(binary_f32, add, ARENA(0), ARENA(0), CONSTANT(0)) || APPEND(unary_f32, exponential, OUTPUT, ARENA(0))) {
+  /* e^(x + one number per row) */
+  enum { COPIED, ROW, SUM }; /* the inputs and the first step */
+  static const int64_t words[] = {2,
+                                  0,
+                                  2,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  WIDTH,
+                                  ROWS,
+                                  TC_TYPE_F32,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  ROWS,
+                                  1,
+                                  TC_TYPE_F32,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  1,
+                                  0,
+                                  TC_ELEMENT_BINARY,
+                                  TC_BINARY_ADD,
+                                  TC_TYPE_F32,
+                                  COPIED,
+                                  ROW,
+                                  0,
+                                  0,
+                                  0,
+                                  TC_ELEMENT_UNARY,
+                                  TC_UNARY_EXP,
+                                  TC_TYPE_F32,
+                                  SUM,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  SUM + 1};
+  const tc_elementwise_params chain = {.words = sizeof(words) / sizeof(words[0])};
+  if (ADD_CONSTANT(WIDTH) || ADD_WORDS(words) || APPEND(copy, transpose, ARENA(0), INPUT) ||
+      APPEND(elementwise, chain, OUTPUT, ABSENT, ABSENT, ABSENT, CONSTANT(1), ARENA(0), CONSTANT(0), ABSENT, ABSENT,
+             ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT)) {
     return error->code;
   }
   return TC_OK;
@@ -166,7 +206,7 @@ typedef struct finish_call {
 
 static int32_t finish(void *argument, tc_error *error) {
   const finish_call *f = argument;
-  return tc_program_finish(f->program, f->arena_bytes, error);
+  return tc_program_finish(f->program, NULL, f->arena_bytes, error);
 }
 
 int32_t test_program(const test_model *model, test_try attempt, tc_program **program, tc_error *error) {

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, run_single, single
-from tests.runtime_c.views import eight, lowest, strides
+from tests.runtime_c.element import BINARY, COMPARE, LOGICAL, WHERE, run_steps, step
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
 
 SHAPES = {
     "same": ((3, 5, 7), (3, 5, 7)),
@@ -24,6 +22,7 @@ SHAPES = {
 }
 
 
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOAT = {
     0: np.add,
     1: np.subtract,
@@ -32,6 +31,7 @@ FLOAT = {
     4: lambda x, y: np.power(np.abs(x), y),
     5: np.minimum,
     6: np.maximum,
+    7: np.mod,
     8: np.fmod,
     9: lambda x, y: np.where(x < 0, x * y, x),
 }
@@ -48,73 +48,73 @@ INTEGER = {
     10: np.bitwise_and,
     11: np.bitwise_or,
     12: np.bitwise_xor,
+    13: lambda x, y: np.where((y >= 0) & (y < 8 * x.itemsize), x << (y & 7), 0),
+    14: lambda x, y: np.where((y >= 0) & (y < 8 * x.itemsize), x >> (y & 7), -(x < 0).astype(x.dtype)),
 }
-COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
-LOGICAL = [np.logical_and, np.logical_or, np.logical_xor, lambda x, y: x == y]
+COMPARISONS = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
+LOGIC = [np.logical_and, np.logical_or, np.logical_xor, lambda x, y: x == y]
 
 
-def run_binary(kernel, op, a, b, dtype, isa, pool, **extra):
-    """Run a kernel of two operands that broadcast."""
-    wide_a, wide_b = np.broadcast_arrays(a, b)
-    params = {"op": op} | eight("size", wide_a.shape, 1) | strides("a_stride", wide_a) | strides("b_stride", wide_b)
-    return run_single(kernel, [lowest(wide_a), lowest(wide_b)], params | extra, (dtype, wide_a.shape), isa, pool)
+def run_binary(kind, op, a, b, dtype, isa, pool):
+    """Run one step of two operands that broadcast."""
+    return run_steps([a, b], [step(kind, op, a.dtype, 0, 1)], dtype, isa, pool)
 
 
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("op", FLOAT)
-def test_float(case, op, isa, pool, rng):
-    a, b = (rng.standard_normal(shape, np.float32) for shape in SHAPES[case])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_float(case, op, dtype, isa, pool, rng):
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in SHAPES[case])
     a = np.abs(a) if op == 4 else a
-    y = run_binary("binary_f32", op, a, b, "float32", isa, pool, **NO_ACTIVATION)
+    y = run_binary(BINARY, op, a, b, dtype, isa, pool)
     np.testing.assert_allclose(y, FLOAT[op](a, b), rtol=1e-6 if op == 4 else 0)
 
 
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("op", INTEGER)
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer(case, op, dtype, isa, pool, rng):
-    a, b = (rng.integers(-9, 9, shape).astype(dtype) for shape in SHAPES[case])
-    b = np.abs(b) if op == 4 else b
-    y = run_binary(f"binary_{dtype.replace('int', 'i')}", op, a, b, dtype, isa, pool)
+    low = 0 if dtype.startswith("u") else -9
+    a, b = (rng.integers(low, 9, shape).astype(dtype) for shape in SHAPES[case])
+    b = np.abs(b) if op == 4 else b % 8 if op in (13, 14) else b
+    y = run_binary(BINARY, op, a, b, dtype, isa, pool)
     np.testing.assert_array_equal(y, INTEGER[op](a, b))
 
 
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("op", range(6))
-@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", *INTEGERS])
 def test_compare(case, op, dtype, isa, pool, rng):
     a, b = (rng.integers(-2, 3, shape).astype(dtype) for shape in SHAPES[case])
-    kernel = {"float32": "compare_f32", "int32": "compare_i32", "int64": "compare_i64"}[dtype]
-    np.testing.assert_array_equal(run_binary(kernel, op, a, b, "bool", isa, pool), COMPARE[op](a, b))
+    np.testing.assert_array_equal(run_binary(COMPARE, op, a, b, "bool", isa, pool), COMPARISONS[op](a, b))
 
 
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("op", range(4))
 def test_logical(case, op, isa, pool, rng):
     a, b = (rng.integers(0, 2, shape).astype(bool) for shape in SHAPES[case])
-    np.testing.assert_array_equal(run_binary("logical", op, a, b, "bool", isa, pool), LOGICAL[op](a, b))
+    np.testing.assert_array_equal(run_binary(LOGICAL, op, a, b, "bool", isa, pool), LOGIC[op](a, b))
 
 
 def test_transposed_and_reversed_operands(isa, pool, rng):
     a, b = rng.standard_normal((33, 7, 70), np.float32).T, rng.standard_normal((70, 7, 33), np.float32)[:, ::-1]
-    y = run_binary("binary_f32", 1, a, b, "float32", isa, pool, **NO_ACTIVATION)
+    y = run_binary(BINARY, 1, a, b, "float32", isa, pool)
     np.testing.assert_array_equal(y, a - b)
     a, b = np.arange(5000)[::-1], np.arange(15_000)[::3]
-    np.testing.assert_array_equal(run_binary("binary_i64", 0, a, b, "int64", isa, pool), a + b)
+    np.testing.assert_array_equal(run_binary(BINARY, 0, a, b, "int64", isa, pool), a + b)
 
 
 def test_integer_extremes(isa):
-    for dtype in ("int32", "int64"):
+    for dtype in ("int8", "int16", "int32", "int64"):
         low = np.iinfo(dtype).min
         a, b = np.array([low, low, 7, -7, 7, -7, low], dtype), np.array([-1, 0, 3, 3, -3, -3, 1], dtype)
-        kernel = f"binary_{dtype.replace('int', 'i')}"
-        results = {op: run_binary(kernel, op, a, b, dtype, isa, None).tolist() for op in (3, 7, 8)}
+        results = {op: run_binary(BINARY, op, a, b, dtype, isa, None).tolist() for op in (3, 7, 8)}
         assert results == {
             3: [low, 0, 2, -2, -2, 2, low],
             7: [0, 0, 1, 2, -2, -1, 0],
             8: [0, 0, 1, -1, 1, -1, 0],
         }
-        assert run_binary(kernel, 4, b, np.full(7, -3, dtype), dtype, isa, None).tolist() == [-1, 0, 0, 0, 0, 0, 1]
+        assert run_binary(BINARY, 4, b, np.full(7, -3, dtype), dtype, isa, None).tolist() == [-1, 0, 0, 0, 0, 0, 1]
 
 
 def test_special_floats(isa):
@@ -122,25 +122,15 @@ def test_special_floats(isa):
     a = np.array([nan, 1, nan, inf, -inf] * 5, np.float32)
     b = np.array([1, nan, nan, -inf, 2] * 5, np.float32)
     for op in (5, 6):
-        y = run_binary("binary_f32", op, a, b, "float32", isa, None, **NO_ACTIVATION)
+        y = run_binary(BINARY, op, a, b, "float32", isa, None)
         np.testing.assert_array_equal(y, FLOAT[op](a, b))
     for op in range(6):
-        np.testing.assert_array_equal(run_binary("compare_f32", op, a, b, "bool", isa, None), COMPARE[op](a, b))
+        np.testing.assert_array_equal(run_binary(COMPARE, op, a, b, "bool", isa, None), COMPARISONS[op](a, b))
     base = np.array([-inf, -2, -0.0, 0, 2, inf, nan], np.float32)
     for exponent in (0.5, 2, 3, -1, 0):
-        y = run_binary("binary_f32", 4, base, np.array([exponent], np.float32), "float32", isa, None, **NO_ACTIVATION)
+        y = run_binary(BINARY, 4, base, np.array([exponent], np.float32), "float32", isa, None)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(y, np.power(base, np.full(7, exponent, np.float32)))
-
-
-@pytest.mark.parametrize(
-    ("activation", "function"), [(1, lambda x: np.maximum(x, 0)), (2, lambda x: np.clip(x, -1, 0.5)), (5, np.tanh)]
-)
-def test_activation(activation, function, isa, pool, rng):
-    a, b = rng.standard_normal((9, 70), np.float32), rng.standard_normal(70, np.float32)
-    extra = {"activation": activation, "activation_a": -1.0, "activation_b": 0.5}
-    y = run_binary("binary_f32", 0, a, b, "float32", isa, pool, **extra)
-    np.testing.assert_allclose(y, function(a + b), rtol=1e-6, atol=1e-6)
 
 
 WHERE_SHAPES = [
@@ -159,18 +149,12 @@ WHERE_SHAPES = [
 def test_where(shapes, dtype, isa, pool, rng):
     condition = rng.integers(0, 2, shapes[0]).astype(bool)
     a, b = (rng.integers(0, 100, shape).astype(dtype) for shape in shapes[1:])
-    views = np.broadcast_arrays(condition, a, b)
-    params = {"element_size": a.itemsize} | eight("size", views[0].shape, 1)
-    for name, view in zip(("condition_stride", "a_stride", "b_stride"), views, strict=True):
-        params |= strides(name, view)
-    y = run_single("where", [lowest(view) for view in views], params, (dtype, views[0].shape), isa, pool)
+    y = run_steps([condition, a, b], [step(WHERE, 0, dtype, 0, 1, 2)], dtype, isa, pool)
     np.testing.assert_array_equal(y, np.where(condition, a, b))
 
 
-def test_no_such_operation():
+def test_no_such_operation(isa):
     x = np.zeros((4, 5), np.int32)
-    sizes = eight("size", (4, 5), 1) | strides("a_stride", x) | strides("b_stride", x)
-    for kernel, op in (("binary_i32", 9), ("compare_i32", 6), ("compare_i32", -1)):
-        program, _ = single(kernel, [x, x], {"op": op} | sizes, ("int32", (4, 5)))
-        with pytest.raises(TargetError, match=f"there is no operation {op}"):
-            NativeProgram(program)
+    for kind, op in ((BINARY, 15), (COMPARE, 6), (COMPARE, -1), (LOGICAL, 0), (6, 0)):
+        with pytest.raises(TargetError, match=f"there is no operation {op} of kind {kind} on type 8"):
+            run_binary(kind, op, x, x, "int32", isa, None)

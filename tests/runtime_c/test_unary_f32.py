@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import run_single
+from tests.runtime_c.element import UNARY, run_steps, step
 from tests.runtime_c.test_activations import ACTIVATIONS, erf
 
 # name: (code, definition in double precision, a, b, arguments it is defined for, units in the last place)
@@ -46,8 +46,7 @@ FUNCTIONS = {
 
 
 def run(x: np.ndarray, code: int, isa: str, pool=None, a: float = 0.0, b: float = 0.0) -> np.ndarray:
-    params = {"op": code, "count": x.size, "a": float(a), "b": float(b)}
-    return run_single("unary_f32", [x], params, ("float32", x.shape), isa, pool)
+    return run_steps([x], [step(UNARY, code, "float32", 0, a=a, b=b)], "float32", isa, pool)
 
 
 def points(low: float, high: float) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,6 +15,7 @@ from tinycomp.rewrite.match import Rejection
 from tinycomp.rewrite.partition import outline_all
 from tinycomp.rewrite.select import Selection
 from tinycomp.target import Target, find
+from tinycomp.target.target import OpRule
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class MergeComposite(Pass):
     and the search goes on with the next way to match. Cheap pure producers that several matches share are copied, so
     that each owns one. The free values become the parameters in the order of the pattern; constants that ``P.const``
     matched are bound in the body. Bodies of If, Loop, Scan and functions are merged in their own scope; nodes that a
-    target has claimed are left alone. Every attempt that got past its root and failed becomes a remark.
+    target has claimed are left alone. Every attempt that got past its root and failed becomes a remark; where the
+    target's operator rules will decide about the root, only attempts within reach of all that a match needs are made.
 
     Before and after, for ``P.Relu(P.Conv(x, w))``::
 
@@ -45,16 +47,24 @@ class MergeComposite(Pass):
         Raises:
             TargetError: If there is no target of that name.
         """
-        table = self._table()
-        made = [_merge(scope, table, graph.remarks) for scope in open_graphs(graph)]
+        table: Sequence[Composite]
+        rules: Callable[[Node], Sequence[OpRule]]
+        target = find(self.target) if isinstance(self.target, str) else self.target
+        if isinstance(target, Target):
+            table, rules = target.composites, target.rules_for
+        else:
+            table, rules = target, _no_rules
+        made = [_merge(scope, table, rules, graph.remarks) for scope in open_graphs(graph)]
         return any(made)
 
-    def _table(self) -> Sequence[Composite]:
-        target = find(self.target) if isinstance(self.target, str) else self.target
-        return target.composites if isinstance(target, Target) else target
+
+def _no_rules(node: Node) -> Sequence[OpRule]:
+    return ()
 
 
-def _merge(graph: Graph, table: Sequence[Composite], remarks: list[Remark]) -> list[Node]:
+def _merge(
+    graph: Graph, table: Sequence[Composite], rules: Callable[[Node], Sequence[OpRule]], remarks: list[Remark]
+) -> list[Node]:
     """Merge in one scope; a composite that asks for others is tried once those are nodes."""
     made: list[Node] = []
     selection = Selection(graph)
@@ -62,7 +72,7 @@ def _merge(graph: Graph, table: Sequence[Composite], remarks: list[Remark]) -> l
         if composite.pattern.mentions_composites and selection.chosen:
             made += outline_all(selection)
             selection = Selection(graph)
-        failed = selection.choose(composite)
+        failed = selection.choose(composite, explained=lambda root: bool(rules(root)))
         remarks += [_remark(composite, root, why) for root, why in failed if why.nodes and root not in selection.taken]
     return made + outline_all(selection)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, Graph, Node
 from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.landmarks import landmarks
 from tinycomp.rewrite.match import Match, Rejection
 from tinycomp.rewrite.matcher import Check, find, matches
 from tinycomp.rewrite.op_pattern import OpPattern
@@ -30,6 +31,7 @@ class Pattern:
         checks: Predicates over the whole match.
         size: Number of operators that every match has at least.
         heads: Operators at which it can be anchored; None means any.
+        landmarks: Operators that every match holds, with their distance from the root.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Pattern:
         self.checks: list[Check] = list(checks)
         self.heads: frozenset[Head] | None = self.outputs[0].heads if self.outputs else frozenset()
         self.size = len(_required_ops(self.outputs))
+        self.landmarks = landmarks(self.outputs[0]) if self.outputs else ()
         self._parts = [distances(p) for p in self.outputs]
         self.named = self._collect_names()
         self._validate()

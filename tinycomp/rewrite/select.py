@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite.composite import Composite
 from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.landmarks import within_reach
 from tinycomp.rewrite.match import Match, Rejection, reject
 from tinycomp.rewrite.matcher import find
 from tinycomp.rewrite.traits import is_duplicable
@@ -48,12 +49,23 @@ class Selection:
         for node in reversed(self._place):
             self._by_head.setdefault((node.domain, node.op), []).append(node)
 
-    def choose(self, composite: Composite) -> list[tuple[Node, Rejection]]:
-        """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts."""
+    def choose(
+        self, composite: Composite, explained: Callable[[Node], bool] = lambda root: False
+    ) -> list[tuple[Node, Rejection]]:
+        """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts.
+
+        Args:
+            composite: What to look for.
+            explained: Whether nobody will ask why ``composite`` does not stand at a root. Such a root is not even
+                tried where an operator that every match holds is out of reach, which saves most attempts.
+        """
         failed = []
         accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
+        hopeful = self._hopeful(composite)
         for root in self._roots(composite):
             if root in self.taken or not _may_take(root, composite):
+                continue
+            if root not in hopeful and explained(root):
                 continue
             answer = find(composite.pattern, root, self.graph, accept)
             if isinstance(answer, Match):
@@ -68,6 +80,17 @@ class Selection:
             return reversed(self._place)
         found = [node for head in heads for node in self._by_head.get(head, ())]
         return found if len(heads) == 1 else sorted(found, key=self._place.__getitem__, reverse=True)
+
+    def _hopeful(self, composite: Composite) -> Container[Node]:
+        """Return the nodes within reach of the rarest operator that every match holds."""
+        marked = [
+            (sum(len(self._by_head.get(head, ())) for head in mark.heads), mark) for mark in composite.pattern.landmarks
+        ]
+        if not marked:
+            return self._place
+        _, rarest = min(marked, key=lambda pair: pair[0])
+        starts = (node for head in rarest.heads for node in self._by_head.get(head, ()))
+        return within_reach(self.graph, starts, rarest.depth)
 
     def _take(self, composite: Composite, match: Match) -> None:
         copies = copies_needed(match, self.graph)

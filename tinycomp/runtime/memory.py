@@ -7,11 +7,17 @@ A freed block is handed out again at once, the last one freed first, because its
 from __future__ import annotations
 
 import bisect
+import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
 """Every buffer starts at a multiple of this many bytes: one cache line, one AVX-512 register."""
+
+_OPEN = sys.maxsize
+_LOOKBACK = 64
+"""How many freed blocks are tried for a new one: more would make planning quadratic, and the cache lost the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,72 +68,78 @@ def plan_arena(buffers: Sequence[Lifetime]) -> Arena:
     order = sorted(range(len(buffers)), key=lambda i: (buffers[i].first, i))
     deaths = sorted(range(len(buffers)), key=lambda i: (buffers[i].last, i))
     offsets = [0] * len(buffers)
-    live = _LiveBlocks()
+    space = _FreeSpace()
     dead = 0
     size = lower_bound = live_bytes = 0
     for index in order:
         buffer = buffers[index]
         while buffers[deaths[dead]].last < buffer.first:
             gone = deaths[dead]
-            live.free(offsets[gone], aligned(buffers[gone].size))
+            space.free(offsets[gone], aligned(buffers[gone].size))
             live_bytes -= aligned(buffers[gone].size)
             dead += 1
         need = aligned(buffer.size)
-        offsets[index] = live.place(need)
+        offsets[index] = space.place(need)
         live_bytes += need
         lower_bound = max(lower_bound, live_bytes)
         size = max(size, offsets[index] + need)
     return Arena(tuple(offsets), size, lower_bound)
 
 
-class _LiveBlocks:
-    """The arena while it is planned: live blocks in address order and freed offsets, newest last."""
+class _FreeSpace:
+    """What is free while the arena is planned: gaps in address order, the last one open, and freed offsets.
+
+    Neighbouring gaps are always joined, so there are at most as many as live blocks, and few where blocks are dense.
+    """
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._freed: list[int] = []
+        self._starts = [0]
+        self._ends = [_OPEN]
+        self._freed: dict[int, None] = {}
 
     def free(self, offset: int, size: int) -> None:
         if not size:
             return
-        at = bisect.bisect_left(self._starts, offset)
-        del self._starts[at], self._ends[at]
-        self._freed.append(offset)
+        self._freed.pop(offset, None)
+        self._freed[offset] = None
+        at = bisect.bisect_right(self._starts, offset)
+        begin, end, first, last = offset, offset + size, at, at
+        if at and self._ends[at - 1] == begin:
+            begin, first = self._starts[at - 1], at - 1
+        if at < len(self._starts) and self._starts[at] == end:
+            end, last = self._ends[at], at + 1
+        self._starts[first:last] = [begin]
+        self._ends[first:last] = [end]
 
     def place(self, size: int) -> int:
         if not size:
             return 0
-        offset = self._place_in_freed(size)
-        if offset is None:
-            offset = self._place_lowest(size)
-        at = bisect.bisect_left(self._starts, offset)
-        self._starts.insert(at, offset)
-        self._ends.insert(at, offset + size)
-        return offset
+        found = self._in_freed(size) or self._lowest(size)
+        self._take(*found, size)
+        return found[1]
 
-    def _place_in_freed(self, size: int) -> int | None:
-        """The gap around the block freed last, if it is large enough; else the one before it, and so on."""
-        for index in range(len(self._freed) - 1, -1, -1):
-            freed = self._freed[index]
-            gap = self._gap_at(freed)
-            if gap is None:
-                del self._freed[index]
-            elif gap[1] is not None and gap[1] - gap[0] >= size:
-                return freed if gap[1] - freed >= size else gap[0]
-        return None
+    def _in_freed(self, size: int) -> tuple[int, int] | None:
+        """Gap and offset of the block freed last, if it is large enough; else of the one before it, and so on."""
+        covered = []
+        found = None
+        for offset in itertools.islice(reversed(self._freed), _LOOKBACK):
+            at = bisect.bisect_right(self._starts, offset) - 1
+            if at < 0 or self._ends[at] <= offset:
+                covered.append(offset)
+            elif self._ends[at] != _OPEN and self._ends[at] - self._starts[at] >= size:
+                found = at, offset if self._ends[at] - offset >= size else self._starts[at]
+                break
+        for offset in covered:
+            del self._freed[offset]
+        return found
 
-    def _gap_at(self, offset: int) -> tuple[int, int | None] | None:
-        """Bounds of the gap that holds ``offset`` (end None: open), or None if a live block covers it."""
-        at = bisect.bisect_right(self._starts, offset)
-        if at and self._ends[at - 1] > offset:
-            return None
-        return (self._ends[at - 1] if at else 0, self._starts[at] if at < len(self._starts) else None)
+    def _lowest(self, size: int) -> tuple[int, int]:
+        at = next(i for i, start in enumerate(self._starts) if self._ends[i] - start >= size)
+        return at, self._starts[at]
 
-    def _place_lowest(self, size: int) -> int:
-        end = 0
-        for start, stop in zip(self._starts, self._ends, strict=True):
-            if start - end >= size:
-                return end
-            end = stop
-        return end
+    def _take(self, at: int, offset: int, size: int) -> None:
+        start, end = self._starts[at], self._ends[at]
+        left = [(start, offset)] if start < offset else []
+        right = [(offset + size, end)] if offset + size < end else []
+        self._starts[at : at + 1] = [gap[0] for gap in left + right]
+        self._ends[at : at + 1] = [gap[1] for gap in left + right]

@@ -12,6 +12,7 @@ from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.plan import Run
 from tinycomp.runtime.program import Array, Program
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.weights import Weights
 
 SPECIALISATIONS = 16
 """How many sets of input shapes a region or module keeps compiled."""
@@ -23,11 +24,12 @@ class NativeRegion:
     Args:
         program: What to run.
         pool: Threads to share the work with.
+        weights: Packed weights to share with other regions.
     """
 
-    def __init__(self, program: Program, pool: Pool) -> None:
+    def __init__(self, program: Program, pool: Pool, weights: Weights | None = None) -> None:
         self.program = program
-        self.native = NativeProgram(program, pool)
+        self.native = NativeProgram(program, pool, weights=weights)
         self._results = [(spec.shape, _dtype(spec.dtype)) for spec in program.outputs]
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:

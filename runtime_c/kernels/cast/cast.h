@@ -1,31 +1,50 @@
-/* cast: conversion of contiguous elements. Any type is widened to double, int64 or uint64, whichever holds it exactly,
- * and narrowed from there, a piece at a time; the pairs that models use most are converted at once. Units are pieces.
+/* Conversion between element types. Any type is widened to double, int64 or uint64, whichever holds it exactly, and
+ * narrowed from there, a piece at a time; the pairs that models use most are converted at once.
  *
- * Floats become integers by truncation; NaN becomes 0 and what is out of range the nearest limit. Integers become
- * narrower ones by their low bits. All but 0 becomes true. f64 becomes a 16-bit float by way of f32. */
+ * Floats become integers by truncation, and NaN becomes 0. What is out of range becomes the nearest limit of a signed
+ * type of 32 or 64 bits; the other types keep the low bits of the narrowest of these that holds them. Integers become
+ * narrower ones by their low bits. All but 0 becomes true. */
 
 enum { CAST_PIECE = 1024 };
 
 /* One row per type: TC_TYPE(kind, C type, wide type, widening of x, narrowing of a float y, narrowing of an integer y).
  */
-#define TC_TYPE_LIST                                                                                     \
-  TC_TYPE(F32, float, double, x, (float)y, (float)y)                                                     \
-  TC_TYPE(F64, double, double, x, y, (double)y)                                                          \
-  TC_TYPE(F16, uint16_t, double, tc_f32_of_f16(x), tc_f16_of_f32((float)y), tc_f16_of_f32((float)y))     \
-  TC_TYPE(BF16, uint16_t, double, tc_f32_of_bf16(x), tc_bf16_of_f32((float)y), tc_bf16_of_f32((float)y)) \
-  TC_TYPE(I8, int8_t, int64_t, x, CAST_SATURATE(int8_t, y, -0x1p7, 0x1p7, INT8_MAX), (int8_t)y)          \
-  TC_TYPE(U8, uint8_t, int64_t, x, CAST_SATURATE(uint8_t, y, 0, 0x1p8, UINT8_MAX), (uint8_t)y)           \
-  TC_TYPE(I16, int16_t, int64_t, x, CAST_SATURATE(int16_t, y, -0x1p15, 0x1p15, INT16_MAX), (int16_t)y)   \
-  TC_TYPE(U16, uint16_t, int64_t, x, CAST_SATURATE(uint16_t, y, 0, 0x1p16, UINT16_MAX), (uint16_t)y)     \
-  TC_TYPE(I32, int32_t, int64_t, x, CAST_SATURATE(int32_t, y, -0x1p31, 0x1p31, INT32_MAX), (int32_t)y)   \
-  TC_TYPE(U32, uint32_t, int64_t, x, CAST_SATURATE(uint32_t, y, 0, 0x1p32, UINT32_MAX), (uint32_t)y)     \
-  TC_TYPE(I64, int64_t, int64_t, x, CAST_SATURATE(int64_t, y, -0x1p63, 0x1p63, INT64_MAX), (int64_t)y)   \
-  TC_TYPE(U64, uint64_t, uint64_t, x, CAST_SATURATE(uint64_t, y, 0, 0x1p64, UINT64_MAX), (uint64_t)y)    \
+#define TC_TYPE_LIST                                                                                       \
+  TC_TYPE(F32, float, double, x, (float)y, (float)y)                                                       \
+  TC_TYPE(F64, double, double, x, y, (double)y)                                                            \
+  TC_TYPE(F16, uint16_t, double, tc_f32_of_f16(x), tc_f16_of_f32(cast_to_odd(y)), tc_f16_of_f32((float)y)) \
+  TC_TYPE(BF16, uint16_t, double, tc_f32_of_bf16(x), tc_bf16_of_f32((float)y), tc_bf16_of_f32((float)y))   \
+  TC_TYPE(I8, int8_t, int64_t, x, CAST_LOW32(y), (int8_t)y)                                                \
+  TC_TYPE(U8, uint8_t, int64_t, x, CAST_LOW32(y), (uint8_t)y)                                              \
+  TC_TYPE(I16, int16_t, int64_t, x, CAST_LOW32(y), (int16_t)y)                                             \
+  TC_TYPE(U16, uint16_t, int64_t, x, CAST_LOW32(y), (uint16_t)y)                                           \
+  TC_TYPE(I32, int32_t, int64_t, x, CAST_LOW32(y), (int32_t)y)                                             \
+  TC_TYPE(U32, uint32_t, int64_t, x, CAST_LOW64(y), (uint32_t)y)                                           \
+  TC_TYPE(I64, int64_t, int64_t, x, CAST_LOW64(y), (int64_t)y)                                             \
+  TC_TYPE(U64, uint64_t, uint64_t, x, cast_low_u64(y), (uint64_t)y)                                        \
   TC_TYPE(BOOL, uint8_t, int64_t, x != 0, y != 0, y != 0)
 
 /* low is the lowest number of the type, above the first one beyond it; both are exact as floats. */
 #define CAST_SATURATE(type, y, low, above, highest) \
   ((y) >= (above) ? (type)(highest) : (y) > (low) ? (type)(y) : (y) <= (low) ? (type)(low) : (type)0)
+
+#define CAST_LOW32(y) CAST_SATURATE(int32_t, y, -0x1p31, 0x1p31, INT32_MAX)
+#define CAST_LOW64(y) CAST_SATURATE(int64_t, y, -0x1p63, 0x1p63, INT64_MAX)
+
+TC_INLINE uint64_t cast_low_u64(double y) {
+  return y >= 0x1p63 ? CAST_SATURATE(uint64_t, y, 0, 0x1p64, UINT64_MAX) : (uint64_t)CAST_LOW64(y);
+}
+
+/* The nearest f32, or of the two around an inexact number that with an odd significand: rounding the result to fewer
+ * bits then gives what rounding y at once would. */
+TC_INLINE float cast_to_odd(double y) {
+  const float near = (float)y;
+  const uint32_t bits = tc_bits_of(near);
+  if (y != y || (double)near == y || bits & 1) {
+    return near;
+  }
+  return tc_float_of(fabs((double)near) < fabs(y) ? bits + 1 : bits - 1);
+}
 
 /* The conversions that are done at once: TC_PAIR(from, to, type of x, type of the result, expression in x). */
 #define TC_PAIR_LIST                                                                         \
@@ -43,13 +62,11 @@ enum { CAST_PIECE = 1024 };
   TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
   TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
 
-typedef void (*cast_fn)(void *to, const void *from, int64_t count);
-
 #define CAST_LOOP(name, to_type, from_type, variable, expression) \
-  static void name(void *to, const void *from, int64_t count) {   \
-    to_type *restrict z = to;                                     \
-    const from_type *restrict source = from;                      \
-    for (int64_t i = 0; i < count; i++) {                         \
+  static void name(const element_rows *rows) {                    \
+    to_type *restrict z = rows->to;                               \
+    const from_type *restrict source = rows->x;                   \
+    for (int64_t i = 0; i < rows->count; i++) {                   \
       const from_type variable = source[i];                       \
       z[i] = (to_type)(expression);                               \
     }                                                             \
@@ -72,7 +89,7 @@ enum { CAST_WIDE_double, CAST_WIDE_int64_t, CAST_WIDE_uint64_t };
 /* What there is for each type. */
 typedef struct cast_type {
   int size, wide;
-  cast_fn widen, narrow[3]; /* narrow: by the kind of the wide type */
+  element_fn widen, narrow[3]; /* narrow: by the kind of the wide type */
 } cast_type;
 
 static const cast_type cast_types[] = {
@@ -87,39 +104,20 @@ static const cast_type cast_types[] = {
 
 enum { CAST_TYPES = sizeof(cast_types) / sizeof(cast_types[0]) };
 
-static const cast_fn cast_pairs[CAST_TYPES][CAST_TYPES] = {
+static const element_fn cast_pairs[CAST_TYPES][CAST_TYPES] = {
 #define TC_PAIR(from, to, from_type, to_type, expression) [TC_TYPE_##from][TC_TYPE_##to] = cast_pair_##from##_##to,
     TC_PAIR_LIST
 #undef TC_PAIR
 };
 
-static void TC_NAME(tc_cast_prepare)(tc_prepare *prepare) {
-  const tc_cast_params *p = prepare->params;
-  TC_REQUIRE(prepare, p->from >= 0 && p->from < CAST_TYPES && p->to >= 0 && p->to < CAST_TYPES, "there is no type %lld",
-             (long long)(p->from >= 0 && p->from < CAST_TYPES ? p->to : p->from));
-  tc_touch(prepare, 0, p->count, cast_types[p->to].size);
-  tc_touch(prepare, 1, p->count, cast_types[p->from].size);
-  if (tc_refused(prepare)) {
-    return;
-  }
-  prepare->units = tc_ceil_div(p->count, CAST_PIECE);
-  prepare->cost = 4.0 * (double)p->count;
-}
-
-static void TC_NAME(tc_cast)(const tc_call *call, int64_t begin, int64_t end) {
-  const tc_cast_params *p = call->params;
-  const cast_type *from = &cast_types[p->from], *to = &cast_types[p->to];
-  const cast_fn at_once = cast_pairs[p->from][p->to];
-  for (int64_t first = begin * CAST_PIECE; first < tc_min(end * CAST_PIECE, p->count); first += CAST_PIECE) {
-    const int64_t count = tc_min(p->count - first, CAST_PIECE);
-    char *y = (char *)call->operands[0] + first * to->size;
-    const char *x = (const char *)call->operands[1] + first * from->size;
-    if (at_once) {
-      at_once(y, x, count);
-    } else {
-      uint64_t wide[CAST_PIECE];
-      from->widen(wide, x, count);
-      to->narrow[from->wide](y, wide, count);
-    }
+/* A conversion by way of the wide type. */
+static void cast_by_wide(const element_rows *rows) {
+  for (int64_t first = 0; first < rows->count; first += CAST_PIECE) {
+    uint64_t wide[CAST_PIECE];
+    const int64_t count = tc_min(rows->count - first, CAST_PIECE);
+    rows->from->widen(
+        &(element_rows){.to = wide, .x = (const char *)rows->x + first * rows->from->size, .count = count});
+    rows->into->narrow[rows->from->wide](
+        &(element_rows){.to = (char *)rows->to + first * rows->into->size, .x = wide, .count = count});
   }
 }

@@ -81,6 +81,7 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   prepare->units = TC_PRODUCT(prepare, p->groups, plan.grid.row_blocks, plan.grid.panels);
   prepare->cost = 2.0 * (double)plan.grid.rows * (double)(plan.taps * plan.depth) * (double)p->out_channels;
   prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
+  TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width);
   prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied);
 }
 

@@ -65,6 +65,7 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = 4.5 * (double)plan.tiles * 16.0 * (double)p->channels * (double)p->out_channels;
   prepare->state_bytes =
       (plan.padded_out + plan.padded_in + WINO_PRODUCTS * plan.panel_floats) * (int64_t)sizeof(float);
+  TC_SHARE(prepare, p->channels, p->out_channels);
   prepare->scratch_bytes = wino_row_pointers(&plan) * (int64_t)sizeof(float *) +
                            WINO_PRODUCTS * (plan.in_stride + plan.out_stride) * (int64_t)sizeof(float);
 }

@@ -57,6 +57,7 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
   prepare->units = p->batch * p->out_height;
   prepare->cost = 4.0 * (double)prepare->units * (double)p->out_width * (double)p->channels * (double)taps;
   prepare->state_bytes = TC_PRODUCT(prepare, taps + 1, padded, sizeof(float));
+  TC_SHARE(prepare, p->channels, taps);
 }
 
 static void TC_NAME(tc_dwconv2d_f32_pack)(const tc_prepare *prepare, void *state) {

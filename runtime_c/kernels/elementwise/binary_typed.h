@@ -1,160 +1,128 @@
-/* binary_i32, binary_i64, compare_f32, compare_i32, compare_i64, logical: the same walk as binary_f32, with plain loops
- * that the compiler turns into vectors. Integers wrap around; a division by zero gives 0. */
+/* Arithmetic on integers and doubles, comparisons and logic, with plain loops. Integers wrap around; a division by zero
+ * gives 0. */
 
-/* Arithmetic that is defined for all operands; `unsigned_type` wraps where `type` may not. */
-#define BINARY_INTEGER(type, unsigned_type, suffix)                                            \
-  TC_INLINE type binary_div_##suffix(type x, type y) {                                         \
-    return y == 0 ? 0 : y == -1 ? (type)(0 - (unsigned_type)x) : x / y;                        \
-  }                                                                                            \
-  /* The remainder with the sign of the dividend. */                                           \
-  TC_INLINE type binary_rem_##suffix(type x, type y) { return y == 0 || y == -1 ? 0 : x % y; } \
-  /* The remainder with the sign of the divisor. */                                            \
-  TC_INLINE type binary_mod_##suffix(type x, type y) {                                         \
-    const type rest = binary_rem_##suffix(x, y);                                               \
-    return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;                               \
-  }                                                                                            \
-  static type binary_pow_##suffix(type x, type y) {                                            \
-    if (y < 0) {                                                                               \
-      return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;                                      \
-    }                                                                                          \
-    unsigned_type power = 1, factor = (unsigned_type)x;                                        \
-    for (; y > 0; y >>= 1) {                                                                   \
-      power *= y & 1 ? factor : 1;                                                             \
-      factor *= factor;                                                                        \
-    }                                                                                          \
-    return (type)power;                                                                        \
+/* Arithmetic that is defined for all operands. */
+#define TC_INTEGER(kind, type, wraps, below)                                                  \
+  TC_INLINE type binary_div_##kind(type x, type y) {                                          \
+    return y == 0 ? 0 : below(y) && y == (type) - 1 ? (type)(0 - (wraps)x) : (type)(x / y);   \
+  }                                                                                           \
+  /* The remainder with the sign of the dividend. */                                          \
+  TC_INLINE type binary_rem_##kind(type x, type y) {                                          \
+    return y == 0 || (below(y) && y == (type) - 1) ? 0 : (type)(x % y);                       \
+  }                                                                                           \
+  /* The remainder with the sign of the divisor. */                                           \
+  TC_INLINE type binary_mod_##kind(type x, type y) {                                          \
+    const type rest = binary_rem_##kind(x, y);                                                \
+    return rest != 0 && below(rest) != below(y) ? (type)(rest + y) : rest;                    \
+  }                                                                                           \
+  static type binary_pow_##kind(type x, type y) {                                             \
+    if (below(y)) {                                                                           \
+      return x == 1 ? 1 : below(x) && x == (type) - 1 ? (type)(y % 2 ? -1 : 1) : 0;           \
+    }                                                                                         \
+    wraps power = 1, factor = (wraps)x;                                                       \
+    for (; y > 0; y = (type)(y >> 1)) {                                                       \
+      power *= y & 1 ? factor : 1;                                                            \
+      factor *= factor;                                                                       \
+    }                                                                                         \
+    return (type)power;                                                                       \
+  }                                                                                           \
+  /* Whether an amount is less than the width, and so can be shifted by. */                   \
+  TC_INLINE bool binary_shifts_##kind(type y) { return !below(y) && y < 8 * (int)sizeof(y); } \
+  TC_INLINE type binary_shift_left_##kind(type x, type y) {                                   \
+    return binary_shifts_##kind(y) ? (type)((wraps)x << y) : 0;                               \
+  }                                                                                           \
+  TC_INLINE type binary_shift_right_##kind(type x, type y) {                                  \
+    return binary_shifts_##kind(y) ? (type)(x >> y) : below(x) ? (type) - 1 : 0;              \
   }
-BINARY_INTEGER(int32_t, uint32_t, i32)
-BINARY_INTEGER(int64_t, uint64_t, i64)
-#undef BINARY_INTEGER
+TC_INTEGER_LIST
+#undef TC_INTEGER
 
-/* TC_ROW(function, type of the result, type of the operands, expression in x and y) */
-#define BINARY_ARITHMETIC(t, u, s)                      \
-  TC_ROW(binary_##s##_ADD, t, t, (t)((u)x + (u)y))      \
-  TC_ROW(binary_##s##_SUB, t, t, (t)((u)x - (u)y))      \
-  TC_ROW(binary_##s##_MUL, t, t, (t)((u)x * (u)y))      \
-  TC_ROW(binary_##s##_DIV, t, t, binary_div_##s(x, y))  \
-  TC_ROW(binary_##s##_POW, t, t, binary_pow_##s(x, y))  \
-  TC_ROW(binary_##s##_MIN, t, t, x < y ? x : y)         \
-  TC_ROW(binary_##s##_MAX, t, t, x > y ? x : y)         \
-  TC_ROW(binary_##s##_MOD, t, t, binary_mod_##s(x, y))  \
-  TC_ROW(binary_##s##_FMOD, t, t, binary_rem_##s(x, y)) \
-  TC_ROW(binary_##s##_AND, t, t, x &y)                  \
-  TC_ROW(binary_##s##_OR, t, t, x | y)                  \
-  TC_ROW(binary_##s##_XOR, t, t, x ^ y)
-#define BINARY_COMPARISONS(t, s)                       \
-  TC_ROW(compare_##s##_EQUAL, uint8_t, t, x == y)      \
-  TC_ROW(compare_##s##_NOT_EQUAL, uint8_t, t, x != y)  \
-  TC_ROW(compare_##s##_LESS, uint8_t, t, x < y)        \
-  TC_ROW(compare_##s##_LESS_EQUAL, uint8_t, t, x <= y) \
-  TC_ROW(compare_##s##_GREATER, uint8_t, t, x > y)     \
-  TC_ROW(compare_##s##_GREATER_EQUAL, uint8_t, t, x >= y)
-#define BINARY_LOGIC                              \
-  TC_ROW(logical_AND, uint8_t, uint8_t, x &&y)    \
-  TC_ROW(logical_OR, uint8_t, uint8_t, x || y)    \
-  TC_ROW(logical_XOR, uint8_t, uint8_t, !x != !y) \
-  TC_ROW(logical_EQUAL, uint8_t, uint8_t, !x == !y)
-
-/* The loop for one pair of steps. Iterations touch the same index only, so that the result may replace an operand. */
-#define BINARY_LOOP(result, type, left, right, expression)   \
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) { \
-    const type x = left, y = right;                          \
-    z[i] = (result)(expression);                             \
-  }
-#define TC_ROW(name, result, type, expression)                                                                     \
-  static void name(void *to, const void *left, int64_t a_step, const void *right, int64_t b_step, int64_t count) { \
-    result *z = to;                                                                                                \
-    const type *a = left, *b = right;                                                                              \
-    const type a0 = *a, b0 = *b;                                                                                   \
-    if (a_step && b_step) {                                                                                        \
-      BINARY_LOOP(result, type, a[i], b[i], expression)                                                            \
-    } else if (a_step) {                                                                                           \
-      BINARY_LOOP(result, type, a[i], b0, expression)                                                              \
-    } else if (b_step) {                                                                                           \
-      BINARY_LOOP(result, type, a0, b[i], expression)                                                              \
-    } else {                                                                                                       \
-      BINARY_LOOP(result, type, a0, b0, expression)                                                                \
-    }                                                                                                              \
-  }
-BINARY_ARITHMETIC(int32_t, uint32_t, i32)
-BINARY_ARITHMETIC(int64_t, uint64_t, i64)
-BINARY_COMPARISONS(float, f32)
-BINARY_COMPARISONS(int32_t, i32)
-BINARY_COMPARISONS(int64_t, i64)
-BINARY_LOGIC
-#undef TC_ROW
-#undef BINARY_LOOP
-
-#define BINARY_CASE(prefix, kind, code) \
-  case code##_##kind:                   \
-    return prefix##_##kind;
-
-#define BINARY_FIND_ARITHMETIC(prefix)         \
-  static binary_fn prefix##_find(int64_t op) { \
-    switch (op) {                              \
-      BINARY_CASE(prefix, ADD, TC_BINARY)      \
-      BINARY_CASE(prefix, SUB, TC_BINARY)      \
-      BINARY_CASE(prefix, MUL, TC_BINARY)      \
-      BINARY_CASE(prefix, DIV, TC_BINARY)      \
-      BINARY_CASE(prefix, POW, TC_BINARY)      \
-      BINARY_CASE(prefix, MIN, TC_BINARY)      \
-      BINARY_CASE(prefix, MAX, TC_BINARY)      \
-      BINARY_CASE(prefix, MOD, TC_BINARY)      \
-      BINARY_CASE(prefix, FMOD, TC_BINARY)     \
-      BINARY_CASE(prefix, AND, TC_BINARY)      \
-      BINARY_CASE(prefix, OR, TC_BINARY)       \
-      BINARY_CASE(prefix, XOR, TC_BINARY)      \
-      default:                                 \
-        return NULL;                           \
-    }                                          \
-  }
-#define BINARY_FIND_COMPARISON(prefix)               \
-  static binary_fn prefix##_find(int64_t op) {       \
-    switch (op) {                                    \
-      BINARY_CASE(prefix, EQUAL, TC_COMPARE)         \
-      BINARY_CASE(prefix, NOT_EQUAL, TC_COMPARE)     \
-      BINARY_CASE(prefix, LESS, TC_COMPARE)          \
-      BINARY_CASE(prefix, LESS_EQUAL, TC_COMPARE)    \
-      BINARY_CASE(prefix, GREATER, TC_COMPARE)       \
-      BINARY_CASE(prefix, GREATER_EQUAL, TC_COMPARE) \
-      default:                                       \
-        return NULL;                                 \
-    }                                                \
-  }
-BINARY_FIND_ARITHMETIC(binary_i32)
-BINARY_FIND_ARITHMETIC(binary_i64)
-BINARY_FIND_COMPARISON(compare_f32)
-BINARY_FIND_COMPARISON(compare_i32)
-BINARY_FIND_COMPARISON(compare_i64)
-
-static binary_fn logical_find(int64_t op) {
-  switch (op) {
-    BINARY_CASE(logical, AND, TC_LOGICAL)
-    BINARY_CASE(logical, OR, TC_LOGICAL)
-    BINARY_CASE(logical, XOR, TC_LOGICAL)
-    BINARY_CASE(logical, EQUAL, TC_LOGICAL)
-    default:
-      return NULL;
-  }
+/* The remainder with the sign of the divisor. */
+TC_INLINE double binary_mod_F64(double x, double y) {
+  const double rest = fmod(x, y);
+  return rest == 0.0 ? copysign(0.0, y) : (rest < 0.0) != (y < 0.0) ? rest + y : rest;
 }
 
-/* The three hooks of a kernel, given the element types of its result and operands. */
-#define BINARY_HOOKS(kernel, result, type)                                            \
-  static void TC_NAME(tc_##kernel##_prepare)(tc_prepare * prepare) {                  \
-    const tc_binary_params *p = prepare->params;                                      \
-    binary_prepare(prepare, p, kernel##_find(p->op), sizeof(result), sizeof(type));   \
-  }                                                                                   \
-  static void TC_NAME(tc_##kernel##_pack)(const tc_prepare *prepare, void *state) {   \
-    const tc_binary_params *p = prepare->params;                                      \
-    *(binary_plan *)state = binary_plan_make(p, kernel##_find(p->op));                \
-  }                                                                                   \
-  static void TC_NAME(tc_##kernel)(const tc_call *call, int64_t begin, int64_t end) { \
-    binary_run(call, NULL, sizeof(result), sizeof(type), begin, end);                 \
-  }
-BINARY_HOOKS(binary_i32, int32_t, int32_t)
-BINARY_HOOKS(binary_i64, int64_t, int64_t)
-BINARY_HOOKS(compare_f32, uint8_t, float)
-BINARY_HOOKS(compare_i32, uint8_t, int32_t)
-BINARY_HOOKS(compare_i64, uint8_t, int64_t)
-BINARY_HOOKS(logical, uint8_t, uint8_t)
-#undef BINARY_HOOKS
+/* Keep NaN. */
+TC_INLINE double binary_min_F64(double x, double y) { return x < y || x != x ? x : y; }
+TC_INLINE double binary_max_F64(double x, double y) { return x > y || x != x ? x : y; }
+
+/* ROW(kind, operation, type, expression) */
+#define BINARY_INTEGER_LIST(ROW, kind, t, w, below)        \
+  ROW(kind, ADD, t, (w)x + (w)y)                           \
+  ROW(kind, SUB, t, (w)x - (w)y)                           \
+  ROW(kind, MUL, t, (w)x *(w)y)                            \
+  ROW(kind, DIV, t, binary_div_##kind(x, y))               \
+  ROW(kind, POW, t, binary_pow_##kind(x, y))               \
+  ROW(kind, MIN, t, (x < y ? x : y))                       \
+  ROW(kind, MAX, t, (x > y ? x : y))                       \
+  ROW(kind, MOD, t, binary_mod_##kind(x, y))               \
+  ROW(kind, FMOD, t, binary_rem_##kind(x, y))              \
+  ROW(kind, PRELU, t, (below(x) ? (t)((w)x * (w)y) : x))   \
+  ROW(kind, AND, t, x &y)                                  \
+  ROW(kind, OR, t, x | y)                                  \
+  ROW(kind, XOR, t, x ^ y)                                 \
+  ROW(kind, SHIFT_LEFT, t, binary_shift_left_##kind(x, y)) \
+  ROW(kind, SHIFT_RIGHT, t, binary_shift_right_##kind(x, y))
+#define BINARY_DOUBLE_LIST(ROW)               \
+  ROW(F64, ADD, double, x + y)                \
+  ROW(F64, SUB, double, x - y)                \
+  ROW(F64, MUL, double, x *y)                 \
+  ROW(F64, DIV, double, x / y)                \
+  ROW(F64, POW, double, pow(x, y))            \
+  ROW(F64, MIN, double, binary_min_F64(x, y)) \
+  ROW(F64, MAX, double, binary_max_F64(x, y)) \
+  ROW(F64, MOD, double, binary_mod_F64(x, y)) \
+  ROW(F64, FMOD, double, fmod(x, y))          \
+  ROW(F64, PRELU, double, x < 0 ? x * y : x)
+#define BINARY_ROW(kind, operation, t, expression) TC_ROW(binary_##kind##_##operation, t, t, expression)
+#define TC_INTEGER(kind, t, w, below) BINARY_INTEGER_LIST(BINARY_ROW, kind, t, w, below)
+TC_INTEGER_LIST
+BINARY_DOUBLE_LIST(BINARY_ROW)
+#undef TC_INTEGER
+#undef BINARY_ROW
+
+enum { BINARY_OPS = TC_BINARY_SHIFT_RIGHT + 1 };
+
+/* By type and operation; f32 has its own. */
+static const element_fn binary_typed[][BINARY_OPS] = {
+#define BINARY_ENTRY(kind, operation, t, expression) [TC_BINARY_##operation] = binary_##kind##_##operation,
+#define TC_INTEGER(kind, t, w, below) [TC_TYPE_##kind] = {BINARY_INTEGER_LIST(BINARY_ENTRY, kind, t, w, below)},
+    TC_INTEGER_LIST[TC_TYPE_F64] = {BINARY_DOUBLE_LIST(BINARY_ENTRY)},
+    [TC_TYPE_BOOL] = {NULL},
+#undef TC_INTEGER
+#undef BINARY_ENTRY
+};
+
+/* ROW(kind, comparison, type, expression) */
+#define BINARY_COMPARE_LIST(ROW, kind, t)                                                 \
+  ROW(kind, EQUAL, t, x == y)                                                             \
+  ROW(kind, NOT_EQUAL, t, x != y)                                                         \
+  ROW(kind, LESS, t, x < y) ROW(kind, LESS_EQUAL, t, x <= y) ROW(kind, GREATER, t, x > y) \
+      ROW(kind, GREATER_EQUAL, t, x >= y)
+#define BINARY_ROW(kind, operation, t, expression) TC_ROW(compare_##kind##_##operation, uint8_t, t, expression)
+#define TC_INTEGER(kind, t, w, below) BINARY_COMPARE_LIST(BINARY_ROW, kind, t)
+TC_INTEGER_LIST
+TC_INTEGER(F32, float, , )
+TC_INTEGER(F64, double, , )
+#undef TC_INTEGER
+#undef BINARY_ROW
+
+enum { COMPARE_OPS = TC_COMPARE_GREATER_EQUAL + 1 };
+
+static const element_fn compare_typed[][COMPARE_OPS] = {
+#define BINARY_ENTRY(kind, operation, t, expression) [TC_COMPARE_##operation] = compare_##kind##_##operation,
+#define TC_INTEGER(kind, t, w, below) [TC_TYPE_##kind] = {BINARY_COMPARE_LIST(BINARY_ENTRY, kind, t)},
+    TC_INTEGER_LIST TC_INTEGER(F32, float, , ) TC_INTEGER(F64, double, , )[TC_TYPE_BOOL] = {NULL},
+#undef TC_INTEGER
+#undef BINARY_ENTRY
+};
+
+TC_ROW(logical_AND, uint8_t, uint8_t, x &&y)
+TC_ROW(logical_OR, uint8_t, uint8_t, x || y)
+TC_ROW(logical_XOR, uint8_t, uint8_t, !x != !y)
+TC_ROW(logical_EQUAL, uint8_t, uint8_t, !x == !y)
+
+enum { LOGICAL_OPS = TC_LOGICAL_EQUAL + 1 };
+
+static const element_fn logical_rows[LOGICAL_OPS] = {logical_AND, logical_OR, logical_XOR, logical_EQUAL};

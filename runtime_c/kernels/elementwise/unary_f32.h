@@ -1,6 +1,4 @@
-/* unary_f32: functions of one number over contiguous data. Units are pieces of it. */
-
-enum { UNARY_PIECE = 2048 };
+/* Functions of one f32. */
 
 /* One row per function that is computed on vectors: TC_UNARY(kind, expression in x, a and b). */
 #define TC_UNARY_LIST                                                             \
@@ -63,21 +61,21 @@ TC_INLINE tc_vf unary_shrink(tc_vf x, tc_vf a, tc_vf b) {
   return tc_vf_select(tc_vf_lt(x, tc_vf_sub(zero, a)), tc_vf_add(x, b), above);
 }
 
-typedef void (*unary_fn)(float *y, const float *x, int64_t count, float a, float b);
-
-#define UNARY_VECTORS(name, expression)                                                    \
-  static void name(float *to, const float *from, int64_t count, float alpha, float beta) { \
-    const tc_vf a __attribute__((unused)) = tc_vf_set1(alpha);                             \
-    const tc_vf b __attribute__((unused)) = tc_vf_set1(beta);                              \
-    int64_t i = 0;                                                                         \
-    for (; i + TC_LANES <= count; i += TC_LANES) {                                         \
-      const tc_vf x = tc_vf_load(from + i);                                                \
-      tc_vf_store(to + i, expression);                                                     \
-    }                                                                                      \
-    if (i < count) {                                                                       \
-      const tc_vf x = tc_vf_load_first(from + i, count - i);                               \
-      tc_vf_store_first(to + i, expression, count - i);                                    \
-    }                                                                                      \
+#define UNARY_VECTORS(name, expression)                                 \
+  static void name(const element_rows *rows) {                          \
+    const tc_vf a __attribute__((unused)) = tc_vf_set1((float)rows->a); \
+    const tc_vf b __attribute__((unused)) = tc_vf_set1((float)rows->b); \
+    float *to = rows->to;                                               \
+    const float *from = rows->x;                                        \
+    int64_t i = 0;                                                      \
+    for (; i + TC_LANES <= rows->count; i += TC_LANES) {                \
+      const tc_vf x = tc_vf_load(from + i);                             \
+      tc_vf_store(to + i, expression);                                  \
+    }                                                                   \
+    if (i < rows->count) {                                              \
+      const tc_vf x = tc_vf_load_first(from + i, rows->count - i);      \
+      tc_vf_store_first(to + i, expression, rows->count - i);           \
+    }                                                                   \
   }
 #define TC_UNARY(kind, expression) UNARY_VECTORS(unary_##kind, expression)
 TC_UNARY_LIST
@@ -89,18 +87,19 @@ UNARY_VECTORS(unary_act_RELU, tc_vf_max(tc_vf_set1(0.0f), x))
 UNARY_VECTORS(unary_act_CLIP, tc_vf_min(b, tc_vf_max(a, x)))
 #undef UNARY_VECTORS
 
-#define TC_UNARY_LIBM(kind, function)                                                                    \
-  static void unary_##kind(float *to, const float *from, int64_t count, float a __attribute__((unused)), \
-                           float b __attribute__((unused))) {                                            \
-    for (int64_t i = 0; i < count; i++) {                                                                \
-      to[i] = function(from[i]);                                                                         \
-    }                                                                                                    \
+#define TC_UNARY_LIBM(kind, function)                  \
+  static void unary_##kind(const element_rows *rows) { \
+    float *to = rows->to;                              \
+    const float *from = rows->x;                       \
+    for (int64_t i = 0; i < rows->count; i++) {        \
+      to[i] = function(from[i]);                       \
+    }                                                  \
   }
 TC_UNARY_LIBM_LIST
 #undef TC_UNARY_LIBM
 
 /* The function that computes an operation, or NULL if there is none. */
-static unary_fn unary_find(int64_t op) {
+static element_fn unary_find(int64_t op) {
   switch (op) {
 #define TC_UNARY(kind, expression) \
   case TC_UNARY_##kind:            \
@@ -120,25 +119,4 @@ static unary_fn unary_find(int64_t op) {
     default:
       return NULL;
   }
-}
-
-static void TC_NAME(tc_unary_f32_prepare)(tc_prepare *prepare) {
-  const tc_unary_f32_params *p = prepare->params;
-  enum { COST = 12 }; /* operations per element, between a clamp and a logarithm */
-  TC_REQUIRE(prepare, unary_find(p->op), "there is no unary operation %lld", (long long)p->op);
-  TC_REQUIRE(prepare, !isnan(p->a) && !isnan(p->b), "a or b is NaN");
-  tc_touch(prepare, 0, p->count, sizeof(float));
-  tc_touch(prepare, 1, p->count, sizeof(float));
-  if (tc_refused(prepare)) {
-    return;
-  }
-  prepare->units = tc_ceil_div(p->count, UNARY_PIECE);
-  prepare->cost = (double)p->count * COST;
-}
-
-static void TC_NAME(tc_unary_f32)(const tc_call *call, int64_t begin, int64_t end) {
-  const tc_unary_f32_params *p = call->params;
-  const int64_t first = begin * UNARY_PIECE, last = tc_min(end * UNARY_PIECE, p->count);
-  unary_find(p->op)((float *)call->operands[0] + first, (const float *)call->operands[1] + first, last - first, p->a,
-                    p->b);
 }

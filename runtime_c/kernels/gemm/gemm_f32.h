@@ -27,6 +27,7 @@ static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
   prepare->units = grid.row_blocks * grid.panels;
   prepare->cost = 2.0 * (double)flops;
   prepare->state_bytes = padded;
+  TC_SHARE(prepare, p->k, p->n, p->trans_b);
   prepare->scratch_bytes = grid.block_rows * (int64_t)sizeof(float *);
 }
 

@@ -2,7 +2,7 @@
  * RNN, GRU and LSTM, whose order of gates and names of functions these are. */
 
 typedef struct recurrent_function {
-  unary_fn apply;
+  element_fn apply;
   float a, b;
 } recurrent_function;
 
@@ -31,7 +31,7 @@ typedef struct recurrent_row {
 TC_INLINE tc_vf recurrent_apply(const recurrent_function *function, tc_vf x) {
   float lanes[TC_LANES];
   tc_vf_store(lanes, x);
-  function->apply(lanes, lanes, TC_LANES, function->a, function->b);
+  function->apply(&(element_rows){.to = lanes, .x = lanes, .count = TC_LANES, .a = function->a, .b = function->b});
   return tc_vf_load(lanes);
 }
 

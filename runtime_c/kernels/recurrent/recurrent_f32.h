@@ -78,6 +78,7 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = 2.0 * (double)TC_PRODUCT(prepare, p->steps, p->batch, weights);
   prepare->scratch_bytes = RECURRENT_ROWS * (RECURRENT_BUFFERS * width + RECURRENT_VECTORS * (int64_t)sizeof(tc_vf));
   prepare->state_bytes = TC_PRODUCT(prepare, p->directions, recurrent_kinds[p->cell].gates, p->hidden, width);
+  TC_SHARE(prepare, p->directions, p->cell, p->hidden);
 }
 
 static void TC_NAME(tc_recurrent_f32_pack)(const tc_prepare *prepare, void *state) {

@@ -16,18 +16,10 @@ DEEP = floats(*(1,) * 7, 2, 3)
 VOLUME = floats(1, 2, 3, 4, 5)
 
 REFUSED: list[tuple[Case, str]] = [
-    (Case("Relu", [floats(3).astype("f8")]), 'operand 0 ("x0") is float64[3], not float32'),
-    (Case("Abs", [integers(3, dtype="int8")]), 'operand 0 ("x0") is int8[3], not float32'),
-    (Case("Clip", [IMAGE, np.zeros((), "f4"), np.ones((), "f4")]), "the bounds are not constant scalars"),
-    (Case("PRelu", [integers(2, 3), integers(3, seed=1)]), "PRelu of int64"),
-    (Case("Add", [floats(3).astype("f2"), floats(3).astype("f2")]), "is float16[3], not float32 or int32 or int64"),
+    (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
     (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
-    (Case("Pow", [floats(3, low=0), integers(3, low=0)]), "operands of different dtypes: float32, int64"),
-    (Case("Pow", [integers(3), floats(3, low=0.0)], onnxruntime=False), "operands of different dtypes: float32, int64"),
-    (Case("Sum", [floats(3)]), "one operand only"),
-    (Case("Max", [floats(3)]), "one operand only"),
-    (Case("Less", [floats(3).astype("f8"), floats(3).astype("f8")]), "is float64[3], not float32 or int32 or int64"),
-    (Case("Equal", [integers(3, dtype="bool"), integers(3, dtype="bool")]), "is bool[3], not float32"),
+    (Case("Pow", [integers(3), integers(3, low=0, dtype="uint64")], onnxruntime=False), "exponents of uint64"),
+    (Case("Equal", [np.array(["a"], object)] * 2), "is string[1], not float32"),
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
     (Case("Conv", [IMAGE, Const(WEIGHTS), floats(4)], of_largest=1e-5), 'operand 2 ("x2") is not a constant'),
     (Case("Conv", [VOLUME, Const(floats(3, 2, 2, 2, 2))], of_largest=1e-5), "operand 0 has rank 5, not 3 or 4"),
@@ -91,7 +83,7 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Pad", [floats(3), ints(1, 0)], {"mode": "reflect"}), "mode reflect is not supported, only constant"),
     (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
-    (Case("Cast", [floats(3)], {"to": 3}), "float32 numbers beyond int8 keep their low bits on the host"),
+    (Case("Cast", [floats(3)], {"to": 17}, onnxruntime=False), "no conversion from float32 to float8_e4m3fn"),
     (Case("Resize", [VOLUME, None, None, ints(1, 2, 6, 8, 10)]), "operand 0 has rank 5, not 4"),
     (Case("Resize", [IMAGE, None, None, ints(1, 6, 6, 6)]), "batch or channels are resized"),
     (Case("Resize", [IMAGE, None, None, np.array([1, 3, 9, 9])]), 'operand 3 ("x3") is not a constant'),
@@ -126,7 +118,7 @@ REFUSED: list[tuple[Case, str]] = [
         ),
         "reduction add of float16",
     ),
-    (Case("Mod", [integers(3), integers(3, low=1)]), "no rule for Mod"),
+    (Case("Det", [floats(2, 2)]), "no rule for Det"),
 ]
 
 

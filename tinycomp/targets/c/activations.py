@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.targets.common.activations import clip_bounds, spelling_of
+from tinycomp.ir.types import tensor
+from tinycomp.rewrite import Match
+from tinycomp.targets.common.activations import clip_bounds, spelling_of, spellings_at
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,46 @@ def activation_of(argument: Value, result: Value) -> Activation:
     assert found is not None, f"{result.name} is no activation of {argument.name}"
     spelling, node = found
     return READ[spelling.name](node)
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """An activation that several operators of a chain spell out.
+
+    Attributes:
+        argument: What it is a function of.
+        activation: The function.
+    """
+
+    argument: Value
+    activation: Activation
+
+
+def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, Spelled | None]:
+    """Return the float32 activations that ``nodes`` spell out.
+
+    Args:
+        nodes: A chain, in order.
+        outputs: The results that something else reads.
+
+    Returns:
+        The activation by the operator that gives it, and None for each of the others that spell it out.
+    """
+    found: dict[Node, Spelled | None] = {}
+    members, wanted = set(nodes), set(outputs)
+    for node in reversed(nodes):
+        if node in found or tensor(node.output.type).dtype != "float32":
+            continue
+        for spelling, match in spellings_at(node):
+            inner = [n for n in match.matched if n is not node]
+            if inner and members.issuperset(inner) and not found.keys() & set(inner) and _hidden(match, inner, wanted):
+                found |= dict.fromkeys(inner)
+                found[node] = Spelled(match["x"], READ[spelling.name](node))
+                break
+    return found
+
+
+def _hidden(match: Match, inner: Sequence[Node], wanted: set[Value]) -> bool:
+    """Whether nothing but the match reads what its inner operators give."""
+    matched = set(match.matched)
+    return all(n.output not in wanted and matched.issuperset(n.output.users) for n in inner)

@@ -12,6 +12,9 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.program import Program
 from tinycomp.target.policy import macs
+from tinycomp.targets.c.activations import spelled_out
+from tinycomp.targets.c.chains import Chain, find_chains
+from tinycomp.targets.c.element_program import Ref, Steps, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
@@ -43,12 +46,49 @@ def generate(region: Node, table: Table) -> Program:
     EliminateDeadCode().run(graph)
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
     emit = Emitter(graph)
+    chains = find_chains(graph, lambda node: _steps_alone(node, table))
     for node in graph.nodes:
-        rule_of(node, table).lower(emit, node)
-        if work := macs([node]):
-            emit.count_macs(work)
+        if node not in chains:
+            _lower(emit, node, table)
+        elif node is chains[node].nodes[-1]:
+            _emit_chain(emit, chains[node], table)
     program, _ = emit.finish(region.op)
     return program
+
+
+def _lower(emit: Emitter, node: Node, table: Table) -> None:
+    lower = rule_of(node, table).lower
+    assert lower is not None, node
+    lower(emit, node)
+    if work := macs([node]):
+        emit.count_macs(work)
+
+
+def _steps_alone(node: Node, table: Table) -> Steps | None:
+    build = rule_of(node, table).build
+    if build is None:
+        return None
+    steps = Steps()
+    build(steps, node)
+    return steps
+
+
+def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
+    outputs = chain.outputs(emit.graph.outputs)
+    activations = spelled_out(chain.nodes, outputs)
+
+    def build(steps: Steps, node: Node) -> Ref | None:
+        if node not in activations:
+            add = rule_of(node, table).build
+            assert add is not None, node
+            return add(steps, node)
+        spelled = activations[node]
+        if spelled is None:
+            return None
+        found = spelled.activation
+        return steps.unary(found.code, steps.read(spelled.argument), found.a, found.b)
+
+    emit_chain(emit, chain.nodes, outputs, build)
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:

@@ -100,10 +100,11 @@ class Emitter:
         assert value not in self._views, value
         self._views[value] = of
 
-    def call(self, kernel: str, operands: Sequence[Value | View | None], params: Params, node: Node) -> None:
-        """Append a kernel call on behalf of ``node``; operands are in the order of the kernel's signature."""
+    def call(self, kernel: str, operands: Sequence[Value | View | None], params: Params, *nodes: Node) -> None:
+        """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
         views = tuple(self.view(o) if isinstance(o, Value) else o for o in operands)
-        self.calls.append(_Call(kernel, views, dict(params), node.sources, 0))
+        sources = tuple(dict.fromkeys(name for node in nodes for name in node.sources))
+        self.calls.append(_Call(kernel, views, dict(params), sources, 0))
 
     def count_macs(self, macs: int) -> None:
         """Credit the last call with multiply-accumulate operations."""

@@ -1,4 +1,4 @@
-"""Quantise, dequantise and cast on the C target."""
+"""Quantise and dequantise on the C target."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
+from tinycomp.targets.c.element_program import TYPES
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.reduction import around
 from tinycomp.targets.c.rules import Rules, known_rank
@@ -16,11 +17,6 @@ from tinycomp.targets.common.checks import Verdict, all_of, constant, first, ope
 
 FAMILY = Rules()
 
-TYPES = {
-    "float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7,
-    "int32": 8, "uint32": 9, "int64": 10, "uint64": 11, "bool": 12,
-}  # fmt: skip
-"""Codes of ``enum tc_type``."""
 _STORED = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
@@ -63,27 +59,3 @@ def quantisation(emit: Emitter, node: Node) -> None:
     }
     kernel = "dequantize_f32" if node.op == "DequantizeLinear" else "quantize_f32"
     emit.call(kernel, [node.output, first(node), scale, operand(node, 2)], params, node)
-
-
-_WRAPPING = frozenset({"int8", "uint8", "int16", "uint16", "uint32", "uint64"})
-
-
-def _cast_check(node: Node) -> Verdict:
-    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
-    if source not in TYPES or result not in TYPES:
-        return reject(f"no conversion from {source} to {result}")
-    if "float" in source and result in _WRAPPING:
-        return reject(f"{source} numbers beyond {result} keep their low bits on the host; the kernel saturates")
-    return True
-
-
-@FAMILY.lower("Cast", "CastLike", check=all_of(known_rank, _cast_check))
-def cast(emit: Emitter, node: Node) -> None:
-    """Emit a conversion, or nothing at all between equal types."""
-    source = first(node)
-    types = [TYPES[tensor(v.type).dtype] for v in (source, node.output)]
-    if types[0] == types[1]:
-        emit.alias(node.output, emit.view(source))
-        return
-    count = math.prod(static_type(node.output)[1])
-    emit.call("cast", [node.output, source], {"count": count, "from": types[0], "to": types[1]}, node)

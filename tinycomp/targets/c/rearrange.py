@@ -9,7 +9,8 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter, nd_params
+from tinycomp.targets.c.element_program import Ref, Steps, Strided, emit_chain
+from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.movement import element_size, emit_copy, movable
 from tinycomp.targets.c.rules import MAX_RANK, Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
@@ -88,14 +89,13 @@ def trilu(emit: Emitter, node: Node) -> None:
     diagonal = int(shift.const.reshape(-1)[0]) if shift is not None and shift.const is not None else 0
     offsets = np.arange(1 - rows, columns)
     band = offsets >= diagonal if node.attrs.get("upper", 1) else offsets <= diagonal
-    steps = {
-        "condition_stride": [*(0 for _ in shape[:-2]), -1, 1],
-        "a_stride": list(strides(type_)),
-        "b_stride": [0] * len(shape),
-    }
-    zero = emit.constant(np.zeros(1, numpy_dtype(type_.dtype)))
-    params = {"element_size": element_size(source), **nd_params(shape, **steps)}
-    emit.call("where", [node.output, emit.constant(band), source, zero], params, node)
+    line = Strided(emit.constant(band), "bool", (*(0 for _ in shape[:-2]), -1, 1))
+    zero = Strided(emit.constant(np.zeros(1, numpy_dtype(type_.dtype))), type_.dtype, (0,) * len(shape))
+
+    def build(steps: Steps, node: Node) -> Ref:
+        return steps.where(steps.read_strided(line), steps.read(source), steps.read_strided(zero))
+
+    emit_chain(emit, [node], [node.output], build)
 
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)

@@ -7,6 +7,11 @@ the lowering runs with static types and emits kernel calls::
 
     @FAMILY.lower("Softmax", check=float_with_known_rank)
     def softmax(emit, node): ...
+
+An element-wise operator is not lowered alone: it adds its steps to the program of its chain (:mod:`chains`)::
+
+    @FAMILY.element("Add", check=numbers)
+    def add(steps, node): ...
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.targets.c.element_program import Build
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.common.checks import Check, Verdict
 
@@ -30,13 +36,15 @@ class LoweringRule:
 
     Attributes:
         check: Whether it takes a node of this operator.
-        lower: Emits the kernel calls of one node.
+        lower: Emits the kernel calls of one node, or None for an element-wise operator.
         layout: Which memory orders it takes and gives.
+        build: Adds the steps of an element-wise operator to its chain's program.
     """
 
     check: Check
-    lower: Lower
+    lower: Lower | None
     layout: LayoutRule
+    build: Build | None = None
 
 
 @dataclass
@@ -54,6 +62,17 @@ class Rules:
             for op in ops:
                 assert (domain, op) not in self.by_op, op
                 self.by_op[domain, op] = LoweringRule(check, function, layout)
+            return function
+
+        return register
+
+    def element(self, *ops: str, check: Check) -> Callable[[Build], Build]:
+        """Register the decorated function as that which adds the steps of ``ops`` to a chain's program."""
+
+        def register(function: Build) -> Build:
+            for op in ops:
+                assert ("", op) not in self.by_op, op
+                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function)
             return function
 
         return register

@@ -9,10 +9,10 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.targets.c.element_program import TYPES
 from tinycomp.targets.c.emit import Emitter, eight
 from tinycomp.targets.c.gather import around_axis, index_check, second, tuple_check, tuple_params
 from tinycomp.targets.c.movement import element_size, emit_copy, movable
-from tinycomp.targets.c.quantize import TYPES
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 

@@ -7,7 +7,7 @@ a composite holds); what each is called on a machine is the target's own table, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,14 @@ def _gelu(x: ValuePattern) -> ValuePattern:
     return (x * bell * half) | (x * half * bell) | (x * (bell * half)) | P.Gelu(x, approximate="none")
 
 
+def _gelu_tanh(x: ValuePattern) -> ValuePattern:
+    cube = P.Pow(x, P.const(3.0)) | (x * x * x)
+    argument = (x + cube * P.const(0.044715)) * P.const(math.sqrt(2.0 / math.pi))
+    bell = P.Tanh(argument) + P.const(1.0)
+    half = P.const(0.5)
+    return (x * half * bell) | (x * bell * half) | (x * (bell * half)) | P.Gelu(x, approximate="tanh")
+
+
 SPELLINGS: tuple[Spelling, ...] = (
     Spelling("relu", lambda x: P.Relu(x)),
     Spelling("clip", _clip_spelling),
@@ -80,7 +88,7 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("tanh", lambda x: P.Tanh(x)),
     Spelling("hardsigmoid", lambda x: P.HardSigmoid(x)),
     Spelling("gelu", _gelu),
-    Spelling("gelu_tanh", lambda x: P.Gelu(x, approximate="tanh")),
+    Spelling("gelu_tanh", _gelu_tanh),
 )
 _PATTERNS: Mapping[str, tuple[Spelling, Pattern]] = {s.name: (s, s.pattern()) for s in SPELLINGS}
 
@@ -93,10 +101,17 @@ def any_activation(x: ValuePattern) -> ValuePattern:
 def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
     """Return how ``result`` is written as an activation of ``argument`` and the node that gives it, or None."""
     assert result.producer is not None
-    for spelling, pattern in _PATTERNS.values():
-        if not pattern.can_start_at(result.producer):
-            continue
-        for match in pattern.matches(result.producer):
-            if isinstance(match, Match) and match["x"] is argument:
-                return spelling, result.producer
+    for spelling, match in spellings_at(result.producer):
+        if match["x"] is argument:
+            return spelling, result.producer
     return None
+
+
+def spellings_at(node: Node) -> Iterator[tuple[Spelling, Match]]:
+    """Yield the ways in which the result of ``node`` is written as an activation of ``match["x"]``."""
+    for spelling, pattern in _PATTERNS.values():
+        if not pattern.can_start_at(node):
+            continue
+        for match in pattern.matches(node):
+            if isinstance(match, Match):
+                yield spelling, match

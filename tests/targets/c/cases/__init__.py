@@ -17,6 +17,7 @@ from tests.targets.c.harness import Case
 ALL: list[Case] = [
     *elementwise.unary(),
     *elementwise.binary(),
+    *elementwise.dtypes(),
     *products.products(),
     *recurrent.recurrents(),
     *images.convolutions(),

@@ -155,6 +155,81 @@ def binary() -> Iterator[Case]:
         yield from _where(dtype)
 
 
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+
+
+def numbers(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    """Return numbers between -9 and 9, or 0 and 18, among them the limits of an integer type."""
+    if dtype in FLOATS:
+        return of_dtype(floats(*shape, seed=seed), dtype)
+    info, rng = np.iinfo(dtype), np.random.default_rng(seed)
+    values = rng.integers(0 if info.min == 0 else -9, 18 if info.min == 0 else 9, shape).astype(dtype)
+    if values.size >= 3:
+        values.reshape(-1)[:3] = info.min, info.max, 0
+    return values
+
+
+def dtypes() -> Iterator[Case]:
+    """Every dtype that ONNX allows; onnxruntime has only some, and divides by zero as it likes."""
+    for dtype in (*FLOATS, *SIGNED, *UNSIGNED):
+        a, b = numbers(dtype, 2, 3, 40), numbers(dtype, 3, 1, seed=1)
+        operators = ["Add", "Sub", "Mul", "Min", "Max", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"]
+        for op in operators:
+            yield Case(op, [a, b], onnxruntime=False)
+        yield Case("Div", [a, b], onnxruntime=False, rtol=0 if "int" in dtype else 1e-5)
+        yield Case("Abs", [a], onnxruntime=False)
+        yield Case("Mod", [a, b], {"fmod": 1}, onnxruntime=False)
+        if dtype != "bfloat16":
+            yield Case("Mod", [a, b], onnxruntime=False)
+        for low, high in ((None, None), (Const(b[0]), None), (b[1], numbers(dtype, seed=3)), (None, Const(b[2]))):
+            yield Case("Clip", [a, low, high], onnxruntime=False)
+        if dtype not in UNSIGNED:
+            for op in ("Neg", "Sign", "Relu"):
+                yield Case(op, [a], onnxruntime=False)
+    for dtype in (*SIGNED, *UNSIGNED):
+        a, b = numbers(dtype, 2, 3, 40), numbers(dtype, 3, 1, seed=1)
+        for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+            yield Case(op, [a, b], onnxruntime=False)
+        yield Case("BitwiseNot", [a])
+    for dtype in UNSIGNED:
+        for direction in ("LEFT", "RIGHT"):
+            amounts = np.arange(80, dtype=dtype)
+            operands = [np.full(80, np.iinfo(dtype).max, dtype), amounts]
+            yield Case("BitShift", operands, {"direction": direction}, onnxruntime=False)
+    for dtype in FLOATS:
+        for op in PLAIN_UNARY:
+            low, high = (-0.9, 0.9) if op in UNIT else (1.1, 4.0) if op in POSITIVE else (-3.0, 3.0)
+            loose = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, LOOSE.get(op, 1e-5))
+            yield Case(
+                op, [of_dtype(floats(3, 50, low=low, high=high), dtype)], opset=22, rtol=loose, onnxruntime=False
+            )
+        yield Case("Swish", [of_dtype(floats(3, 50), dtype)], opset=24, rtol=8e-3, onnxruntime=False)
+        yield Case("Swish", [of_dtype(floats(3, 50), dtype)], {"alpha": 0.5}, opset=24, rtol=8e-3, onnxruntime=False)
+        yield Case("Mean", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], onnxruntime=False)
+        yield Case("Sum", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], onnxruntime=False)
+        for op, special in (("IsNaN", SPECIAL), ("IsInf", SPECIAL)):
+            yield Case(op, [of_dtype(special, dtype)], opset=20, onnxruntime=False)
+    for signs in ({"detect_negative": 0}, {"detect_positive": 0}, {"detect_negative": 0, "detect_positive": 0}):
+        yield Case("IsInf", [SPECIAL], signs)
+    yield Case("Not", [integers(3, 4, low=0, high=2, dtype="bool")])
+    yield Case("Equal", [integers(3, 4, low=0, high=2, dtype="bool"), integers(4, low=0, high=2, dtype="bool")])
+    yield from _powers()
+
+
+def _powers() -> Iterator[Case]:
+    base, exponent = np.arange(-6, 6), np.array([0, 1, 2, 3, 5, 2, 1, 4, 3, 2, 0, 1])
+    for of in ("int32", "int64"):
+        for to in ("int32", "int64"):
+            yield Case("Pow", [base.astype(of), exponent.astype(to)], onnxruntime=False)
+        yield Case("Pow", [base.astype(of), exponent.astype(np.float32)], onnxruntime=False)
+    for of in FLOATS:
+        for to in ("int32", "int64", "float32", "float64"):
+            operands = [of_dtype(base.astype(np.float32), of), exponent.astype(to)]
+            yield Case("Pow", operands, onnxruntime=False, rtol=1e-2 if of == "bfloat16" else 1e-3)
+
+
 def _where(dtype: str) -> Iterator[Case]:
     a, b = of_dtype(floats(2, 3, 4, 5), dtype), of_dtype(floats(4, 1, seed=1), dtype)
     yield Case("Where", [integers(2, 3, 4, 5, low=0, high=2, dtype="bool"), a, b])
