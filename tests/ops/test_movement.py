@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
 
-import tinycomp
 from tests.ops.harness import allowed, check, run_ours, sample, versions
 from tinycomp.errors import ExecutionError
 
@@ -173,15 +171,3 @@ def test_reverse_sequence():
         check("ReverseSequence", [x, i64(1, 2, 3, 1)], {"batch_axis": 0, "time_axis": 1}, 10)
     with pytest.raises(ExecutionError, match=r"bad sequence_lens; expected 3 lengths in \[0, 4\]"):
         run_ours("ReverseSequence", [np.zeros((4, 3)), i64(5, 1, 1)])
-
-
-@pytest.mark.parametrize(("size", "parts", "wanted"), [(7, 5, [2, 2, 2, 1, 0]), (2, 9, [1, 1, 0]), (0, 3, [0, 0, 0])])
-def test_pieces_are_inferred_as_they_are_computed(size, parts, wanted):
-    outputs = len(wanted)
-    node = onnx.helper.make_node("Split", ["x"], [f"y{i}" for i in range(outputs)], num_outputs=parts)
-    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [size])
-    results = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
-    graph = onnx.helper.make_graph([node], "g", [x], results)
-    module = tinycomp.compile(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), "host")
-    assert [spec.shape for spec in module.outputs] == [(n,) for n in wanted]
-    assert [y.shape for y in module(np.zeros(size, np.float32))] == [(n,) for n in wanted]

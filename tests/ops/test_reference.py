@@ -31,10 +31,22 @@ def test_an_operator_without_kernel_runs_in_the_reference():
     np.testing.assert_array_equal(run(x, x)[0], 2 * x)
 
 
+def test_a_result_of_an_unexpected_shape_is_refused():
+    """The reference's Adagrad broadcasts; the operator takes tensors of one shape."""
+    domain, types = "ai.onnx.preview.training", [TensorType("float32", (1,))] * 2
+    operands = [TensorType("float32", ()), TensorType("int64", ()), *types, TensorType("float32", (8,))]
+    run = bind_reference("Adagrad", domain, 1, {}, operands, [types[0], operands[-1]], where="step")
+    one = np.ones(1, np.float32)
+    with pytest.raises(ExecutionError, match=r"step: Adagrad gave .*expected float32\[1\]; found shape \[8\]"):
+        run(np.float32(0.1), np.array(1), one, one, np.ones(8, np.float32))
+
+
 def test_absent_inputs_and_unwanted_outputs():
     x = np.array([3, 1, 3], np.float32)
     type_ = TensorType("float32", (3,))
-    run = bind_reference("Unique", "", 11, {"sorted": 1}, [type_], [type_, None, TensorType("int64", None)])
+    run = bind_reference(
+        "Unique", "", 11, {"sorted": 1}, [type_], [TensorType("float32", None), None, TensorType("int64", None)]
+    )
     values, first, inverse = run(x)
     assert values.tolist() == [1, 3]
     assert first is None

@@ -40,6 +40,13 @@ def since_version(op: str, domain: str, opset: int | None) -> int:
     return 1 if found is None else int(found.since_version)
 
 
+_FAILURES = (
+    shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError, IndexError,
+    OverflowError,
+)  # fmt: skip
+"""What onnx's inference raises; the last ones where it reads past the end of a shape."""
+
+
 def infer_types(node: Node) -> list[Type]:
     """Return the types of a node's results from its operands, attributes and bodies.
 
@@ -69,7 +76,7 @@ def operator_types(node: Node) -> list[Type]:
         return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
     except TinycompError:
         raise
-    except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
+    except _FAILURES as error:
         if any(v is not None and _is_vague(v.type) for v in node.inputs):
             return [UNKNOWN for _ in node.outputs]
         raise _failure(node, error) from error

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.conv import Ints, add_bias, check_weight
 from tinycomp.ops.numeric import Array, node_shape, prod, widened
 from tinycomp.ops.registry import OpFamily
 from tinycomp.ops.spatial import Window, check_auto_pad, make_window, spatial_tuple, split_pads
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
 
 FAMILY = OpFamily("conv_transpose")
 
@@ -23,7 +22,19 @@ def _transposed_macs(node: Node) -> int:
     return prod(node_shape(node.inputs[0])) * prod(node_shape(node.inputs[1])[1:])
 
 
-@FAMILY.op("ConvTranspose", macs=_transposed_macs)
+def _transposed_types(node: Node) -> list[Type]:
+    """Take the sizes that are asked for: onnx's inference gives up half-way where one is smaller than the input's."""
+    types: list[Type] = list(infer_types(node))
+    sizes, x, w = node.attrs.get("output_shape"), *node.inputs[:2]
+    shapes = [None if v is None else tensor(v.type).shape for v in (x, w)]
+    if not sizes or shapes[0] is None or shapes[1] is None or len(sizes) != len(shapes[0]) - 2:
+        return types
+    columns = shapes[1][1]
+    channels = columns * int(node.attrs.get("group", 1)) if isinstance(columns, int) else None
+    return [TensorType(tensor(types[0]).dtype, (shapes[0][0], channels, *sizes))]
+
+
+@FAMILY.op("ConvTranspose", macs=_transposed_macs, type_rule=_transposed_types)
 @widened
 def conv_transpose(
     x: Array,

@@ -63,7 +63,7 @@ def bind_reference(
             hint="Offload the node to a target that supports it, or register a kernel for it.",
         ) from error
     feeds = [None if t is None else f"i{i}" for i, t in enumerate(input_types)]
-    dtypes = [_fixed_dtype(t) for t in output_types if t is not None]
+    wanted = [t for t in output_types if t is not None]
     slots = [i for i, t in enumerate(output_types) if t is not None]
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -77,8 +77,9 @@ def bind_reference(
         except Exception as error:
             raise ExecutionError(f"{op} failed in onnx.reference: {error}", where=where) from error
         results: list[Any] = [None] * len(output_types)
-        for slot, value, dtype in zip(slots, found, dtypes, strict=True):
-            results[slot] = _conform(value, dtype)
+        for slot, value, type_ in zip(slots, found, wanted, strict=True):
+            results[slot] = _conform(value, _fixed_dtype(type_))
+            _check_shape(results[slot], type_, op, where)
         return tuple(results)
 
     return run
@@ -117,6 +118,20 @@ def _fixed_dtype(type_: Type) -> np.dtype[Any] | None:
     if not isinstance(type_, TensorType) or type_.dtype == UNKNOWN.dtype:
         return None
     return numpy_dtype(type_.dtype)
+
+
+def _check_shape(value: Any, type_: Type, op: str, where: str) -> None:
+    """Refuse a result of another shape than was inferred: the reference computes on when operands do not fit."""
+    shape = type_.shape if isinstance(type_, TensorType) else None
+    if shape is None or not isinstance(value, np.ndarray):
+        return
+    pairs = zip(shape, value.shape, strict=False)
+    if len(shape) != value.ndim or any(isinstance(d, int) and d != n for d, n in pairs):
+        raise ExecutionError(
+            f"{op} gave a result of another shape than its operands' shapes promise",
+            where=where, expected=str(type_), found=f"shape {list(value.shape)}",
+            hint="Check the shapes of the operands against the operator's specification.",
+        )  # fmt: skip
 
 
 def _conform(value: Any, dtype: np.dtype[Any] | None) -> Any:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
 from tinycomp.ops.registry import OpFamily
 
@@ -90,7 +93,17 @@ def squeeze(x: Array, axes: Array | None = None) -> Array:
     return _squeeze(x, None if axes is None else ints(axes))
 
 
-@FAMILY.op("Squeeze", since=1, traits=_VIEW)
+def _squeezed_type(node: Node) -> list[Type]:
+    """Count negative axes from the end in every version, as the kernel does: onnx's inference overlooks old ones."""
+    x, axes = node.inputs[0], node.attrs.get("axes")
+    shape = None if x is None else tensor(x.type).shape
+    if x is None or shape is None or axes is None:
+        return list(infer_types(node))
+    dropped = fix_axes(axes, len(shape), "Squeeze")
+    return [TensorType(tensor(x.type).dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
+
+
+@FAMILY.op("Squeeze", since=1, traits=_VIEW, type_rule=_squeezed_type)
 def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
     """Squeeze before opset 13, with the axes as an attribute."""
     return _squeeze(x, axes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tinycomp.ir.graph import Node
-from tinycomp.ops.checks import axes, choices, movement, norms, quantized, recurrent, spatial
+from tinycomp.ops.checks import axes, choices, movement, norms, operands, quantized, recurrent, spatial
 from tinycomp.ops.checks.facts import Facts
 
 __all__ = ["Facts", "check_node"]
@@ -24,8 +24,9 @@ def _by_operator(*tables: Mapping[str, Check]) -> Mapping[str, tuple[Check, ...]
 
 
 _CHECKS = _by_operator(
-    choices.CHECKS, axes.CHECKS, movement.CHECKS, norms.CHECKS, quantized.CHECKS, recurrent.CHECKS, spatial.CHECKS
-)
+    choices.CHECKS, axes.CHECKS, movement.CHECKS, norms.CHECKS, operands.CHECKS, quantized.CHECKS, recurrent.CHECKS,
+    spatial.CHECKS,
+)  # fmt: skip
 
 
 def check_node(node: Node) -> None:

@@ -59,6 +59,10 @@ def _attention(facts: Facts) -> None:
             facts.fail(f"{name} is missing", expected="a number of heads, since the operands have three dimensions")
         if rank == 3 and hidden is not None and (heads < 1 or hidden % heads):
             facts.fail(f"{name} does not divide the hidden size", expected=f"a divisor of {hidden}", found=heads)
+    facts.require_vector(6, facts.dim(0, 0), "nonpad_kv_seqlen")
+    queries, rows = facts.dim(0, -2), facts.dim(3, -2)
+    if queries is not None and rows not in (None, 1, queries):
+        facts.fail("the mask does not fit the queries", expected=f"1 or {queries} rows", found=rows)
 
 
 CHECKS: dict[str, Callable[[Facts], None]] = {
