@@ -134,8 +134,8 @@ typedef struct tc_matmul_f32_params {
 } tc_matmul_f32_params;
 
 /* attention_f32: Y = softmax(scale * Q K^T + mask) V for every batch and head; heads in groups share keys and values.
- * With causal, query i sees keys 0 to i + past only. Elements of Q, V and Y lie side by side along their last dimension;
- * strides of the mask may be 0. A query that sees no key gives NaN. The result may not overlap an operand.
+ * With causal, query i sees keys 0 to i + past only. Elements of Q, V and Y lie side by side along their last
+ * dimension; strides of the mask may be 0. A query that sees no key gives NaN. The result may not overlap an operand.
  * Operands: Y[batch, heads, rows, value_depth], Q[batch, heads, rows, depth], K[batch, heads/group, keys, depth],
  * V[batch, heads/group, keys, value_depth], mask[batch, heads, rows, keys] (optional). */
 typedef struct tc_attention_f32_params {

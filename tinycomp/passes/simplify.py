@@ -35,7 +35,16 @@ from dataclasses import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.simplify_rules import affine, arithmetic, casts, clamps, movement, no_ops, padding
+from tinycomp.passes.simplify_rules import (
+    affine,
+    arithmetic,
+    casts,
+    clamps,
+    movement,
+    no_ops,
+    padding,
+    products,
+)
 from tinycomp.rewrite import Engine, Rule
 from tinycomp.rewrite.engine import Head
 
@@ -47,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     *clamps.RULES,
     *affine.RULES,
     *padding.RULES,
+    *products.RULES,
 )
 
 
