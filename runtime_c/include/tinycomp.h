@@ -133,6 +133,23 @@ typedef struct tc_matmul_f32_params {
   float activation_a, activation_b;
 } tc_matmul_f32_params;
 
+/* attention_f32: Y = softmax(scale * Q K^T + mask) V for every batch and head; heads in groups share keys and values.
+ * With causal, query i sees keys 0 to i + past only. Elements of Q, V and Y lie side by side along their last dimension;
+ * strides of the mask may be 0. A query that sees no key gives NaN. The result may not overlap an operand.
+ * Operands: Y[batch, heads, rows, value_depth], Q[batch, heads, rows, depth], K[batch, heads/group, keys, depth],
+ * V[batch, heads/group, keys, value_depth], mask[batch, heads, rows, keys] (optional). */
+typedef struct tc_attention_f32_params {
+  int64_t batch, heads, group;
+  int64_t rows, keys, depth, value_depth;
+  int64_t y_batch, y_head, y_row;
+  int64_t q_batch, q_head, q_row;
+  int64_t k_batch, k_head, k_row, k_column;
+  int64_t v_batch, v_head, v_row;
+  int64_t mask_batch, mask_head, mask_row, mask_column;
+  int64_t causal, past;
+  float scale;
+} tc_attention_f32_params;
+
 /* How conv2d_f32 reads its input. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,

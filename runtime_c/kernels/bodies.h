@@ -9,6 +9,8 @@
 
 #include "common/activation.h"
 
+#include "copy/transpose.h"
+
 #include "gemm/tile_f32.h"
 
 #include "gemm/pack_f32.h"
@@ -28,8 +30,6 @@
 #include "conv/conv2d_winograd_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
-
-#include "copy/transpose.h"
 
 #include "copy/copy.h"
 
@@ -105,6 +105,7 @@
 
 #include "conv_transpose/conv_transpose2d_f32.h"
 
+#include "attention/attention_f32.h"
 #include "recurrent/product.h"
 
 #include "recurrent/cells.h"

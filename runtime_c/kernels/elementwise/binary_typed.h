@@ -95,11 +95,11 @@ static const element_fn binary_typed[][BINARY_OPS] = {
 };
 
 /* ROW(kind, comparison, type, expression) */
-#define BINARY_COMPARE_LIST(ROW, kind, t)                                                 \
-  ROW(kind, EQUAL, t, x == y)                                                             \
-  ROW(kind, NOT_EQUAL, t, x != y)                                                         \
-  ROW(kind, LESS, t, x < y) ROW(kind, LESS_EQUAL, t, x <= y) ROW(kind, GREATER, t, x > y) \
-      ROW(kind, GREATER_EQUAL, t, x >= y)
+#define BINARY_COMPARE_LIST(ROW, kind, t) \
+  ROW(kind, EQUAL, t, x == y)             \
+  ROW(kind, NOT_EQUAL, t, x != y)         \
+  ROW(kind, LESS, t, x < y)               \
+  ROW(kind, LESS_EQUAL, t, x <= y) ROW(kind, GREATER, t, x > y) ROW(kind, GREATER_EQUAL, t, x >= y)
 #define BINARY_ROW(kind, operation, t, expression) TC_ROW(compare_##kind##_##operation, uint8_t, t, expression)
 #define TC_INTEGER(kind, t, w, below) BINARY_COMPARE_LIST(BINARY_ROW, kind, t)
 TC_INTEGER_LIST

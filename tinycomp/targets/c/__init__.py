@@ -5,10 +5,11 @@ A rule per operator (check, layout, lowering) stands in the family files; :mod:`
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.runtime.program import Program
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c import (
+    attention,
     conv,
     elementwise,
     gather,
@@ -29,8 +30,8 @@ from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
 
 FAMILIES = (
-    conv, elementwise, gather, matmul, movement, norm, pool, quantize, rearrange, recurrent, reduction, resize, scatter,
-    selection,
+    attention, conv, elementwise, gather, matmul, movement, norm, pool, quantize, rearrange, recurrent, reduction,
+    resize, scatter, selection,
 )  # fmt: skip
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""
@@ -44,6 +45,8 @@ def _make_target() -> Target:
     )
     add_composites(target)
     for (domain, name), rule in TABLE.items():
+        if domain == COMPOSITE:
+            continue  # its own check has taken it
         target.op(f"{domain}::{name}" if domain else name)(rule.check)
 
     @target.codegen

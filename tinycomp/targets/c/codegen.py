@@ -92,13 +92,13 @@ def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:
-    """Return the rule of a node; a composite has that of its anchor.
+    """Return the rule of a node; a composite without a rule of its own has that of its anchor.
 
     Raises:
         TargetError: If there is none.
     """
     key = (node.domain, node.op)
-    if node.is_composite:
+    if node.is_composite and key not in table:
         anchor = next((n for n in node.body.nodes if n.op in ANCHORS), None)
         key = (anchor.domain, anchor.op) if anchor is not None else key
     if key not in table and is_structural(node):

@@ -7,6 +7,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
+from tinycomp.targets.c.attention import add_attention
 from tinycomp.targets.c.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
@@ -24,6 +25,7 @@ _CHECKS = {
 
 def add_composites(target: Target) -> None:
     """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
+    add_attention(target)
 
     @target.composite(name="conv")
     def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:

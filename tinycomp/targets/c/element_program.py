@@ -191,7 +191,7 @@ class Steps:
     def _space(self, like: Value) -> list[int]:
         type_, shape = static_type(like)
         order = memory_order(type_.layout, len(shape))
-        walks = {f"x{i}_": [_broadcast_strides(v, shape)[d] for d in order] for i, v in enumerate(self.inputs)}
+        walks = {f"x{i}_": [broadcast_strides(v, shape)[d] for d in order] for i, v in enumerate(self.inputs)}
         params = nd_params([shape[d] for d in order], **walks)
         words = [int(params[f"size{d}"]) for d in range(_DIMS)]
         for i, value in enumerate(self.inputs):
@@ -216,7 +216,7 @@ def _value_bits(array: np.ndarray) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def _broadcast_strides(value: Value | Strided, shape: Sequence[int]) -> list[int]:
+def broadcast_strides(value: Value | Strided, shape: Sequence[int]) -> list[int]:
     """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
     if isinstance(value, Strided):
         return list(value.strides)

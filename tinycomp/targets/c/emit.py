@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.layout import memory_order
+from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, tensor
 from tinycomp.runtime.memory import Lifetime, plan_arena
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
@@ -48,6 +48,19 @@ class View:
         return View(self.buffer, self.offset + offset)
 
 
+@dataclass(frozen=True, eq=False)
+class Strided:
+    """Elements that lie somewhere with gaps or in another order.
+
+    Attributes:
+        view: The place of the first element.
+        strides: Elements between neighbours along each logical dimension; never negative.
+    """
+
+    view: View
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class _Call:
     kernel: str
@@ -69,6 +82,7 @@ class Emitter:
     calls: list[_Call] = field(default_factory=list)
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
+    _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, value in enumerate(self.graph.inputs):
@@ -81,7 +95,40 @@ class Emitter:
                 self._views[value] = self.constant(in_memory_order(value))
                 return self._views[value]
             self._views[value] = View(Buffer(nbytes(tensor(value.type))))
+            if value in self._postponed:
+                _, move = self._postponed.pop(value)
+                move()
         return self._views[value]
+
+    def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
+        """Leave the elements of ``value`` where they are until somebody needs them in its own memory order.
+
+        Args:
+            value: A value that only moves data.
+            source: Where its elements lie now.
+            move: Emits the copy into ``view(value)``, which has been placed by then.
+        """
+        assert value not in self._views, value
+        self._postponed[value] = (source, move)
+
+    def strided(self, value: Value, adjacent: bool = True) -> Strided:
+        """Return where the elements of a value lie, for kernels that take strides.
+
+        Args:
+            value: The value; it is moved into its own memory order if the kernel could not read it where it is.
+            adjacent: Whether the elements along the last dimension must lie side by side.
+        """
+        if value in self._postponed:
+            source, _ = self._postponed[value]
+            shape = tensor(value.type).static_shape
+            assert shape is not None, value
+            if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
+                return source
+        return Strided(self.view(value), strides(tensor(value.type)))
+
+    def is_placed(self, value: Value) -> bool:
+        """Whether something was written, or will be, where ``value`` lies."""
+        return value in self._views
 
     def constant(self, array: np.ndarray) -> View:
         """Return where a constant array lies; the same array is stored once."""
@@ -177,7 +224,7 @@ def _spec(name: str, value: Value) -> BufferSpec:
     return BufferSpec(name, type_.dtype, shape)
 
 
-def nd_params(sizes: Sequence[int], **strides: Sequence[int]) -> dict[str, int | float]:
+def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | float]:
     """Parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
 
     Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
@@ -186,16 +233,16 @@ def nd_params(sizes: Sequence[int], **strides: Sequence[int]) -> dict[str, int |
     >>> [params[f"size{i}"] for i in (5, 6, 7)], [params[f"a_stride{i}"] for i in (5, 6, 7)]
     ([2, 3, 4], [12, 4, 1])
     """
-    dims = [list(column) for column in zip(sizes, *strides.values(), strict=True) if column[0] != 1]
+    dims = [list(column) for column in zip(sizes, *steps.values(), strict=True) if column[0] != 1]
     merged: list[list[int]] = []
     for dim in dims:
         if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
             merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
         else:
             merged.append(dim)
-    columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(strides))
+    columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(steps))
     params = eight("size", columns[0], 1)
-    for name, column in zip(strides, columns[1:], strict=True):
+    for name, column in zip(steps, columns[1:], strict=True):
         params |= eight(name, column, 0)
     return params
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.emit import Emitter, Strided, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
+from tinycomp.targets.c.movement import destination, reshaped
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
 
@@ -69,12 +71,21 @@ class _Matrix:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+    view: View
+
     @classmethod
-    def of(cls, shape: tuple[int, ...], transposed: bool = False) -> _Matrix:
-        strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-        if transposed:
-            shape, strides = (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
-        return cls(shape, strides)
+    def of(cls, value: Value, where: Strided, vector: str = "") -> _Matrix:
+        """A value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
+        shape, steps = static_type(value)[1], where.strides
+        if len(shape) == 1:
+            before = vector == "row"
+            shape, steps = ((1, *shape), (0, *steps)) if before else ((*shape, 1), (*steps, 0))
+        return cls(shape, steps, where.view)
+
+    def transposed(self) -> _Matrix:
+        """The same elements with rows and columns exchanged."""
+        shape, steps = self.shape, self.strides
+        return _Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
 
     def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
         """Strides over ``batch`` dimensions, 0 where this operand is broadcast."""
@@ -94,8 +105,10 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
         rows = math.prod(a_shape[:-1])
         _emit_packed(emit, fused, node, rows, b.const, bias, residual)
         return
-    a_matrix = _Matrix.of((1, *a_shape) if len(a_shape) == 1 else a_shape)
-    b_matrix = _Matrix.of((*b_shape, 1) if len(b_shape) == 1 else b_shape)
+    if max(len(a_shape), len(b_shape)) > _BATCH_DIMS + 2:  # more strides than the kernel takes, unless they merge
+        emit.view(a), emit.view(b)
+    a_matrix = _Matrix.of(a, emit.strided(a, adjacent=False), "row")
+    b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False), "column")
     _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, 1.0)
 
 
@@ -118,8 +131,10 @@ def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
         weights = weights if alpha == 1.0 else weights * np.float32(alpha)
         _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
         return
-    a_matrix = _Matrix.of(static_type(a)[1], trans_a)
-    b_matrix = _Matrix.of(static_type(b)[1], trans_b)
+    a_matrix = _Matrix.of(a, emit.strided(a, adjacent=False))
+    b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False))
+    a_matrix = a_matrix.transposed() if trans_a else a_matrix
+    b_matrix = b_matrix.transposed() if trans_b else b_matrix
     _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, alpha)
 
 
@@ -141,20 +156,31 @@ def _emit_packed(
     residual: View | None,
 ) -> None:
     depth, columns = weights.shape
+    left = _rows_of(emit, fused.operands[0], rows, depth)
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     params = {
         "m": rows,
         "n": columns,
         "k": depth,
-        "lda": depth,
+        "lda": left.strides[0],
         "ldc": columns,
         "ldr": columns,
         "trans_b": int(trans_b),
         **fused.activation.params(),
     }
     packed = emit.constant(weights.T if trans_b else weights)
-    emit.call("gemm_f32", [fused.output, fused.operands[0], packed, bias, residual], params, node)
+    emit.call("gemm_f32", [fused.output, left.view, packed, bias, residual], params, node)
+
+
+def _rows_of(emit: Emitter, value: Value | None, rows: int, depth: int) -> Strided:
+    """Return a value as one matrix, read in place if its rows are evenly spaced."""
+    assert value is not None
+    where = emit.strided(value)
+    steps = reshaped(static_type(value)[1], where.strides, (rows, depth))
+    if steps is None or depth == 1:
+        return Strided(emit.view(value), (depth, 1))
+    return Strided(where.view, (steps[0] if rows > 1 else depth, 1))
 
 
 def _emit_strided(
@@ -169,7 +195,11 @@ def _emit_strided(
 ) -> None:
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    sizes, strides = _two_batches(batch, a.batch_strides(batch), b.batch_strides(batch), rows * columns)
+    result = destination(emit, fused.output) if len(batch) <= _BATCH_DIMS and min(rows, columns) > 1 else None
+    row = result.strides[-2] if result is not None else columns
+    plain = [rows * columns * math.prod(batch[i + 1 :]) for i in range(len(batch))]
+    written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
+    sizes, strides = _two_batches(batch, a.batch_strides(batch), b.batch_strides(batch), written, plain)
     params = {
         "batch0": sizes[0],
         "batch1": sizes[1],
@@ -180,22 +210,20 @@ def _emit_strided(
         "a_column": a.strides[-1],
         "b_row": b.strides[-2],
         "b_column": b.strides[-1],
-        "c_row": columns,
+        "c_row": row,
         "r_row": columns,
         "alpha": alpha,
         **fused.activation.params(),
     }
-    for letter, (outer, inner) in zip("abcr", (*strides, strides[2]), strict=True):
+    for letter, (outer, inner) in zip("abcr", strides, strict=True):
         params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner}
-    emit.call("matmul_f32", [fused.output, fused.operands[0], fused.operands[1], bias, residual], params, node)
+    target = result.view if result is not None else emit.view(fused.output)
+    emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
 
 
-def _two_batches(
-    batch: tuple[int, ...], a: list[int], b: list[int], matrix: int
-) -> tuple[tuple[int, int], list[tuple[int, int]]]:
-    """Merge batch dimensions that are contiguous in every operand until two are left."""
-    c = [matrix * math.prod(batch[i + 1 :]) for i in range(len(batch))]
-    dims = [[size, *steps] for size, *steps in zip(batch, a, b, c, strict=True) if size != 1]
+def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
+    dims = [[size, *steps] for size, *steps in zip(batch, *operands, strict=True) if size != 1]
     merged: list[list[int]] = []
     for dim in dims:
         if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
@@ -203,6 +231,6 @@ def _two_batches(
         else:
             merged.append(dim)
     assert len(merged) <= _BATCH_DIMS, batch
-    merged = [[1, 0, 0, 0]] * (_BATCH_DIMS - len(merged)) + merged
+    merged = [[1, *[0] * len(operands)]] * (_BATCH_DIMS - len(merged)) + merged
     (size0, *steps0), (size1, *steps1) = merged
     return (size0, size1), list(zip(steps0, steps1, strict=True))

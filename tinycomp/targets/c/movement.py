@@ -12,7 +12,7 @@ from tinycomp.ir.layout import same_memory, strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter, View, nd_params
+from tinycomp.targets.c.emit import Emitter, Strided, View, nd_params
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
@@ -73,22 +73,90 @@ RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 @FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR)
 def reshape(emit: Emitter, node: Node) -> None:
     """A row-major reshape moves nothing."""
-    emit.alias(node.output, emit.view(first(node)))
+    source = first(node)
+    where = emit.strided(source, adjacent=False)
+    steps = reshaped(static_type(source)[1], where.strides, static_type(node.output)[1])
+    if steps is None:
+        emit.alias(node.output, emit.view(source))
+    else:
+        _leave(emit, node, node.output, Strided(where.view, steps))
+
+
+def _leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
+    """Let a result of a node lie where its elements are already; at once if that is its own memory order."""
+    result, shape = static_type(value)
+    to = strides(result)
+    if all(n == 1 or a == b for n, a, b in zip(shape, source.strides, to, strict=True)):
+        emit.alias(value, source.view)
+        return
+
+    def move() -> None:
+        size = element_size(value)
+        emit_copy(emit, node, emit.view(value), source.view, shape, to, source.strides, size)
+
+    emit.postpone(value, source, move)
+
+
+def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the strides of a reshaped array, or None if its elements would have to move.
+
+    >>> reshaped((2, 6), (100, 1), (2, 2, 3))
+    (100, 3, 1)
+    >>> reshaped((2, 6), (100, 1), (12,)) is None
+    True
+    """
+    if 0 in shape:
+        return None
+    groups: list[list[int]] = []  # sizes and strides of what can be walked as one
+    for size, step in zip(shape, steps, strict=True):
+        if size == 1:
+            continue
+        if groups and groups[-1][1] == step * size:
+            groups[-1] = [groups[-1][0] * size, step]
+        else:
+            groups.append([size, step])
+    result: list[int] = []
+    for size in reversed(wanted):
+        if size == 1:
+            result.append(1)
+            continue
+        if not groups or groups[-1][0] % size:
+            return None
+        result.append(groups[-1][1])
+        groups[-1] = [groups[-1][0] // size, groups[-1][1] * size]
+        if groups[-1][0] == 1:
+            groups.pop()
+    return tuple(reversed(result))
 
 
 @FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE)
 def transpose(emit: Emitter, node: Node) -> None:
-    """Copy with exchanged strides; a transposition that only renames dimensions moves nothing."""
+    """Exchange strides; a copy follows where somebody needs the elements in the result's own order."""
+    if emit.is_placed(node.output):
+        return  # the producer has written the transposed result
     source = first(node)
-    before, _ = static_type(source)
-    result, shape = static_type(node.output)
-    perm = list(node.attrs.get("perm", reversed(range(len(shape)))))
-    origin = [strides(before)[p] for p in perm]
-    to = strides(result)
-    if all(n == 1 or a == b for n, a, b in zip(shape, origin, to, strict=True)):
-        emit.alias(node.output, emit.view(source))
-        return
-    emit_copy(emit, node, emit.view(node.output), emit.view(source), shape, to, origin, element_size(source))
+    where = emit.strided(source, adjacent=False)
+    perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
+    _leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
+
+
+def destination(emit: Emitter, value: Value) -> Strided:
+    """Return where a kernel that writes with strides puts its result; elements along the last dimension are adjacent.
+
+    If all that happens to the result is a transposition, it is written as the transposition wants it.
+    """
+    plain = strides(tensor(value.type))
+    (user,) = value.users if len(value.users) == 1 and value not in emit.graph.outputs else (None,)
+    if user is not None and user.op == "Transpose" and user.domain == "" and not user.is_composite:
+        type_, shape = static_type(user.output)
+        steps = [0] * len(shape)
+        for dim, step in zip(user.attrs.get("perm", reversed(range(len(shape)))), strides(type_), strict=True):
+            steps[dim] = step
+        if steps[-1] == 1 and tuple(steps) != plain:
+            place = Strided(emit.view(user.output), tuple(steps))
+            _leave(emit, user, value, place)
+            return place
+    return Strided(emit.view(value), plain)
 
 
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
@@ -100,9 +168,9 @@ def concat(emit: Emitter, node: Node) -> None:
     start = 0
     for value in node.inputs:
         assert value is not None
-        type_, part = static_type(value)
-        place = emit.view(node.output).at(start * to[axis] * size)
-        emit_copy(emit, node, place, emit.view(value), part, to, strides(type_), size)
+        _, part = static_type(value)
+        place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, adjacent=False)
+        emit_copy(emit, node, place, where.view, part, to, where.strides, size)
         start += part[axis]
 
 
@@ -113,37 +181,36 @@ def _split_check(node: Node) -> Verdict:
 
 @FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW)
 def split(emit: Emitter, node: Node) -> None:
-    """Copy every slice into its result."""
+    """Every result is a slice of the operand."""
     source = first(node)
-    type_, shape = static_type(source)
+    where, (_, shape) = emit.strided(source, adjacent=False), static_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
-    origin, size = strides(type_), element_size(source)
+    step = where.strides[axis] * element_size(source)
     start = 0
     for value in node.outputs:
-        result, part = static_type(value)
         if value.name:
-            place = emit.view(source).at(start * origin[axis] * size)
-            emit_copy(emit, node, emit.view(value), place, part, strides(result), origin, size)
-        start += part[axis]
+            _leave(emit, node, value, Strided(where.view.at(start * step), where.strides))
+        start += static_type(value)[1][axis]
 
 
 @FAMILY.lower("Slice", check=all_of(movable, known_rank, constant(1, 2, 3, 4)), layout=LayoutRule.FOLLOW)
 def slice_(emit: Emitter, node: Node) -> None:
-    """Copy with scaled strides from the first element on; steps may be negative."""
+    """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
     source = first(node)
-    type_, shape = static_type(source)
+    _, shape = static_type(source)
     result, part = static_type(node.output)
     lowest, step = [0] * len(shape), [1] * len(shape)
     for axis, start, stop, by in _slices(node, len(shape)):
         begin = slice(start, stop, by).indices(shape[axis])[0]
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest[axis], step[axis] = begin + min(0, by) * (part[axis] - 1), by
-    origin, size = strides(type_), element_size(source)
-    offset = sum(b * s for b, s in zip(lowest, origin, strict=True)) if math.prod(part) else 0
-    steps = [s * by for s, by in zip(origin, step, strict=True)]
-    emit_copy(
-        emit, node, emit.view(node.output), emit.view(source).at(offset * size), part, strides(result), steps, size
-    )  # fmt: skip
+    where, size = emit.strided(source, adjacent=False), element_size(source)
+    offset = sum(b * s for b, s in zip(lowest, where.strides, strict=True)) if math.prod(part) else 0
+    place, steps = where.view.at(offset * size), tuple(s * by for s, by in zip(where.strides, step, strict=True))
+    if min(step, default=1) > 0:
+        _leave(emit, node, node.output, Strided(place, steps))
+    else:
+        emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, size)
 
 
 def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:

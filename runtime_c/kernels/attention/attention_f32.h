@@ -1,0 +1,213 @@
+/* attention_f32: softmax(scale * Q K^T + mask) V without the scores ever leaving the cache.
+ *
+ * A unit is a block of queries of one head. Keys pass in blocks; the softmax is the online one (Milakov and Gimelshein,
+ * 2018): every block of keys may raise a row's maximum, and then what was summed so far shrinks accordingly.
+ *
+ * Scratch, one after another: row pointers, a bias of zeros, the rows' maxima and sums, a packed block of keys, a
+ * packed block of values, and the scores of a few queries. */
+
+enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
+
+enum { ATTENTION_QUERIES = 192, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
+
+/* How the queries of a head are cut: into equal blocks, each of whole tiles. */
+static int64_t attention_block(const tc_attention_f32_params *p) {
+  const int64_t blocks = tc_ceil_div(p->rows, ATTENTION_QUERIES);
+  return blocks ? tc_round_up(tc_ceil_div(p->rows, blocks), 6) : 1;
+}
+
+static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
+  const tc_attention_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->group >= 1, "group must be at least 1");
+  TC_REQUIRE(prepare, p->causal == 0 || p->causal == 1, "causal must be 0 or 1");
+  TC_REQUIRE(prepare, p->past >= -TC_MAX_BYTES && p->past <= TC_MAX_BYTES, "past is out of range");
+  const int64_t scores = TC_PRODUCT(prepare, p->batch, p->heads, p->rows, p->keys);
+  const int64_t macs = TC_PRODUCT(prepare, scores, p->depth) + TC_PRODUCT(prepare, scores, p->value_depth);
+  const int64_t shared = tc_ceil_div(tc_max(p->heads, 0), p->group);
+#define ATTENTION_TOUCH(operand, heads, rows, columns, letter, row, column)         \
+  matmul_touch(prepare, operand, (const int64_t[]){p->batch, heads, rows, columns}, \
+               (const int64_t[]){p->letter##_batch, p->letter##_head, row, column})
+  ATTENTION_TOUCH(ATTENTION_Y, p->heads, p->rows, p->value_depth, y, p->y_row, 1);
+  ATTENTION_TOUCH(ATTENTION_Q, p->heads, p->rows, p->depth, q, p->q_row, 1);
+  ATTENTION_TOUCH(ATTENTION_K, shared, p->keys, p->depth, k, p->k_row, p->k_column);
+  ATTENTION_TOUCH(ATTENTION_V, shared, p->keys, p->value_depth, v, p->v_row, 1);
+  ATTENTION_TOUCH(ATTENTION_MASK, p->heads, p->rows, p->keys, mask, p->mask_row, p->mask_column);
+#undef ATTENTION_TOUCH
+  const int64_t widths =
+      TC_PRODUCT(prepare, p->depth + tc_round_up(tc_max(p->value_depth, 0), TC_LANES), ATTENTION_KEYS);
+  if (tc_refused(prepare)) {
+    return;
+  }
+  prepare->units = p->batch * p->heads * tc_ceil_div(p->rows, attention_block(p));
+  prepare->cost = 2.0 * (double)macs + 20.0 * (double)scores;
+  prepare->scratch_bytes =
+      ATTENTION_ROWS * (int64_t)sizeof(float *) +
+      (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_KEYS) * (int64_t)sizeof(float);
+}
+
+/* One unit at work: where its operands begin, and the call's pieces of scratch. */
+typedef struct attention_unit {
+  const tc_attention_f32_params *p;
+  const float *q, *k, *v, *mask;
+  float *y;
+  int64_t first, count; /* queries */
+  const float **rows;
+  float *zeros, *most, *sums, *key_panels, *value_panels, *scores;
+} attention_unit;
+
+static attention_unit attention_unit_at(const tc_call *call, int64_t unit) {
+  const tc_attention_f32_params *p = call->params;
+  const int64_t block = attention_block(p), blocks = tc_ceil_div(p->rows, block);
+  const int64_t first = unit % blocks * block, head = unit / blocks % p->heads, batch = unit / blocks / p->heads;
+  const int64_t shared = head / p->group;
+  const float *mask = call->operands[ATTENTION_MASK];
+  const float **rows = call->scratch;
+  float *zeros = (float *)(rows + ATTENTION_ROWS), *most = zeros + TC_PANEL, *sums = most + ATTENTION_QUERIES;
+  float *key_panels = sums + ATTENTION_QUERIES, *value_panels = key_panels + p->depth * ATTENTION_KEYS;
+  return (attention_unit){
+      .p = p,
+      .q = (const float *)call->operands[ATTENTION_Q] + batch * p->q_batch + head * p->q_head + first * p->q_row,
+      .k = (const float *)call->operands[ATTENTION_K] + batch * p->k_batch + shared * p->k_head,
+      .v = (const float *)call->operands[ATTENTION_V] + batch * p->v_batch + shared * p->v_head,
+      .mask = mask ? mask + batch * p->mask_batch + head * p->mask_head + first * p->mask_row : NULL,
+      .y = (float *)call->operands[ATTENTION_Y] + batch * p->y_batch + head * p->y_head + first * p->y_row,
+      .first = first,
+      .count = tc_min(p->rows - first, block),
+      .rows = rows,
+      .zeros = zeros,
+      .most = most,
+      .sums = sums,
+      .key_panels = key_panels,
+      .value_panels = value_panels,
+      .scores = value_panels + tc_round_up(p->value_depth, TC_LANES) * ATTENTION_KEYS,
+  };
+}
+
+/* Packs keys [first, first + count), scaled, and their values. */
+static void attention_pack(const attention_unit *u, int64_t first, int64_t count) {
+  const tc_attention_f32_params *p = u->p;
+  const tc_matrix_f32 keys = {.data = u->k + first * p->k_row,
+                              .taps = 1,
+                              .depth = p->depth,
+                              .columns = count,
+                              .depth_stride = p->k_column,
+                              .column_stride = p->k_row};
+  for (int64_t column = 0; column < count; column += TC_PANEL) {
+    tc_pack_panel(&keys, column, p->scale, u->key_panels + column * p->depth);
+  }
+  const tc_matrix_f32 values = {.data = u->v + first * p->v_row,
+                                .taps = 1,
+                                .depth = count,
+                                .columns = p->value_depth,
+                                .depth_stride = p->v_row,
+                                .column_stride = 1};
+  tc_pack_panels(&values, u->value_panels);
+}
+
+/* c[count, columns] (+)= rows * packed panels. */
+static void attention_product(const attention_unit *u, int64_t count, int64_t depth, const float *panels,
+                              int64_t columns, float *c, int64_t c_stride, bool add) {
+  for (int64_t column = 0; column < columns; column += TC_PANEL) {
+    const int64_t width = tc_min(columns - column, TC_PANEL);
+    const int64_t vectors = tc_ceil_div(width, TC_LANES), most = tc_tile_rows[vectors];
+    for (int64_t m = 0; m < count; m += most) {
+      const tc_tile_f32 tile = {.rows = u->rows + m,
+                                .taps = 1,
+                                .depth = depth,
+                                .panel = panels + column * depth,
+                                .bias = add ? NULL : u->zeros,
+                                .c = c + m * c_stride + column,
+                                .c_stride = c_stride,
+                                .last = width - (vectors - 1) * TC_LANES,
+                                .low = -INFINITY,
+                                .high = INFINITY};
+      tc_tiles_f32[vectors][tc_min(count - m, most)](&tile);
+    }
+  }
+}
+
+/* Adds one row of the mask to the scores of keys [0, count). */
+static void attention_add_mask(float *scores, const float *mask, int64_t stride, int64_t count) {
+  if (stride > 1) {
+    for (int64_t j = 0; j < count; j++) {
+      scores[j] += mask[j * stride];
+    }
+    return;
+  }
+  for (int64_t j = 0; j < count; j += TC_LANES) {
+    const tc_vf more = stride ? tc_load_up_to(mask + j, count - j) : tc_vf_set1(*mask);
+    tc_store_up_to(scores + j, tc_vf_add(tc_load_up_to(scores + j, count - j), more), count - j);
+  }
+}
+
+static void attention_scale_row(float *y, int64_t count, float factor) {
+  const tc_vf factors = tc_vf_set1(factor);
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    tc_store_up_to(y + i, tc_vf_mul(tc_load_up_to(y + i, count - i), factors), count - i);
+  }
+}
+
+/* Turns one row of scores into exponentials, and shrinks what the row has summed so far if its maximum rises. */
+static void attention_exponentials(const attention_unit *u, float *scores, int64_t query, int64_t count,
+                                   bool is_first) {
+  const float before = is_first ? -INFINITY : u->most[query];
+  const float found = softmax_most(scores, count), most = found > before ? found : before;
+  const float shift = most == -INFINITY ? 0.0f : most; /* nothing but masked keys so far */
+  const float sum = softmax_exponentials(scores, scores, count, shift);
+  const float shrink = is_first ? 0.0f : expf(before - shift);
+  u->most[query] = most;
+  u->sums[query] = is_first ? sum : u->sums[query] * shrink + sum;
+  if (!is_first && shrink != 1.0f) {
+    attention_scale_row(u->y + query * u->p->y_row, u->p->value_depth, shrink);
+  }
+}
+
+/* Lets queries [begin, begin + count) see keys [first, first + keys). */
+static void attention_rows(const attention_unit *u, int64_t begin, int64_t count, int64_t first, int64_t keys) {
+  const tc_attention_f32_params *p = u->p;
+  for (int64_t m = 0; m < count; m++) {
+    u->rows[m] = u->q + (begin + m) * p->q_row;
+  }
+  attention_product(u, count, p->depth, u->key_panels, keys, u->scores, ATTENTION_KEYS, false);
+  for (int64_t m = 0; m < count; m++) {
+    float *scores = u->scores + m * ATTENTION_KEYS;
+    const int64_t query = begin + m;
+    if (u->mask) {
+      attention_add_mask(scores, u->mask + query * p->mask_row + first * p->mask_column, p->mask_column, keys);
+    }
+    const int64_t seen = p->causal ? tc_max(u->first + query + p->past + 1 - first, 0) : keys;
+    for (int64_t j = seen; j < keys; j++) {
+      scores[j] = -INFINITY;
+    }
+    attention_exponentials(u, scores, query, keys, first == 0);
+    u->rows[m] = scores;
+  }
+  attention_product(u, count, keys, u->value_panels, p->value_depth, u->y + begin * p->y_row, p->y_row, first > 0);
+}
+
+static void attention_run_unit(const attention_unit *u) {
+  const tc_attention_f32_params *p = u->p;
+  for (int64_t first = 0; first == 0 || first < p->keys; first += ATTENTION_KEYS) {
+    const int64_t keys = tc_min(p->keys - first, ATTENTION_KEYS);
+    if (first > 0 && p->causal && first > u->first + u->count - 1 + p->past) {
+      break; /* all later keys are hidden from all these queries */
+    }
+    attention_pack(u, first, keys);
+    for (int64_t begin = 0; begin < u->count; begin += ATTENTION_ROWS) {
+      attention_rows(u, begin, tc_min(u->count - begin, ATTENTION_ROWS), first, keys);
+    }
+  }
+  for (int64_t m = 0; m < u->count; m++) {
+    attention_scale_row(u->y + m * p->y_row, p->value_depth, 1.0f / u->sums[m]);
+  }
+}
+
+static void TC_NAME(tc_attention_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  for (int64_t unit = begin; unit < end; unit++) {
+    const attention_unit u = attention_unit_at(call, unit);
+    for (int j = 0; j < TC_PANEL; j++) {
+      u.zeros[j] = 0.0f;
+    }
+    attention_run_unit(&u);
+  }
+}
