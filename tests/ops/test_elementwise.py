@@ -187,6 +187,12 @@ def test_bitwise(dtype):
     check("BitwiseNot", [a], version=18)
 
 
+def test_legacy_broadcast_goes_one_way():
+    a, b = np.ones((2, 1), np.float64), np.ones(3, np.float64)
+    with pytest.raises(ExecutionError, match=r"second operand is larger.*\[2, 1\]; found \[3\]"):
+        run_ours("Add", [a, b], {"broadcast": 1, "axis": 1}, version=6)
+
+
 def test_legacy_broadcast_aligns_at_the_axis():
     a, b = sample("float32", (2, 3, 4), 1), sample("float32", (3,), 2, 1)
     for op in ("Add", "Sub", "Mul", "Div"):

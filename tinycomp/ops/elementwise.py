@@ -33,6 +33,11 @@ def legacy_broadcast(kernel: Callable[..., Any]) -> Callable[..., Any]:
             start = axis % a.ndim
             b = b.reshape(b.shape + (1,) * (a.ndim - start - b.ndim))
         result: Array = kernel(a, b, **attrs)
+        if result.shape != a.shape:
+            raise ExecutionError(
+                "the second operand is larger than the first", where=kernel.__name__,
+                expected=f"a shape that broadcasts to {list(a.shape)}", found=str(list(b.shape)),
+            )  # fmt: skip
         return result
 
     del run.__dict__["__wrapped__"]  # the registry must see this signature
