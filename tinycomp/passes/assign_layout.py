@@ -21,7 +21,7 @@ from enum import Enum
 
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.layout import CHANNELS_LAST, layout_of, memory_order
-from tinycomp.ir.types import ROW_MAJOR, TensorType
+from tinycomp.ir.types import ROW_MAJOR, TensorType, tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.base import Pass
 
@@ -112,7 +112,10 @@ class _Assigner:
         rank = len(type_.shape)
         perm = list(node.attrs.get("perm", reversed(range(rank))))
         order = [perm.index(dim) for dim in memory_order(type_.layout, rank)]
-        self._write(node, layout_of(order) or ROW_MAJOR)
+        if perm == [0, *range(2, rank), 1] and _lies_channels_last(source):
+            self._write(node, ROW_MAJOR)
+        else:
+            self._write(node, layout_of(order) or ROW_MAJOR)
 
     def _read(self, node: Node, index: int, value: Value | None, layout: str) -> None:
         if value is not None and _layout(value) != layout:
@@ -137,6 +140,21 @@ class _Assigner:
             self._copies[relayout.output, _layout(value)] = value
             self.changed = True
         return self._copies[key]
+
+
+def _lies_channels_last(value: Value) -> bool:
+    """Whether a value is a channels-last one that was only renamed to row-major and reshaped behind its channels.
+
+    Such a Relayout need not be carried out: with the channels moved to the end, the memory is right as it is.
+    """
+    origin = value
+    while (node := origin.producer) is not None and node.op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
+        assert node.inputs[0] is not None
+        origin = node.inputs[0]
+    if node is None or node.op != "Relayout" or node.inputs[0] is None or _layout(node.inputs[0]) == ROW_MAJOR:
+        return False
+    before, after = tensor(origin.type).shape, tensor(value.type).shape
+    return before is not None and after is not None and before[:2] == after[:2]
 
 
 def _rank(value: Value) -> int | None:

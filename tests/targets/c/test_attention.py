@@ -37,8 +37,9 @@ def block(scale: str, mask: np.ndarray | None) -> tuple[bytes, dict[str, np.ndar
         node("Transpose", ["q1"], ["q"], perm=[0, 2, 1, 3]),
         node("Transpose", ["k1"], ["k"], perm=[0, 2, 3, 1]),
         node("Transpose", ["v1"], ["v"], perm=[0, 2, 1, 3]),
-        node("MatMul", ["q", "k"], ["scores"], name="scores"),
-        node(scale, ["scores", "factor"], ["scaled"]) if scale else node("Identity", ["scores"], ["scaled"]),
+        *(node("Mul", [n, "root"], [f"{n}_"]) if scale == "both" else node("Identity", [n], [f"{n}_"]) for n in "qk"),
+        node("MatMul", ["q_", "k_"], ["scores"], name="scores"),
+        node(*((scale, ["scores", "factor"]) if scale in ("Mul", "Div") else ("Identity", ["scores"])), ["scaled"]),
         node("Add", ["mask", "scaled"], ["masked"]) if mask is not None else node("Identity", ["scaled"], ["masked"]),
         node("Softmax", ["masked"], ["p"], axis=-1),
         node("MatMul", ["p", "v"], ["z"]),
@@ -46,7 +47,8 @@ def block(scale: str, mask: np.ndarray | None) -> tuple[bytes, dict[str, np.ndar
         node("Reshape", ["t", "flat"], ["y"]),
     ]
     constants = {
-        "w": QKV, "factor": np.float32(0.3), "heads": np.int64([0, 0, HEADS, WIDTH]), "flat": np.int64([0, 0, HIDDEN]),
+        "w": QKV, "root": np.float32(0.7), "factor": np.float32(0.3),
+        "heads": np.int64([0, 0, HEADS, WIDTH]), "flat": np.int64([0, 0, HIDDEN]),
     }  # fmt: skip
     feeds = {"x": X} | ({} if mask is None else {"mask": mask})
     return make_model(nodes, feeds, constants, ["y"]), feeds
@@ -57,7 +59,7 @@ def kernels(module) -> list[str]:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("scale", ["", "Mul", "Div"])
+@pytest.mark.parametrize("scale", ["", "Mul", "Div", "both"])
 def test_two_kernels_and_no_copy(scale, mask):
     model, feeds = block(scale, MASKS[mask])
     module = tinycomp.compile(model, verify=True)

@@ -30,11 +30,16 @@ def add_attention(target: Target) -> None:
 
     @target.composite(name="attention")
     def attention(q: ValuePattern, k: ValuePattern, v: ValuePattern, m: ValuePattern) -> ValuePattern:
-        scores, factor = P.MatMul(q, k), P.const.where(value=lambda c: c.size == 1)
-        scaled = (scores * factor) | (scores / factor) | scores
-        return P.MatMul(P.Softmax(P.Add(scaled, m) | scaled), v)
+        scores = _scaled(P.MatMul(_scaled(q), _scaled(k)))
+        return P.MatMul(P.Softmax(P.Add(scores, m) | scores), v)
 
     attention.check(_fits)
+
+
+def _scaled(x: ValuePattern) -> ValuePattern:
+    """``x``, or ``x`` scaled by a constant number: exporters scale the scores, or queries and keys by the root."""
+    factor, divisor = (P.const.where(value=lambda c: c.size == 1) for _ in range(2))
+    return (x * factor) | (x / divisor) | x
 
 
 def _fits(match: Match) -> bool | Rejection:
@@ -56,7 +61,7 @@ def _fits(match: Match) -> bool | Rejection:
         return True
     if tensor(mask.type).dtype != "float32":
         return reject(f"the mask is {mask.type}")
-    product = next(n.output for n in match.matched if n.op == "MatMul" and n.inputs[0] is match["q"])
+    product = next(n.output for n in match.matched if n.op == "MatMul" and n.inputs[1] is not match["v"])
     same = surely_equal(tensor(product.type).shape, scores.shape)
     return same or reject(f"the mask {mask.type} makes more of the scores {product.type}")
 
@@ -80,24 +85,27 @@ def _take_apart(node: Node) -> _Attention:
         assert found is not None, node
         return found
 
+    def unscaled(value: Value) -> tuple[Value, np.float32]:
+        """Return what a value of the body is a multiple of, and the factor."""
+        factor = np.float32(1)
+        while (step := value.producer) is not None and step.op in ("Mul", "Div"):
+            value = next(v for v in step.inputs if v is not None and v.const is None)
+            constant = next(v.const for v in step.inputs if v is not None and v.const is not None).reshape(-1)[0]
+            factor = factor * constant if step.op == "Mul" else factor / constant
+        return value, factor
+
     values = body.outputs[0].producer
     assert values is not None
     softmax = first(values).producer
     assert softmax is not None
-    step, mask, scale = first(softmax).producer, None, np.float32(1)
-    while step is not None and step.op != "MatMul":
-        inside = next(v for v in step.inputs if v is not None and v.producer is not None)
-        other = next(v for v in step.inputs if v is not inside)
-        if step.op == "Add":
-            mask = in_region(other)
-        else:
-            factor = in_region(other).const
-            assert factor is not None, node
-            scale = scale * factor.reshape(-1)[0] if step.op == "Mul" else scale / factor.reshape(-1)[0]
-        step = inside.producer
-    assert step is not None
-    q, k = (in_region(v) for v in step.inputs)
-    return _Attention(q, k, in_region(operand(values, 1)), mask, float(scale))
+    add, mask, scores = first(softmax).producer, None, first(softmax)
+    if add is not None and add.op == "Add":
+        scores = next(v for v in add.inputs if v is not None and v.producer is not None)
+        mask = in_region(next(v for v in add.inputs if v is not scores))
+    product, scale = unscaled(scores)
+    assert product.producer is not None
+    (q, q_scale), (k, k_scale) = (unscaled(v) for v in product.producer.inputs if v is not None)
+    return _Attention(in_region(q), in_region(k), in_region(operand(values, 1)), mask, float(scale * q_scale * k_scale))
 
 
 @FAMILY.lower(NAME, check=lambda node: True, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE)

@@ -107,7 +107,7 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
         return
     if max(len(a_shape), len(b_shape)) > _BATCH_DIMS + 2:  # more strides than the kernel takes, unless they merge
         emit.view(a), emit.view(b)
-    a_matrix = _Matrix.of(a, emit.strided(a, adjacent=False), "row")
+    a_matrix = _Matrix.of(a, emit.strided(a), "row")
     b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False), "column")
     _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, 1.0)
 
@@ -131,7 +131,7 @@ def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
         weights = weights if alpha == 1.0 else weights * np.float32(alpha)
         _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
         return
-    a_matrix = _Matrix.of(a, emit.strided(a, adjacent=False))
+    a_matrix = _Matrix.of(a, emit.strided(a))
     b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False))
     a_matrix = a_matrix.transposed() if trans_a else a_matrix
     b_matrix = b_matrix.transposed() if trans_b else b_matrix

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
-from tinycomp.ir.layout import same_memory, strides
+from tinycomp.ir.layout import strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -55,16 +55,8 @@ def emit_copy(
 
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
-    """Copy into another memory order, or nothing at all where both orders are the same."""
-    source, (result, shape) = first(node), static_type(node.output)
-    before, _ = static_type(source)
-    if same_memory(before, result):
-        emit.alias(node.output, emit.view(source))
-        return
-    emit_copy(
-        emit, node, emit.view(node.output), emit.view(source), shape, strides(result), strides(before),
-        element_size(source),
-    )  # fmt: skip
+    """The elements stay where they are until somebody needs them in the new order: two changes in a row may cancel."""
+    _leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
 
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
