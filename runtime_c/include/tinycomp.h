@@ -374,6 +374,15 @@ typedef struct tc_reduce_f32_params {
   int64_t outer, axis0, middle, axis1, inner;
 } tc_reduce_f32_params;
 
+/* reduce: likewise, of all types but F32, F16 and BF16; of BOOL the largest or the least. Sums and products of integers
+ * wrap around, means and irrational results are cut off towards 0; the maximum of nothing is the least number of the
+ * type, the minimum the greatest. Operands: y, x. */
+typedef struct tc_reduce_params {
+  int64_t type; /* an enum tc_type */
+  int64_t op;   /* an enum tc_reduction */
+  int64_t outer, axis0, middle, axis1, inner;
+} tc_reduce_params;
+
 /* softmax_f32: softmax of x[outer, axis, inner] along the axis, or its logarithm. Operands: y (may be x), x. */
 typedef struct tc_softmax_f32_params {
   int64_t outer, axis, inner;

@@ -63,6 +63,8 @@
 
 #include "reduce/reduce_f32.h"
 
+#include "reduce/reduce.h"
+
 #include "reduce/softmax_f32.h"
 
 #include "reduce/cumulate.h"

@@ -1,8 +1,8 @@
 /* Transposing one block: `to[t * to_row + l] = from[l * from_row + t]`, for elements of every size.
  *
  * With few rows or columns (an image's three channels) the loop has them as a literal, so that the compiler interleaves
- * whole vectors. Otherwise a block is walked in small squares that use every cache line of `from` at once; squares of
- * 4-byte elements are turned in registers. Vectors of 16 bytes are native to every instruction set. */
+ * whole vectors. Otherwise a block is walked in small squares that use every cache line of `from` at once and are
+ * turned in registers, but those of 8-byte elements. Vectors of 16 bytes are native to every instruction set. */
 
 typedef struct tc_transpose {
   void *to;
@@ -34,22 +34,67 @@ TC_INLINE void tc_transpose_4x4(uint32_t *to, int64_t to_row, const uint32_t *fr
   }
 }
 
-#define TC_SQUARE_BY_ELEMENTS(type)                                                               \
-  TC_INLINE void tc_square_##type(type *to, int64_t to_row, const type *from, int64_t from_row) { \
-    for (int t = 0; t < 4; t++) {                                                                 \
-      for (int l = 0; l < 4; l++) {                                                               \
-        to[t * to_row + l] = from[l * from_row + t];                                              \
-      }                                                                                           \
-    }                                                                                             \
+/* One stage of turning a square by halves: every two rows that are half a square apart are woven into two neighbours.
+ */
+#define TC_WEAVE(low, high, to, from, half)                                   \
+  _Pragma("GCC unroll 8") for (int i = 0; i < (half); i++) {                  \
+    (to)[2 * i] = __builtin_shuffle((from)[i], (from)[i + (half)], low);      \
+    (to)[2 * i + 1] = __builtin_shuffle((from)[i], (from)[i + (half)], high); \
   }
-TC_SQUARE_BY_ELEMENTS(uint8_t)
-TC_SQUARE_BY_ELEMENTS(uint16_t)
-TC_SQUARE_BY_ELEMENTS(uint64_t)
-#undef TC_SQUARE_BY_ELEMENTS
+
+typedef uint16_t tc_u16x8 __attribute__((vector_size(16)));
+typedef uint8_t tc_u8x16 __attribute__((vector_size(16)));
+
+/* Turns a square of 8 x 8: after three stages the rows are the columns. */
+TC_INLINE void tc_transpose_8x8(uint16_t *to, int64_t to_row, const uint16_t *from, int64_t from_row) {
+  const tc_u16x8 low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
+  tc_u16x8 a[8], b[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) {
+    memcpy(&a[i], from + i * from_row, sizeof(a[i]));
+  }
+  TC_WEAVE(low, high, b, a, 4)
+  TC_WEAVE(low, high, a, b, 4)
+  TC_WEAVE(low, high, b, a, 4)
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) {
+    memcpy(to + i * to_row, &b[i], sizeof(b[i]));
+  }
+}
+
+/* Turns a square of 16 x 16 in four stages. */
+TC_INLINE void tc_transpose_16x16(uint8_t *to, int64_t to_row, const uint8_t *from, int64_t from_row) {
+  const tc_u8x16 low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  const tc_u8x16 high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  tc_u8x16 a[16], b[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    memcpy(&a[i], from + i * from_row, sizeof(a[i]));
+  }
+  TC_WEAVE(low, high, b, a, 8)
+  TC_WEAVE(low, high, a, b, 8)
+  TC_WEAVE(low, high, b, a, 8)
+  TC_WEAVE(low, high, a, b, 8)
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    memcpy(to + i * to_row, &a[i], sizeof(a[i]));
+  }
+}
+#undef TC_WEAVE
+
+TC_INLINE void tc_square_uint64_t(uint64_t *to, int64_t to_row, const uint64_t *from, int64_t from_row) {
+  for (int t = 0; t < 4; t++) {
+    for (int l = 0; l < 4; l++) {
+      to[t * to_row + l] = from[l * from_row + t];
+    }
+  }
+}
+#define tc_square_uint8_t tc_transpose_16x16
+#define tc_square_uint16_t tc_transpose_8x8
 #define tc_square_uint32_t tc_transpose_4x4
 
 /* The functions for one element type: literal numbers of columns or rows, squares, and the choice among them. */
-#define TC_TRANSPOSE(type)                                                                            \
+#define TC_TRANSPOSE(type, side)                                                                      \
   TC_INLINE void tc_columns_##type(const int columns, const tc_transpose *x) {                        \
     type *restrict to = x->to;                                                                        \
     const type *restrict from = x->from;                                                              \
@@ -87,9 +132,9 @@ TC_SQUARE_BY_ELEMENTS(uint64_t)
   static void tc_squares_##type(const tc_transpose *x) {                                              \
     type *to = x->to;                                                                                 \
     const type *from = x->from;                                                                       \
-    const int64_t rows = x->rows & ~(int64_t)3, columns = x->columns & ~(int64_t)3;                   \
-    for (int64_t l = 0; l < columns; l += 4) {                                                        \
-      for (int64_t t = 0; t < rows; t += 4) {                                                         \
+    const int64_t rows = x->rows & ~(int64_t)(side - 1), columns = x->columns & ~(int64_t)(side - 1); \
+    for (int64_t l = 0; l < columns; l += side) {                                                     \
+      for (int64_t t = 0; t < rows; t += side) {                                                      \
         tc_square_##type(to + t * x->to_row + l, x->to_row, from + l * x->from_row + t, x->from_row); \
       }                                                                                               \
     }                                                                                                 \
@@ -121,11 +166,13 @@ TC_SQUARE_BY_ELEMENTS(uint64_t)
         tc_squares_##type(x);                                                                         \
     }                                                                                                 \
   }
-TC_TRANSPOSE(uint8_t)
-TC_TRANSPOSE(uint16_t)
-TC_TRANSPOSE(uint32_t)
-TC_TRANSPOSE(uint64_t)
+TC_TRANSPOSE(uint8_t, 16)
+TC_TRANSPOSE(uint16_t, 8)
+TC_TRANSPOSE(uint32_t, 4)
+TC_TRANSPOSE(uint64_t, 4)
 #undef TC_TRANSPOSE
+#undef tc_square_uint8_t
+#undef tc_square_uint16_t
 #undef tc_square_uint32_t
 
 static void tc_transpose_block(const tc_transpose *block, int64_t element_size) {

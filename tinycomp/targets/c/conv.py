@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.activations import IDENTITY, Activation
+from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
 from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.c.volume import planes_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
 
 FAMILY = Rules()
 
-conv_check = all_of(float32, ranks(3, 4), constant(1, 2))
+conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 
 
 @dataclass(frozen=True)
@@ -87,34 +91,89 @@ def window_params(window: Window) -> dict[str, int | float]:
 
 @FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
 def conv(emit: Emitter, node: Node) -> None:
-    """Emit one convolution; depthwise ones have a kernel of their own."""
+    """Emit a convolution; depthwise ones have a kernel of their own."""
     lower_conv(emit, take_apart(node), node)
 
 
 def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
-    """Emit a convolution with its epilogue."""
+    """Emit a convolution with its epilogue: one call for images, one per tap of the depth for volumes."""
     x, w = fused.operands[0], fused.operands[1]
     assert x is not None
     assert w is not None
+    assert w.const is not None, w
     source, result = image(x), image(fused.output)
-    _, filters = static_type(w)
-    window = window_of(fused.anchor, x, filters[2:])
-    bias, residual = epilogue_operands(emit, fused, axis=1)
-    params = {
-        "batch": source.batch,
-        "channels": source.channels,
-        **window_params(window),
-        "x_pixel_stride": source.channels,
-        "y_pixel_stride": result.channels,
-        "residual_pixel_stride": result.channels,
-        **fused.activation.params(),
-    }
+    window = window_of(fused.anchor, x, w.const.shape[2:])
     groups = int(fused.anchor.attrs.get("group", 1))
-    depthwise = groups == source.channels == result.channels and filters[1] == 1
+    bias, residual = epilogue_operands(emit, fused, axis=1)
+    shape = ConvShape(source.batch, source.channels, result.channels, groups, window)
+    if window.rank == 2:
+        emit_conv(emit, node, [fused.output, x, w, bias, residual], shape, fused.activation)
+        return
+    operands = (emit.view(fused.output), emit.view(x), w.const, bias, residual)
+    emit_volume(emit, node, operands, shape, fused.activation)
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """The sizes of a convolution."""
+
+    batch: int
+    channels: int
+    out_channels: int
+    groups: int
+    window: Window
+
+
+def emit_conv(
+    emit: Emitter, node: Node, operands: Sequence[Value | View | None], shape: ConvShape, activation: Activation
+) -> None:
+    """Emit the kernel call of a convolution of images; operands are y, x, w, bias and residual."""
+    params = {
+        "batch": shape.batch,
+        "channels": shape.channels,
+        **window_params(shape.window),
+        "x_pixel_stride": shape.channels,
+        "y_pixel_stride": shape.out_channels,
+        "residual_pixel_stride": shape.out_channels,
+        **activation.params(),
+    }
+    depthwise = shape.groups == shape.channels == shape.out_channels
     if not depthwise:
-        params |= {"out_channels": result.channels, "groups": groups, "algorithm": 0}
-    kernel = "dwconv2d_f32" if depthwise else _dense_kernel(window, groups, source, result)
-    emit.call(kernel, [fused.output, x, w, bias, residual], params, node)
+        params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
+    emit.call("dwconv2d_f32" if depthwise else _dense_kernel(shape), operands, params, node)
+
+
+def emit_volume(
+    emit: Emitter,
+    node: Node,
+    operands: tuple[View, View, np.ndarray, View | None, View | None],
+    shape: ConvShape,
+    activation: Activation,
+) -> None:
+    """Emit the kernel calls of a convolution of volumes; each adds its tap to what the result holds already."""
+    y, x, w, bias, residual = operands
+    taps = [emit.constant(np.ascontiguousarray(w[:, :, tap])) for tap in range(w.shape[2])]
+    y_plane = FLOAT * math.prod(shape.window.output[1:]) * shape.out_channels
+    x_plane = FLOAT * math.prod(shape.window.sizes[1:]) * shape.channels
+    for volume in range(shape.batch):
+        for part in planes_of(shape.window):
+            offset = (volume * shape.window.output[0] + part.target) * y_plane
+            target = y.at(offset)
+            source = x.at((volume * shape.window.sizes[0] + part.source) * x_plane)
+            sums: View | None = target
+            if part.is_first:
+                sums = None if residual is None else residual.at(offset)
+            emit_conv(
+                emit,
+                node,
+                [target, source, taps[part.tap], bias if part.is_first else None, sums],
+                replace(shape, batch=part.count, window=part.window),
+                activation if part.is_last else IDENTITY,
+            )
+
+
+FLOAT = 4
+"""Bytes of a float32."""
 
 
 def _transpose_check(node: Node) -> Verdict:
@@ -169,8 +228,9 @@ WINOGRAD_CHANNELS = 16
 """Fewest channels on either side for which transforming tiles pays (``benchmarks/kernels.py``)."""
 
 
-def _dense_kernel(window: Window, groups: int, source: Image, result: Image) -> str:
+def _dense_kernel(shape: ConvShape) -> str:
     """Choose between the direct form and Winograd's F(4x4, 3x3)."""
+    window = shape.window
     square = window.kernel == (3, 3) and set(window.strides) == set(window.dilations) == {1}
-    enough = min(source.channels, result.channels) >= WINOGRAD_CHANNELS and min(window.output) > 4
-    return "conv2d_winograd_f32" if square and groups == 1 and enough else "conv2d_f32"
+    enough = min(shape.channels, shape.out_channels) >= WINOGRAD_CHANNELS and min(window.output) > 4
+    return "conv2d_winograd_f32" if square and shape.groups == 1 and enough else "conv2d_f32"

@@ -13,6 +13,7 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image, window_of, window_params
 from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.c.volume import axes_of
 from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
 
 FAMILY = Rules()
@@ -40,17 +41,12 @@ def pool(emit: Emitter, node: Node) -> None:
     if window.rank == 2:
         _emit_pool(emit, node, (node.output, x), mode, batch, channels, window)
         return
-    planes = _part(window, 1, 3)
+    planes = axes_of(window, 1, 3)
     pixels = math.prod(planes.output)
     pooled = emit.scratch(4 * batch * sizes[0] * pixels * channels)
     _emit_pool(emit, node, (pooled, x), mode, batch * sizes[0], channels, planes)
     untouched = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
-    _emit_pool(emit, node, (node.output, pooled), mode, batch, channels, _joined(_part(window, 0, 1), untouched))
-
-
-def _part(window: Window, start: int, stop: int) -> Window:
-    """The geometry along some of the axes."""
-    return Window(*(getattr(window, f.name)[start:stop] for f in fields(window)))
+    _emit_pool(emit, node, (node.output, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
 
 
 def _joined(a: Window, b: Window) -> Window:

@@ -10,6 +10,7 @@ from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.targets.c.element_program import TYPES
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
@@ -52,9 +53,12 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
     return runs
 
 
+_NUMBERS = tuple(dtype for dtype in TYPES if dtype not in ("float16", "bfloat16"))
+
+
 @FAMILY.lower(
     *REDUCTIONS,
-    check=all_of(dtypes("float32", operands=(0,)), known_rank, constant(1), _runs_check),
+    check=all_of(dtypes(*_NUMBERS, operands=(0,)), known_rank, constant(1), _runs_check),
     layout=LayoutRule.ROW_MAJOR,
 )
 def reduce(emit: Emitter, node: Node) -> None:
@@ -77,7 +81,9 @@ def reduce(emit: Emitter, node: Node) -> None:
         "axis1": math.prod(shape[start:stop]),
         "inner": math.prod(shape[stop:]),
     }
-    emit.call("reduce_f32", [node.output, x], params, node)
+    dtype = tensor(x.type).dtype
+    kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
+    emit.call(kernel, [node.output, x], {**which, **params}, node)
 
 
 def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | None:

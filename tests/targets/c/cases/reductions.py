@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.targets.c.cases.values import floats, ints
+from tests.targets.c.cases.values import floats, ints, of_dtype
 from tests.targets.c.harness import Case, Const
 
 
@@ -67,7 +67,29 @@ AXES = {
 }
 
 
+WHOLE = ("int32", "int64", "uint32", "uint64")
+SMALL = ("int8", "uint8", "bool")
+
+
+def typed_reductions() -> Iterator[Case]:
+    """Reductions of what is not float32, where ONNX allows them."""
+    shape = (2, 3, 4, 70)
+    for op in REDUCTIONS:
+        for dtype in (*WHOLE, "float64", *(SMALL if op in ("ReduceMax", "ReduceMin") else ())):
+            positive = dtype.startswith("u") or op == "ReduceLogSum"
+            x = of_dtype(floats(*shape, low=1.0 if positive else -9.0, high=9.0), dtype)
+            if op == "ReduceProd" and dtype == "float64":
+                x /= 5.0
+            wrong = dtype != "float64" and op in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+            for axes in ([-1], [1], [0, 3], [0, 1, 2, 3]):
+                yield Case(op, [x, ints(*axes)], {"keepdims": 0}, opset=20, onnxruntime=not wrong)
+            if dtype == "float64" or op not in ("ReduceLogSum", "ReduceLogSumExp"):  # -inf is no whole number
+                yield Case(op, [x[..., :0], ints(-1)], {"keepdims": 1}, opset=20, onnxruntime=False)
+            yield Case(op, [x[..., :2], ints(-1)], {"keepdims": 1}, opset=20, onnxruntime=not wrong)
+
+
 def reductions() -> Iterator[Case]:
+    yield from typed_reductions()
     for op in REDUCTIONS:
         low = 0.5 if op in ("ReduceLogSum", "ReduceProd") else -2.0
         old = 12 if op == "ReduceSum" else 17
