@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.activations import IDENTITY, Activation
 from tinycomp.targets.c.emit import Emitter, View
-from tinycomp.targets.c.epilogue import epilogue_operands
+from tinycomp.targets.c.epilogue import bias_and_residual
 from tinycomp.targets.c.fused import Fused, take_apart
+from tinycomp.targets.c.pixels import Pixels, pixels_of, pixels_to, residual_of
 from tinycomp.targets.c.rules import Rules
 from tinycomp.targets.c.volume import planes_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
@@ -104,13 +106,17 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     source, result = image(x), image(fused.output)
     window = window_of(fused.anchor, x, w.const.shape[2:])
     groups = int(fused.anchor.attrs.get("group", 1))
-    bias, residual = epilogue_operands(emit, fused, axis=1)
+    bias, added = bias_and_residual(emit, fused, axis=1)
+    residual = None if added is None else residual_of(emit, added, tensor(fused.output.type).layout)
     shape = ConvShape(source.batch, source.channels, result.channels, groups, window)
+    read = pixels_of(emit, x)
+    if read.stride != source.channels and shape.has_lines:
+        read = Pixels(emit.view(x), source.channels)
+    images = Images(pixels_to(emit, fused.output), read, residual)
     if window.rank == 2:
-        emit_conv(emit, node, [fused.output, x, w, bias, residual], shape, fused.activation)
-        return
-    operands = (emit.view(fused.output), emit.view(x), w.const, bias, residual)
-    emit_volume(emit, node, operands, shape, fused.activation)
+        emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation)
+    else:
+        emit_volume(emit, node, images, (w.const, bias), shape, fused.activation)
 
 
 @dataclass(frozen=True)
@@ -123,57 +129,80 @@ class ConvShape:
     groups: int
     window: Window
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether the kernel reads whole lines of its window at once where the pixels are adjacent in memory."""
+        few = self.groups == 1 and self.channels < FEW_CHANNELS
+        return few and self.window.kernel[-1] > 1 and self.window.dilations[-1] == 1
+
+
+FEW_CHANNELS = 32
+"""From this number on, adjacent pixels gain nothing (``CONV_FEW_CHANNELS`` of the runtime)."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where a convolution writes and reads."""
+
+    y: Pixels
+    x: Pixels
+    residual: Pixels | None
+
 
 def emit_conv(
-    emit: Emitter, node: Node, operands: Sequence[Value | View | None], shape: ConvShape, activation: Activation
+    emit: Emitter,
+    node: Node,
+    images: Images,
+    weights: tuple[View, View | None],
+    shape: ConvShape,
+    activation: Activation,
 ) -> None:
-    """Emit the kernel call of a convolution of images; operands are y, x, w, bias and residual."""
+    """Emit the kernel call of a convolution of images; the weights are followed by the bias."""
+    y, x, residual = images.y, images.x, images.residual
     params = {
         "batch": shape.batch,
         "channels": shape.channels,
         **window_params(shape.window),
-        "x_pixel_stride": shape.channels,
-        "y_pixel_stride": shape.out_channels,
-        "residual_pixel_stride": shape.out_channels,
+        "x_pixel_stride": x.stride,
+        "y_pixel_stride": y.stride,
+        "residual_pixel_stride": shape.out_channels if residual is None else residual.stride,
         **activation.params(),
     }
     depthwise = shape.groups == shape.channels == shape.out_channels
     if not depthwise:
         params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
-    emit.call("dwconv2d_f32" if depthwise else _dense_kernel(shape), operands, params, node)
+    kernel = "dwconv2d_f32" if depthwise else _dense_kernel(shape)
+    emit.call(kernel, [y.view, x.view, *weights, None if residual is None else residual.view], params, node)
 
 
 def emit_volume(
     emit: Emitter,
     node: Node,
-    operands: tuple[View, View, np.ndarray, View | None, View | None],
+    images: Images,
+    weights: tuple[np.ndarray, View | None],
     shape: ConvShape,
     activation: Activation,
 ) -> None:
     """Emit the kernel calls of a convolution of volumes; each adds its tap to what the result holds already."""
-    y, x, w, bias, residual = operands
+    w, bias = weights
     taps = [emit.constant(np.ascontiguousarray(w[:, :, tap])) for tap in range(w.shape[2])]
-    y_plane = FLOAT * math.prod(shape.window.output[1:]) * shape.out_channels
-    x_plane = FLOAT * math.prod(shape.window.sizes[1:]) * shape.channels
+    out_pixels, pixels = math.prod(shape.window.output[1:]), math.prod(shape.window.sizes[1:])
     for volume in range(shape.batch):
         for part in planes_of(shape.window):
-            offset = (volume * shape.window.output[0] + part.target) * y_plane
-            target = y.at(offset)
-            source = x.at((volume * shape.window.sizes[0] + part.source) * x_plane)
-            sums: View | None = target
+            written = (volume * shape.window.output[0] + part.target) * out_pixels
+            y = images.y.from_pixel(written)
+            x = images.x.from_pixel((volume * shape.window.sizes[0] + part.source) * pixels)
+            sums: Pixels | None = y
             if part.is_first:
-                sums = None if residual is None else residual.at(offset)
+                sums = None if images.residual is None else images.residual.from_pixel(written)
             emit_conv(
                 emit,
                 node,
-                [target, source, taps[part.tap], bias if part.is_first else None, sums],
+                Images(y, x, sums),
+                (taps[part.tap], bias if part.is_first else None),
                 replace(shape, batch=part.count, window=part.window),
                 activation if part.is_last else IDENTITY,
             )
-
-
-FLOAT = 4
-"""Bytes of a float32."""
 
 
 def _transpose_check(node: Node) -> Verdict:
@@ -194,8 +223,9 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
     assert w is not None
     source, result, attrs = image(x), image(fused.output), fused.anchor.attrs
     _, filters = static_type(w)
-    bias, residual = epilogue_operands(emit, fused, axis=1)
+    bias, residual = bias_and_residual(emit, fused, axis=1)
     assert residual is None, node
+    to, of = pixels_to(emit, fused.output), pixels_of(emit, x)
     pads = attrs.get("pads") or [0]
     params: dict[str, int | float] = {
         "batch": source.batch,
@@ -211,11 +241,11 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
         "pad_top": pads[0] if len(filters) == 4 else 0,
         "pad_left": pads[len(filters) - 3] if len(pads) > 1 else 0,
         "groups": int(attrs.get("group", 1)),
-        "x_pixel_stride": source.channels,
-        "y_pixel_stride": result.channels,
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
         **fused.activation.params(),
     }
-    emit.call("conv_transpose2d_f32", [fused.output, x, w, bias], params, node)
+    emit.call("conv_transpose2d_f32", [to.view, of.view, w, bias], params, node)
 
 
 def _by_axis(name: str, values: Sequence[int], default: int) -> dict[str, int]:

@@ -12,6 +12,7 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, tensor
 from tinycomp.runtime.memory import Lifetime, plan_arena
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.targets.common.checks import static_type
 
 Params = Mapping[str, int | float]
 
@@ -46,6 +47,10 @@ class View:
     def at(self, offset: int) -> View:
         """Return the place ``offset`` bytes further on."""
         return View(self.buffer, self.offset + offset)
+
+    def is_at(self, other: View) -> bool:
+        """Whether both are the same place."""
+        return self.buffer is other.buffer and self.offset == other.offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +99,36 @@ class Emitter:
             if value.const is not None:
                 self._views[value] = self.constant(in_memory_order(value))
                 return self._views[value]
-            self._views[value] = View(Buffer(nbytes(tensor(value.type))))
+            self._views[value] = self._place(value)
             if value in self._postponed:
                 _, move = self._postponed.pop(value)
                 move()
         return self._views[value]
+
+    def _place(self, value: Value) -> View:
+        """A slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
+        part = self.joined(value)
+        if part is not None and lies_as(tensor(value.type), part.strides):
+            return part.view
+        return View(Buffer(nbytes(tensor(value.type))))
+
+    def joined(self, value: Value) -> Strided | None:
+        """Return the slice of a Concat's result that ``value`` becomes, if it may be computed there."""
+        type_ = tensor(value.type)
+        if value.const is not None or self.graph.is_output(value) or type_.size() == 0:
+            return None
+        for user in value.users:
+            if user.op == "Concat" and user.domain == "" and tensor(user.output.type).layout == type_.layout:
+                return self._slice(value, user)
+        return None
+
+    def _slice(self, value: Value, concat: Node) -> Strided:
+        whole = tensor(concat.output.type)
+        steps = strides(whole)
+        axis = int(concat.attrs["axis"]) % len(steps)
+        before = concat.inputs[: concat.inputs.index(value)]
+        start = sum(static_type(v)[1][axis] for v in before if v is not None)
+        return Strided(self.view(concat.output).at(start * steps[axis] * (bits(whole.dtype) // 8)), steps)
 
     def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
         """Leave the elements of ``value`` where they are until somebody needs them in its own memory order.
@@ -200,6 +230,17 @@ class Emitter:
 def nbytes(type_: TensorType) -> int:
     """Bytes of a tensor with static shape, one whole byte at least per element."""
     return type_.size() * max(1, bits(type_.dtype) // 8)
+
+
+def lies_as(type_: TensorType, steps: Sequence[int]) -> bool:
+    """Whether elements that are ``steps`` apart lie as those of a tensor of this type."""
+    assert type_.static_shape is not None, type_
+    return same_steps(type_.static_shape, steps, strides(type_))
+
+
+def same_steps(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
+    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 
 def in_memory_order(value: Value) -> np.ndarray:

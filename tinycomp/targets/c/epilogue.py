@@ -20,6 +20,12 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
         fused: The composite; an operand 2 of its anchor is a bias.
         axis: The channel axis of the result: 1 for images, -1 for matrices.
     """
+    bias, residual = bias_and_residual(emit, fused, axis)
+    return bias, None if residual is None else _in_order_of(tensor(fused.output.type), residual, emit)
+
+
+def bias_and_residual(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
+    """As :func:`epilogue_operands`, but leave the residual where it is."""
     result = tensor(fused.output.type)
     vectors = []
     own = fused.operands[2] if len(fused.operands) > 2 else None
@@ -34,10 +40,9 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
         else:
             assert residual is None, f"{fused.output.name} has two residuals"
             residual = value
-    placed = None if residual is None else _in_order_of(result, residual, emit)
     if not vectors:
-        return None, placed
-    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), placed
+        return None, residual
+    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), residual
 
 
 def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:

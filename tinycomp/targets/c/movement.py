@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter, Strided, View, nd_params
+from tinycomp.targets.c.emit import Emitter, Strided, View, lies_as, nd_params, same_steps
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
@@ -78,7 +78,7 @@ def _leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
     """Let a result of a node lie where its elements are already; at once if that is its own memory order."""
     result, shape = static_type(value)
     to = strides(result)
-    if all(n == 1 or a == b for n, a, b in zip(shape, source.strides, to, strict=True)):
+    if same_steps(shape, source.strides, to):
         emit.alias(value, source.view)
         return
 
@@ -132,10 +132,20 @@ def transpose(emit: Emitter, node: Node) -> None:
     _leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
 
 
-def destination(emit: Emitter, value: Value) -> Strided:
-    """Return where a kernel that writes with strides puts its result; elements along the last dimension are adjacent.
+def _rows_are_adjacent(steps: tuple[int, ...]) -> bool:
+    return steps[-1] == 1
 
-    If all that happens to the result is a transposition, it is written as the transposition wants it.
+
+def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], bool] = _rows_are_adjacent) -> Strided:
+    """Return where a kernel that writes with strides puts its result.
+
+    If all that happens to the result is a transposition, it is written as the transposition wants it; if it is joined
+    to others, into its slice of the whole.
+
+    Args:
+        emit: Holds the places.
+        value: The result.
+        fits: Which strides the kernel can write; those of the value's own memory order are always among them.
     """
     plain = strides(tensor(value.type))
     (user,) = value.users if len(value.users) == 1 and value not in emit.graph.outputs else (None,)
@@ -144,16 +154,21 @@ def destination(emit: Emitter, value: Value) -> Strided:
         steps = [0] * len(shape)
         for dim, step in zip(user.attrs.get("perm", reversed(range(len(shape)))), strides(type_), strict=True):
             steps[dim] = step
-        if steps[-1] == 1 and tuple(steps) != plain:
+        if fits(tuple(steps)) and tuple(steps) != plain:
             place = Strided(emit.view(user.output), tuple(steps))
             _leave(emit, user, value, place)
             return place
+    part = emit.joined(value)
+    if part is not None and fits(part.strides) and not lies_as(tensor(value.type), part.strides):
+        assert value.producer is not None, value
+        _leave(emit, value.producer, value, part)
+        return part
     return Strided(emit.view(value), plain)
 
 
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
 def concat(emit: Emitter, node: Node) -> None:
-    """Copy every operand into its slice of the result."""
+    """Copy every operand into its slice of the result, but for those that have been computed there."""
     result, shape = static_type(node.output)
     axis = int(node.attrs["axis"]) % len(shape)
     to, size = strides(result), element_size(node.output)
@@ -162,7 +177,8 @@ def concat(emit: Emitter, node: Node) -> None:
         assert value is not None
         _, part = static_type(value)
         place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, adjacent=False)
-        emit_copy(emit, node, place, where.view, part, to, where.strides, size)
+        if not (where.view.is_at(place) and same_steps(part, where.strides, to)):
+            emit_copy(emit, node, place, where.view, part, to, where.strides, size)
         start += part[axis]
 
 

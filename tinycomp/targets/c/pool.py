@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import fields
 
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import Node
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image, window_of, window_params
-from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.pixels import FLOAT, Pixels, pixels_of, pixels_to
 from tinycomp.targets.c.rules import Rules
 from tinycomp.targets.c.volume import axes_of
 from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
@@ -38,15 +38,16 @@ def pool(emit: Emitter, node: Node) -> None:
     mode = _MAX
     if node.op == "AveragePool":
         mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     if window.rank == 2:
-        _emit_pool(emit, node, (node.output, x), mode, batch, channels, window)
+        _emit_pool(emit, node, (to, of), mode, batch, channels, window)
         return
     planes = axes_of(window, 1, 3)
     pixels = math.prod(planes.output)
-    pooled = emit.scratch(4 * batch * sizes[0] * pixels * channels)
-    _emit_pool(emit, node, (pooled, x), mode, batch * sizes[0], channels, planes)
+    pooled = Pixels(emit.scratch(FLOAT * batch * sizes[0] * pixels * channels), channels)
+    _emit_pool(emit, node, (pooled, of), mode, batch * sizes[0], channels, planes)
     untouched = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
-    _emit_pool(emit, node, (node.output, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
+    _emit_pool(emit, node, (to, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
 
 
 def _joined(a: Window, b: Window) -> Window:
@@ -55,8 +56,9 @@ def _joined(a: Window, b: Window) -> Window:
 
 
 def _emit_pool(
-    emit: Emitter, node: Node, operands: Sequence[Value | View], mode: int, batch: int, channels: int, window: Window
+    emit: Emitter, node: Node, images: tuple[Pixels, Pixels], mode: int, batch: int, channels: int, window: Window
 ) -> None:
+    to, of = images
     params = {
         "mode": mode,
         "batch": batch,
@@ -64,10 +66,10 @@ def _emit_pool(
         **window_params(window),
         "pad_bottom": window.after[0],
         "pad_right": window.after[1],
-        "x_pixel_stride": channels,
-        "y_pixel_stride": channels,
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
     }
-    emit.call("pool2d_f32", operands, params, node)
+    emit.call("pool2d_f32", [to.view, of.view], params, node)
 
 
 @FAMILY.lower(
@@ -76,7 +78,7 @@ def _emit_pool(
 def global_pool(emit: Emitter, node: Node) -> None:
     """Emit a pooling whose only window is the image."""
     x = first(node)
-    source = image(x)
+    source, of = image(x), pixels_of(emit, x)
     sizes = {"height": source.height, "width": source.width}
     ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
     params = {
@@ -87,10 +89,10 @@ def global_pool(emit: Emitter, node: Node) -> None:
         **dict.fromkeys(ones, 1),
         **{f"kernel_{axis}": size for axis, size in sizes.items()},
         **dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0),
-        "x_pixel_stride": source.channels,
+        "x_pixel_stride": of.stride,
         "y_pixel_stride": source.channels,
     }
-    emit.call("pool2d_f32", [node.output, x], params, node)
+    emit.call("pool2d_f32", [node.output, of.view], params, node)
 
 
 def _positive(node: Node) -> Verdict:
