@@ -27,7 +27,7 @@ SEES: dict[str, frozenset[str]] = {
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
     "target": OPS | {"rewrite", "target"},
-    "passes": PASSES,
+    "passes": PASSES | {"frontend"},
     "frontend": OPS | {"frontend"},
     "runtime": RUNTIME,
     "data": frozenset({"errors", "data"}),

@@ -224,7 +224,7 @@ def optimisation_passes() -> list[Pass]:
 
 
 def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
-    """Return the four passes that give every node to a target or to the host.
+    """Return the passes that give every node to a target or to the host.
 
     What no composite has claimed by then is folded for good, dequantised weights included: no later rule could make
     use of them.
@@ -235,6 +235,7 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
     """
     from tinycomp.passes.annotate_target import AnnotateTarget
     from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+    from tinycomp.passes.expand_functions import ExpandFunctions
     from tinycomp.passes.fold_constants import FoldConstants
     from tinycomp.passes.merge_composite import MergeComposite
     from tinycomp.passes.merge_regions import MergeRegions
@@ -245,6 +246,7 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
         *(MergeComposite(target) for target in targets),
         FoldConstants(keep_quantized=False),
         EliminateDeadCode(),
+        ExpandFunctions(tuple(targets), policy),
         AnnotateTarget(tuple(targets), policy),
         MergeRegions(policy=policy, targets=tuple(targets)),
         PartitionGraph(targets=tuple(targets)),

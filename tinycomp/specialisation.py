@@ -14,6 +14,7 @@ from tinycomp.ir.types import substitute
 from tinycomp.lowering import is_static
 from tinycomp.ops.typing import retype
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.expand_functions import expands
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target
@@ -80,8 +81,10 @@ def _left(graph: Graph) -> Iterator[Node]:
 
 
 def _wanted(node: Node, targets: Sequence[Target]) -> bool:
-    """Whether a target's operator rules would take the node."""
-    return any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node))
+    """Whether a target's operator rules would take the node, or all of what ONNX defines it by."""
+    if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
+        return True
+    return expands(node, targets)
 
 
 def _names(node: Node) -> list[str]:

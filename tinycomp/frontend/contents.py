@@ -210,7 +210,7 @@ def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, co
         prefix=f"{label}/",
     )
     draft.sources = (label,)
-    insert(scope, draft, outputs, context, bodies={"body": _function_body(function, operands, inner)})
+    insert(scope, draft, outputs, context, bodies={"body": function_body(function, operands, inner)})
 
 
 def _call_draft(proto: onnx.FunctionProto, operands: Sequence[Value | None]) -> Node:
@@ -222,7 +222,13 @@ def _call_draft(proto: onnx.FunctionProto, operands: Sequence[Value | None]) -> 
     return draft
 
 
-def _function_body(function: LocalFunction, operands: Sequence[Value | None], context: Context) -> Graph:
+def function_body(function: LocalFunction, operands: Sequence[Value | None], context: Context) -> Graph:
+    """Return the body of a function for the types of these operands; a formal without operand is absent inside.
+
+    Raises:
+        ModelError: If the body is not valid.
+        TypeInferenceError: If the operands do not fit it.
+    """
     proto = function.proto
     graph = Graph(proto.name, infer=infer_node_types, opsets=function.opsets)
     scope = Scope(graph, produced_names(proto.node))

@@ -145,30 +145,34 @@ def _informs(value: Value) -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def _infer_cached(
-    op: str, domain: str, version: int, holder: _Uncompared, attrs: Any, operands: Any, wanted: Any
+    op: str, domain: str, version: int, holder: _Uncompared, attrs: Any, known: Any, wanted: Any
 ) -> Sequence[Type]:
     node = holder.node
     found = schema(op, domain, version)
     assert found is not None
-    proto = onnx.NodeProto(op_type=op, domain=domain)
-    types: dict[str, onnx.TypeProto] = {}
-    data: dict[str, onnx.TensorProto] = {}
-    for index, value in enumerate(_own_operands(node)):
-        name = "" if value is None else f"i{index}"
-        proto.input.append(name)
-        if value is None:
-            continue
-        types[name] = type_to_proto(value.type)
-        if _informs(value):
-            assert value.const is not None
-            data[name] = tensor_to_proto(value.const, name)
-    proto.output.extend(f"o{i}" if v.name else "" for i, v in enumerate(node.outputs))
-    proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
+    proto = node_proto(node, found)
+    operands = [(name, v) for name, v in zip(proto.input, _own_operands(node), strict=True) if v is not None]
+    types = {name: type_to_proto(v.type) for name, v in operands}
+    data = {name: tensor_to_proto(v.const, name) for name, v in operands if v.const is not None and _informs(v)}
     opset = onnx.OperatorSetIdProto(domain=domain, version=version)
     result = shape_inference.infer_node_outputs(
         found, proto, types, data, opset_imports=[opset], ir_version=_IR_VERSION
     )
     return tuple(_output_type(result.get(name)) for name in proto.output)
+
+
+def node_proto(node: Node, found: defs.OpSchema) -> onnx.NodeProto:
+    """Return a node without its bodies as onnx's class, with operands ``i0``, ``i1``, … and results ``o0``, ….
+
+    Args:
+        node: The node.
+        found: The schema of its operator.
+    """
+    proto = onnx.NodeProto(op_type=node.op, domain=node.domain)
+    proto.input.extend("" if v is None else f"i{i}" for i, v in enumerate(_own_operands(node)))
+    proto.output.extend(f"o{i}" if v.name else "" for i, v in enumerate(node.outputs))
+    proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
+    return proto
 
 
 def _output_type(proto: onnx.TypeProto | None) -> Type:

@@ -27,7 +27,7 @@ def softplus(x: Array) -> Array:
 
 
 FAMILY.op("Sigmoid", traits={"elementwise"})(widened(sigmoid))
-FAMILY.op("Softplus", traits={"elementwise"})(widened(softplus))
+FAMILY.op("Softplus", traits={"elementwise", "inexact_definition"})(widened(softplus))
 
 
 @FAMILY.op("Relu", traits={"elementwise", "cheap"})

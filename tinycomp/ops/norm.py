@@ -176,14 +176,14 @@ def instance_normalization(
     return y
 
 
-@FAMILY.op("GroupNormalization", type_rule=_type_of_first)
+@FAMILY.op("GroupNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
 @widened
 def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int) -> Array:
     """Normalise groups of channels; scale and bias have one entry per group."""
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=True)
 
 
-@FAMILY.op("GroupNormalization", since=21, type_rule=_type_of_first)
+@FAMILY.op("GroupNormalization", since=21, type_rule=_type_of_first, traits={"inexact_definition"})
 @widened
 def group_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
@@ -219,7 +219,7 @@ def _stash_dtype(x: Array, stash_type: int) -> np.dtype[Any]:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(stash_type)) if stash_type else x.dtype
 
 
-@FAMILY.op("LayerNormalization", traits={"output_count"})
+@FAMILY.op("LayerNormalization", traits={"output_count", "inexact_definition"})
 @quiet
 def layer_normalization(
     x: Array,
@@ -277,7 +277,7 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     return np.where(norm == 0, 0, x / norm)
 
 
-@FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first)
+@FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
 @widened
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     """Subtract the mean over ``axes`` and divide by the standard deviation plus 1e-9."""

@@ -96,8 +96,9 @@ def _register(name: str, reducer: Reducer) -> None:
             return np.asarray(reduce(x, axes=(), keepdims=keepdims))
         return np.asarray(reduce(x, axes=wanted or None, keepdims=keepdims))
 
-    FAMILY.op(name, since=1)(by_attribute)
-    FAMILY.op(name, since=_INPUT_AXES_SINCE[name])(by_input)
+    traits = {"inexact_definition"} if name == "ReduceLogSumExp" else set()
+    FAMILY.op(name, since=1, traits=traits)(by_attribute)
+    FAMILY.op(name, since=_INPUT_AXES_SINCE[name], traits=traits)(by_input)
 
 
 for _name, _reducer in _REDUCERS.items():

@@ -43,6 +43,7 @@ TRAITS = MappingProxyType(
         "structural": "no computation at inference; never cuts a region (Identity, Dropout, StopFusion)",
         "random": "two runs may differ; never folded or merged with an equal node",
         "output_count": "the kernel takes the number of wanted outputs as the keyword `outputs`",
+        "inexact_definition": "ONNX's function body overflows or cancels where the operator need not; never expanded",
         "bodies": "attributes hold graphs, which the kernel receives as callables, with the keyword `captures`",
     }
 )

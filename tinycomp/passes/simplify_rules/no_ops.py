@@ -130,6 +130,16 @@ def drop_clip(graph: Graph, node: Node) -> bool:
     return bool(np.all(low == -np.inf) and np.all(high == np.inf)) and _hand_on(graph, node)
 
 
+@rule("Where")
+def drop_where(graph: Graph, node: Node) -> bool:
+    """A Where whose condition is the same constant everywhere, and whose chosen operand has the shape of the result."""
+    condition = constant(node, 0)
+    if condition is None or not condition.size or condition.any() != condition.all():
+        return False
+    chosen = operand(node, 1 if condition.any() else 2)
+    return chosen is not None and same_static_shape(chosen, node.output) and bypass(graph, node, chosen)
+
+
 RULES = (
     drop_identity,
     drop_dropout,
@@ -142,4 +152,5 @@ RULES = (
     drop_slice,
     drop_single_operand,
     drop_clip,
+    drop_where,
 )

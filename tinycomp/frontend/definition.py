@@ -1,0 +1,95 @@
+"""Operators that ONNX defines by others: the function body of a node, for its types and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+from onnx import defs
+
+from tinycomp.frontend.contents import function_body
+from tinycomp.frontend.functions import FunctionTable, LocalFunction
+from tinycomp.frontend.loading import opset_imports
+from tinycomp.frontend.scope import Context
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.infer import node_proto, schema
+from tinycomp.ir.proto import type_to_proto
+
+_IR_VERSION = 10
+
+
+def is_defined_by_others(node: Node) -> bool:
+    """Whether ONNX gives the node's operator a function body, and the node holds no graphs."""
+    found = schema(node.op, node.domain, node.version)
+    return found is not None and not node.bodies and bool(found.all_function_opset_versions)
+
+
+def definition(node: Node) -> Graph | None:
+    """Return what ONNX defines a node to compute, as a graph of its own; None where ONNX does not say it.
+
+    The inputs of the graph are the distinct operands that are not constant, its outputs the results that have a
+    name; the constants are in it. Its operators are those of the opset that ONNX wrote the function for.
+
+    Args:
+        node: A node; its graph stays as it is.
+
+    Raises:
+        TinycompError: If the function does not work for the node's operands.
+    """
+    found = schema(node.op, node.domain, node.version)
+    if found is None or not is_defined_by_others(node):
+        return None
+    function = _function(node, found)
+    if function is None:
+        return None
+    wanted = {name for name, value in zip(function.output, node.outputs, strict=False) if value.name}
+    kept = [name for name in function.output if name in wanted]
+    del function.output[:]
+    function.output.extend(kept)
+    operands = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
+    # A function outside ONNX's own domain may use ONNX's operators without an import of them.
+    opsets = {"": defs.onnx_opset_version(), **opset_imports(function, node.label, _IR_VERSION)}
+    local = LocalFunction(function, opsets, {})
+    context = Context(
+        ir_version=_IR_VERSION,
+        opsets=local.opsets,
+        functions=FunctionTable([], _IR_VERSION),
+        environment=_attributes(node, found),
+        prefix=f"{node.label}/",
+    )
+    body = function_body(local, operands, context)
+    _bind(body, operands)
+    return body
+
+
+def _bind(body: Graph, operands: Sequence[Value | None]) -> None:
+    """Give the body its constants, and leave it one input for each of the other operands."""
+    standing: dict[Value, Value] = {}
+    for formal, operand in zip(list(body.inputs), operands, strict=True):
+        if operand is not None:
+            if operand not in standing:
+                standing[operand] = formal if operand.const is None else body.add_const(operand.const, formal.name)
+            body.replace_uses(formal, standing[operand])
+        if operand is None or standing[operand] is not formal:
+            body.remove_input(formal)
+
+
+def _function(node: Node, found: defs.OpSchema) -> onnx.FunctionProto | None:
+    """Return the newest function of the operator; one that depends on the node is asked for with its types."""
+    version = found.all_function_opset_versions[-1]
+    if found.has_function:
+        text = found.get_function_with_opset_version(version)
+    else:
+        types = [onnx.TypeProto() if v is None else type_to_proto(v.type) for v in node.inputs]
+        text = found.get_context_dependent_function_with_opset_version(
+            version, node_proto(node, found).SerializeToString(), [t.SerializeToString() for t in types]
+        )
+    function = onnx.FunctionProto()
+    function.ParseFromString(text)
+    return function if function.node else None
+
+
+def _attributes(node: Node, found: defs.OpSchema) -> Mapping[str, onnx.AttributeProto]:
+    """Return the node's attributes, and the default values of those that it leaves out."""
+    defaults = {name: a.default_value for name, a in found.attributes.items() if a.default_value.name}
+    return {**defaults, **{a.name: a for a in node_proto(node, found).attribute}}

@@ -1,0 +1,166 @@
+"""ExpandFunctions: put what ONNX defines an operator by in its place, where a target takes all of it.
+
+>>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ops.typing import infer_node_types
+>>> npu = Target("npu")
+>>> npu.accept("Sigmoid", "Mul")
+>>> graph = parse_graph('''
+... graph @main opset {"" = 24} (%x: float32[2, 3]) -> (%y) {
+...   %y: float32[2, 3] = Swish(%x) {alpha = 2.0} from ["gate"]
+... }''', infer=infer_node_types)
+>>> ExpandFunctions((npu,)).run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 24} (%x: float32[2, 3]) -> (%y) {
+}
+
+About sixty operators have such a definition, from Swish to Attention. The definition depends on the types and
+attributes of the node; what follows from them alone is folded before any target is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tinycomp.errors import TinycompError
+from tinycomp.frontend.definition import definition, is_defined_by_others
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.remarks import Remark
+from tinycomp.ir.types import refine
+from tinycomp.ops import OPS
+from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.base import Pass
+from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.passes.merge_composite import MergeComposite
+from tinycomp.passes.simplify import Simplify
+from tinycomp.rewrite.engine import open_graphs
+from tinycomp.target import Policy, Target, find
+
+_DOMAIN = "tinycomp.definition"
+_TIDY: tuple[Pass, ...] = (
+    FoldConstants(), Simplify(), FoldConstants(), EliminateCommonSubexpressions(), EliminateDeadCode()
+)  # fmt: skip
+_SETTLE: tuple[Pass, ...] = (FoldConstants(keep_quantized=False), EliminateDeadCode())
+
+
+@dataclass(frozen=True)
+class ExpandFunctions(Pass):
+    """Replace a node that no target takes by ONNX's definition of its operator, where one target takes all of that.
+
+    Otherwise the node stays whole, because the host's own kernel for it is better than one for each of its parts. The
+    parts may have definitions themselves; those are expanded as far as the target needs it. They keep the name of the
+    node in the model, and the target that takes them. Composites have been merged by then, so that no pattern loses a
+    node to its definition; the patterns of the target are tried on the definition. Operators with the trait
+    ``"inexact_definition"`` stay whole.
+
+    Attributes:
+        targets: Targets, or names of targets, in priority order.
+        policy: What stays on the host whatever the target; every target has a policy of its own, too.
+    """
+
+    targets: Sequence[Target | str]
+    policy: Policy = field(default_factory=Policy)
+
+    def run(self, graph: Graph) -> bool:
+        """Expand in ``graph`` and its open bodies; a remark says what kept a definition from a target.
+
+        Raises:
+            TargetError: If a target is unknown, or one of its rules fails.
+        """
+        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        expanded = 0
+        for scope in open_graphs(graph):
+            candidates = [n for n in scope.nodes if _may_expand(n) and not _taken(n, targets)]
+            excluded = {t.name: t.policy.excluded(scope) | self.policy.excluded(scope) for t in targets if candidates}
+            for node in candidates:
+                allowed = [t for t in targets if node not in excluded[t.name]]
+                body = _expansion(node, allowed, graph.remarks)
+                if body is not None:
+                    _splice(scope, node, body)
+                    expanded += 1
+        return expanded > 0
+
+
+def expands(node: Node, targets: Sequence[Target]) -> bool:
+    """Whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
+    return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, []) is not None
+
+
+def _may_expand(node: Node) -> bool:
+    if node.target is not None or not is_defined_by_others(node):
+        return False
+    record = OPS.find(node.op, node.domain, node.version)
+    return record is None or "inexact_definition" not in record.traits
+
+
+def _taken(node: Node, targets: Sequence[Target]) -> bool:
+    return any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node))
+
+
+def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> Graph | None:
+    """Return the definition of ``node`` with every part claimed by the first target that takes them all, or None."""
+    for target in targets:
+        body, reason = _defined(node)
+        if body is not None:
+            body, reason = _claimed(body, target)
+        if body is not None:
+            return body
+        remarks.append(Remark(ExpandFunctions.name, node.sources, target.name, f"definition of {node.op}", reason))
+    return None
+
+
+def _defined(node: Node) -> tuple[Graph | None, str]:
+    """Return ONNX's definition of ``node``, or why there is none."""
+    try:
+        return definition(node), "ONNX does not define it for these operands"
+    except TinycompError as error:
+        return None, f"ONNX's definition does not fit the operands: {error.message}"
+
+
+def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
+    """Return a definition with every part claimed by ``target``, or why it is not."""
+    while True:
+        for step in _TIDY:
+            step.run(body)
+        trial = body.clone()
+        trial.remarks = []
+        for step in (MergeComposite(target), *_SETTLE, AnnotateTarget((target,))):
+            step.run(trial)
+        left = [node for node in trial.nodes if node.target is None]
+        if not left:
+            return trial, ""
+        for node in left:
+            inner, reason = _defined(node) if _may_expand(node) else (None, "")
+            if inner is None:
+                return None, f"{node.op}: {reason or _refusal(trial, node)}"
+            # The trial and the body name their values alike, but in the body no composite hides any node.
+            _splice(body, next(body.values[v.name].producer for v in node.used_outputs()), inner)
+
+
+def _refusal(trial: Graph, node: Node) -> str:
+    return next((r.reason for r in reversed(trial.remarks) if r.sources == node.sources), "no reason recorded")
+
+
+def _splice(graph: Graph, node: Node, body: Graph) -> None:
+    """Put ``body``, whose inputs are the distinct operands that are not constant, into the place of ``node``."""
+    operands = dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const)
+    results = node.used_outputs()
+    names = [value.name for value in results]
+    call = graph.add(
+        node.op, operands, domain=_DOMAIN, version=1, outputs=[graph.fresh(name) for name in names],
+        types=[v.type for v in results], bodies={"body": body}, at=node,
+    )  # fmt: skip
+    for old, new, inner in zip(results, call.outputs, body.outputs, strict=True):
+        inner.type = refine(old.type, inner.type)
+        graph.replace_uses(old, new)
+    graph.erase(node)
+    for new, name in zip(call.outputs, names, strict=True):
+        graph.rename(new, name)
+    for part in graph.inline(call):
+        part.sources = node.sources
+        for body in part.bodies.values():
+            for _, inside in body.walk():
+                inside.sources = node.sources
