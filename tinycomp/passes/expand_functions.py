@@ -12,6 +12,10 @@
 True
 >>> print(graph)
 graph @main opset {"" = 24} (%x: float32[2, 3]) -> (%y) {
+  %Alpha: float32[] = const 2.0
+  %AlphaMulX: float32[2, 3] = Mul@14(%x, %Alpha) target "npu" from ["gate"]
+  %SigmoidAlphaMulX: float32[2, 3] = Sigmoid@13(%AlphaMulX) target "npu" from ["gate"]
+  %y: float32[2, 3] = Mul@14(%x, %SigmoidAlphaMulX) target "npu" from ["gate"]
 }
 
 About sixty operators have such a definition, from Swish to Attention. The definition depends on the types and
