@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import defs
@@ -20,7 +21,7 @@ _IR_VERSION = 10
 
 def is_defined_by_others(node: Node) -> bool:
     """Whether ONNX gives the node's operator a function body, and the node holds no graphs."""
-    found = schema(node.op, node.domain, node.version)
+    found: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions
     return found is not None and not node.bodies and bool(found.all_function_opset_versions)
 
 
@@ -74,7 +75,7 @@ def _bind(body: Graph, operands: Sequence[Value | None]) -> None:
             body.remove_input(formal)
 
 
-def _function(node: Node, found: defs.OpSchema) -> onnx.FunctionProto | None:
+def _function(node: Node, found: Any) -> onnx.FunctionProto | None:
     """Return the newest function of the operator; one that depends on the node is asked for with its types."""
     version = found.all_function_opset_versions[-1]
     if found.has_function:

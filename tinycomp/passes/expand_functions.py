@@ -141,7 +141,9 @@ def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
             if inner is None:
                 return None, f"{node.op}: {reason or _refusal(trial, node)}"
             # The trial and the body name their values alike, but in the body no composite hides any node.
-            _splice(body, next(body.values[v.name].producer for v in node.used_outputs()), inner)
+            twin = body.values[node.used_outputs()[0].name].producer
+            assert twin is not None, node
+            _splice(body, twin, inner)
 
 
 def _refusal(trial: Graph, node: Node) -> str:
