@@ -560,6 +560,7 @@ typedef struct tc_resize2d_f32_params {
   int64_t batch, height, width, channels;
   int64_t out_height, out_width;
   int64_t line_taps, column_taps;
+  int64_t x_pixel_stride, y_pixel_stride;
 } tc_resize2d_f32_params;
 
 /* conv_transpose2d_f32: NHWC transposed convolution with constant weights; y = activation(conv_transpose(x, w) + bias).

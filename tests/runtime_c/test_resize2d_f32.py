@@ -10,7 +10,8 @@ from tinycomp.runtime.native import NativeProgram
 
 def resize_params(shape, out_height, out_width, line_taps, column_taps):
     names = ("batch", "height", "width", "channels", "out_height", "out_width", "line_taps", "column_taps")
-    return dict(zip(names, (*shape, out_height, out_width, line_taps, column_taps), strict=True))
+    strides = {"x_pixel_stride": shape[3], "y_pixel_stride": shape[3]}
+    return dict(zip(names, (*shape, out_height, out_width, line_taps, column_taps), strict=True)) | strides
 
 
 SHAPES = [(1, 5, 7, 3), (2, 8, 6, 37), (1, 9, 4, 1), (1, 3, 3, 130)]
@@ -42,6 +43,34 @@ def test_weighted(shape, taps, isa, pool, rng):
     params = resize_params(shape, *size, *taps)
     y = run_single("resize2d_f32", operands, params, ("float32", expected.shape), isa, pool)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_slices_of_channels(weighted, isa, pool, rng):
+    """Both images are the first channels of larger ones; the others stay as they are."""
+    x = rng.standard_normal((2, 5, 7, 30), np.float32)
+    lines, columns = rng.integers(0, 5, (9, 1)), rng.integers(0, 7, (8, 1))
+    weights = [Weight(np.full(table.shape, 2, np.float32)) if weighted else None for table in (lines, columns)]
+    params = resize_params((2, 5, 7, 19), 9, 8, 1, 1) | {"x_pixel_stride": 30, "y_pixel_stride": 21}
+    operands = [x, Weight(lines), Weight(columns), *weights]
+    y = run_single("resize2d_f32", operands, params, ("float32", (2, 9, 8, 21)), isa, pool)
+    expected = x[:, lines[:, 0]][:, :, columns[:, 0], :19]
+    np.testing.assert_array_equal(y[..., :19], expected * (4 if weighted else 1))
+    np.testing.assert_array_equal(y[..., 19:], 77)
+
+
+@pytest.mark.parametrize("operand", ["x", "y"])
+def test_pixels_may_not_overlap(operand, isa):
+    params = resize_params((1, 5, 7, 3), 2, 2, 1, 1) | {f"{operand}_pixel_stride": 2}
+    table = Weight(np.zeros((2, 1), np.int64))
+    with pytest.raises(TargetError, match="a pixel stride is smaller than the number of channels"):
+        run_single(
+            "resize2d_f32",
+            [np.zeros((1, 5, 7, 3), np.float32), table, table, None, None],
+            params,
+            ("float32", (1, 2, 2, 3)),
+            isa,
+        )
 
 
 @pytest.mark.parametrize("position", [-1, 5])

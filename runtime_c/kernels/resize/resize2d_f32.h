@@ -11,6 +11,8 @@ static void resize_check(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->line_taps > 0 && p->column_taps > 0, "the number of taps is not positive");
   TC_REQUIRE(prepare, tc_present(prepare, RESIZE_LINE_WEIGHTS) || (p->line_taps == 1 && p->column_taps == 1),
              "several taps need weights");
+  TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
+             "a pixel stride is smaller than the number of channels");
 }
 
 static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
@@ -19,13 +21,17 @@ static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t line_entries = TC_PRODUCT(prepare, p->out_height, p->line_taps);
   const int64_t column_entries = TC_PRODUCT(prepare, p->out_width, p->column_taps);
   const int64_t count = TC_PRODUCT(prepare, p->batch, p->out_height, p->out_width, p->channels);
-  tc_touch(prepare, RESIZE_Y, count, sizeof(float));
-  tc_touch(prepare, RESIZE_X, TC_PRODUCT(prepare, p->batch, p->height, p->width, p->channels), sizeof(float));
+  TC_PRODUCT(prepare, p->batch, p->height, p->width, p->channels);
+  tc_touch(prepare, RESIZE_Y,
+           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
+           sizeof(float));
+  tc_touch(prepare, RESIZE_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
+           sizeof(float));
   tc_touch(prepare, RESIZE_LINES, line_entries, sizeof(int64_t));
   tc_touch(prepare, RESIZE_COLUMNS, column_entries, sizeof(int64_t));
   tc_touch(prepare, RESIZE_LINE_WEIGHTS, line_entries, sizeof(float));
   tc_touch(prepare, RESIZE_COLUMN_WEIGHTS, column_entries, sizeof(float));
-  prepare->scratch_bytes = TC_PRODUCT(prepare, p->width, p->channels, sizeof(float));
+  prepare->scratch_bytes = TC_PRODUCT(prepare, p->width, p->x_pixel_stride, sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
@@ -66,8 +72,10 @@ TC_INLINE void resize_blend(float *to, const float *base, const int64_t *positio
 static void resize_pick(const tc_resize2d_f32_params *p, float *y, const float *line, const int64_t *columns) {
   const int64_t channels = p->channels;
   for (int64_t x = 0; x < p->out_width; x++) {
+    const float *from = line + columns[x] * p->x_pixel_stride;
+    float *to = y + x * p->y_pixel_stride;
     for (int64_t c = 0; c < channels; c += TC_LANES) {
-      tc_store_up_to(y + x * channels + c, tc_load_up_to(line + columns[x] * channels + c, channels - c), channels - c);
+      tc_store_up_to(to + c, tc_load_up_to(from + c, channels - c), channels - c);
     }
   }
 }
@@ -77,7 +85,7 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
   const int64_t *lines = call->operands[RESIZE_LINES], *columns = call->operands[RESIZE_COLUMNS];
   const float *line_weights = call->operands[RESIZE_LINE_WEIGHTS];
   const float *column_weights = call->operands[RESIZE_COLUMN_WEIGHTS];
-  const int64_t row = p->width * p->channels;
+  const int64_t row = p->width * p->x_pixel_stride, last = (p->width - 1) * p->x_pixel_stride + p->channels;
   float *blended = call->scratch;
   if (!*(const int64_t *)call->state) {
     tc_fail(call, "a position in the tables lies outside the image");
@@ -86,16 +94,16 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t line = unit % p->out_height;
     const float *image = (const float *)call->operands[RESIZE_X] + unit / p->out_height * p->height * row;
-    float *y = (float *)call->operands[RESIZE_Y] + unit * p->out_width * p->channels;
+    float *y = (float *)call->operands[RESIZE_Y] + unit * p->out_width * p->y_pixel_stride;
     if (!line_weights) {
       resize_pick(p, y, image + lines[line] * row, columns);
       continue;
     }
     resize_blend(blended, image, lines + line * p->line_taps, line_weights + line * p->line_taps, p->line_taps, row,
-                 row);
+                 last);
     for (int64_t x = 0; x < p->out_width; x++) {
-      resize_blend(y + x * p->channels, blended, columns + x * p->column_taps, column_weights + x * p->column_taps,
-                   p->column_taps, p->channels, p->channels);
+      resize_blend(y + x * p->y_pixel_stride, blended, columns + x * p->column_taps,
+                   column_weights + x * p->column_taps, p->column_taps, p->x_pixel_stride, p->channels);
     }
   }
 }

@@ -57,6 +57,17 @@ GRAPHS = {
         ["y"],
         2,
     ),
+    "one that grows": (
+        [
+            node("Conv", ["x", "w"], "c", strides=[1, 2]),
+            node("Resize", ["c", "", "scales"], "a", mode="nearest"),
+            node("Conv", ["a", "w3"], "b", **SAME),
+            joined("a", "b"),
+            LAST,
+        ],
+        ["y"],
+        2,
+    ),
     "read elsewhere too": (
         [FIRST, node("Conv", ["a", "w3"], "b", **SAME), joined("a", "b"), LAST],
         ["y"],
@@ -93,7 +104,12 @@ GRAPHS = {
         3,
     ),
 }
-WEIGHTS |= {"w96": floats(16, 96, 1, 1, seed=6), "double": floats(64, 32, 1, 1), "narrow": floats(16, 32, 1, 1)}
+WEIGHTS |= {
+    "scales": np.array([1, 1, 1, 2], np.float32),
+    "w96": floats(16, 96, 1, 1, seed=6),
+    "double": floats(64, 32, 1, 1),
+    "narrow": floats(16, 32, 1, 1),
+}
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
 from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
@@ -14,6 +14,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import image
 from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.pixels import pixels_of, pixels_to
 from tinycomp.targets.c.rules import Rules
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
 
@@ -48,6 +49,7 @@ def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
     x = first(node)
     source, result = image(x), image(node.output)
+    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     lines, columns = _axis_matrix(node, 2), _axis_matrix(node, 3)
     line_cells, line_weights = _taps(lines)
     column_cells, column_weights = _taps(columns)
@@ -61,10 +63,12 @@ def resize(emit: Emitter, node: Node) -> None:
         "out_width": result.width,
         "line_taps": line_cells.shape[1],
         "column_taps": column_cells.shape[1],
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
     }
-    operands: list[Value | View | None] = [
-        node.output,
-        x,
+    operands: list[View | None] = [
+        to.view,
+        of.view,
         emit.constant(line_cells),
         emit.constant(column_cells),
         None if plain else _weights(emit, line_weights, line_cells),
