@@ -36,17 +36,17 @@ class Dump:
         make_folder(folder)
 
     def __call__(self, number: int, name: str, graph: Graph) -> None:
-        """Write the graph behind pass ``number``; with the first one go the files that an earlier pipeline has left."""
-        if number == 0:
-            for path in self.folder.glob("*.tir"):
-                if _NUMBERED.fullmatch(path.name):
-                    path.unlink()
+        """Write the graph behind pass ``number``; the first one replaces the files that an earlier pipeline has left."""
         text = print_graph(graph, constants=self._constants)
         files = {self.folder / f"{number:02}-{name}.tir": text.encode()}
         if len(self._constants) != self._written:
             files[self.folder / CONSTANTS] = Archive(arrays=self._constants).to_bytes()
         write_files(files)
         self._written = len(self._constants)
+        if number == 0:
+            for path in self.folder.glob("*.tir"):
+                if _NUMBERED.fullmatch(path.name) and path not in files:
+                    path.unlink()
 
 
 def write_graph(path: Path, graph: Graph) -> list[Path]:

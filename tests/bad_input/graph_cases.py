@@ -228,7 +228,7 @@ CASES: list[Case] = [
     # 26 recursion
     rejected("26-itself", recursive(("f", "f")), ModelError, "f"),
     rejected("26-each-other", recursive(("f", "g"), ("g", "f")), ModelError, "f", "g"),
-    rejected("26-missing-function", recursive(("f", "h")), UnsupportedError, "n/r (h): operator h", "local"),
+    rejected("26-missing-function", recursive(("f", "h")), UnsupportedError, "n/r", "operator h", '"local"'),
     # 27 nesting
     rejected("27-65-levels", nested(66), UnsupportedError, "nested too deeply; expected up to 64 levels"),
     rejected("27-bytes", nested(90).SerializeToString(), ModelError, "nested too deeply"),

@@ -17,11 +17,11 @@ TRIPS = 5
 
 
 def loop_model() -> Module:
-    """``x`` times ``w`` on c, then the part of it that is not whole on the host, five times over."""
+    """``x`` times ``w`` on c, then its rows normalised on the host, five times over."""
     body = helper.make_graph(
         [
             helper.make_node("MatMul", ["carried", "w"], ["p"], name="product"),
-            helper.make_node("Mod", ["p", "p"], ["next"], name="mod", fmod=1),
+            helper.make_node("LpNormalization", ["p"], ["next"], name="norm"),
             helper.make_node("Identity", ["going"], ["still"], name="same"),
         ],
         "body",
@@ -48,7 +48,7 @@ def module() -> Module:
 
 def test_steps_in_bodies_have_times(module: Module):
     report = module.report()
-    assert {h.name for h in report.hosts} == {"loop", "mod"}
+    assert {h.name for h in report.hosts} == {"loop", "norm"}
     (region,) = report.regions
     assert region.seconds is not None
     assert region.seconds > 0
@@ -88,13 +88,13 @@ def test_a_branch_that_was_not_taken_took_no_time():
 
 def test_nodes_of_equal_names_have_times_and_reasons_of_their_own():
     nodes = [
-        helper.make_node("Mod", ["x", "x"], ["a"], name="same", fmod=1),
+        helper.make_node("LpNormalization", ["x"], ["a"], name="same"),
         helper.make_node("IsInf", ["a"], ["b"], name="same"),
     ]
     module = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["b"]), target="host")
     profile = module.profile(X, runs=2)
     hosts = module.report().hosts
-    assert [(h.name, h.op, h.position) for h in hosts] == [("same", "Mod", (0,)), ("same#2", "IsInf", (1,))]
+    assert [(h.name, h.op, h.position) for h in hosts] == [("same", "LpNormalization", (0,)), ("same#2", "IsInf", (1,))]
     assert [h.seconds for h in hosts] == [step.seconds for step in profile.steps]
     offloading = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["b"])).report()
     for host in offloading.hosts:
@@ -104,7 +104,7 @@ def test_nodes_of_equal_names_have_times_and_reasons_of_their_own():
 def test_a_module_with_symbolic_sizes_reports_what_ran():
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
-        helper.make_node("Mod", ["p", "p"], ["y"], name="mod", fmod=1),
+        helper.make_node("LpNormalization", ["p"], ["y"], name="norm"),
     ]
     model = make_model(nodes, {"x": X}, {"w": W}, ["y"])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import VerifyError
+from tinycomp.limits import reserve
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Tolerance
 
@@ -23,6 +24,7 @@ def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.nd
 
     Raises:
         VerifyError: If an input is not a tensor of known rank.
+        MemoryLimitError: If an input is larger than the budget allows.
     """
     rng = np.random.default_rng(seed)
     feeds = {}
@@ -31,6 +33,7 @@ def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.nd
         if spec.shape is None or dtype is None or dtype.kind == "O":
             raise VerifyError("cannot make up values for this input", where=str(spec), hint="Pass feeds of your own.")
         shape = [d if isinstance(d, int) else SYMBOL_SIZE for d in spec.shape]
+        reserve(shape, 8, f'input "{spec.name}"')  # they are drawn as 64-bit numbers
         if dtype.kind == "b":
             feeds[spec.name] = rng.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":

@@ -105,14 +105,14 @@ def _float_power(x: Array, y: Array) -> Array:
 def saturate(x: Array, dtype: np.dtype[Any]) -> Array:
     """Convert floats to an integer type: truncate, NaN becomes 0, values out of range the nearest limit."""
     info = np.iinfo(dtype)
-    # The upper limit as a float may round up to one that is already out of range, hence the strict comparison.
+    # The upper limit as a float may round up to one that is already out of range, hence the strict comparison; the
+    # lower one is exact, and what truncation would bring up to it is set to it.
     above = float(info.max) + 1.0
-    if not x.size or (x.min() > info.min - 1.0 and x.max() < above):  # False if there is a NaN
+    if not x.size or (x.min() >= info.min and x.max() < above):  # False if there is a NaN
         return x.astype(dtype)
-    inside = (x > info.min - 1.0) & (x < above)
-    out = np.where(inside, x, 0).astype(dtype)
+    out = np.where((x >= info.min) & (x < above), x, 0).astype(dtype)
     out[x >= above] = info.max
-    out[(x < info.min) & ~inside] = info.min
+    out[x < info.min] = info.min
     return out
 
 

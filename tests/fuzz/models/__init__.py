@@ -71,7 +71,8 @@ def random_model(seed: int) -> Sample:
         if b.attempt(family):
             used.append(family.__name__)
     if not b.nodes:
-        b.add("Identity", [b.inputs[0]], bound=b.inputs[0].bound, step=b.inputs[0].step)
+        smallest = min(b.inputs, key=lambda v: v.size)
+        b.add("Identity", [smallest], bound=smallest.bound, step=smallest.step)
     return Sample(_finished(b), b.feeds, tuple(used))
 
 

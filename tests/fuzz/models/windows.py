@@ -119,12 +119,19 @@ def pool(b: Builder) -> Value:
         attrs["dilations"] = _dilations(b, x.shape[2:], attrs["kernel_shape"])
     if op == "AveragePool" and b.rng.random() < 0.4:
         attrs["count_include_pad"] = 1
+    if attrs.get("auto_pad", "").startswith("SAME") and _skips(attrs):
+        raise UnsuitableError  # onnxruntime then pads by a negative number; ONNX and the others by none
     if "ceil_mode" in attrs and _starts_outside(x.shape[2:], attrs):
         raise UnsuitableError  # onnx's inference counts a window that implementations leave out
     if op == "LpPool":
         attrs["p"] = b.rng.choice((1, 2))
         return b.add(op, [x], bound=x.bound * math.prod(attrs["kernel_shape"]), **attrs)
     return b.add(op, [x], bound=x.bound, step=x.step if op == "MaxPool" else 0.0, **attrs)
+
+
+def _skips(attrs: dict[str, Any]) -> bool:
+    """Whether a window moves by more than its size."""
+    return any(k < s for k, s in zip(attrs["kernel_shape"], attrs.get("strides", []), strict=False))
 
 
 def _starts_outside(sizes: tuple[int, ...], attrs: dict[str, Any]) -> bool:

@@ -200,6 +200,8 @@ def dtypes() -> Iterator[Case]:
             yield Case("BitShift", operands, {"direction": direction}, onnxruntime=False)
     for dtype in FLOATS:
         for op in PLAIN_UNARY:
+            if (op == "Celu" and dtype != "float32") or (op == "Shrink" and dtype == "bfloat16"):
+                continue  # ONNX does not define them
             low, high = (-0.9, 0.9) if op in UNIT else (1.1, 4.0) if op in POSITIVE else (-3.0, 3.0)
             loose = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, LOOSE.get(op, 1e-5))
             yield Case(
