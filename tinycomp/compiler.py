@@ -114,7 +114,8 @@ def compile(  # noqa: A001 - the public name
     )
     with limited(memory_limit), collection_paused():
         graph = load_graph(model, shapes)
-        partitioned = compiler.partition(graph)
+        partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
+        compiler.partition_in_place(partitioned)
         if strict:
             _refuse_fallback(compiler, partitioned)
         return compiler.module(graph, partitioned)
@@ -204,7 +205,17 @@ class Compiler:
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 
     def partition(self, graph: Graph) -> Graph:
-        """Return the optimised graph with its regions outlined.
+        """Return the optimised graph with its regions outlined; the one given is left alone.
+
+        Raises:
+            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+        """
+        partitioned = graph.clone()
+        self.partition_in_place(partitioned)
+        return partitioned
+
+    def partition_in_place(self, graph: Graph) -> None:
+        """Optimise a graph and outline its regions.
 
         Raises:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
@@ -214,10 +225,9 @@ class Compiler:
             observers.append(Dump(self.dump))
         if self.verify:
             observers.append(NumericCheck(self.lowering(), self._reproducers()))
-        partitioned = Pipeline(self.pipeline(), check=self.verify, observers=observers)(graph)
+        Pipeline(self.pipeline(), check=self.verify, observers=observers).run(graph)
         if self.verify:
-            check_regions(partitioned, self.lowering(), self._reproducers())
-        return partitioned
+            check_regions(graph, self.lowering(), self._reproducers())
 
     def _reproducers(self) -> Path | None:
         """The folder for graphs that show a difference: beside the dumps, if there are any."""
@@ -228,7 +238,7 @@ class Compiler:
         return Lowering({t.name: t for t in self.targets}, self.pool, self.weights)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:
-        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into."""
+        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
         lowering = self.lowering()
         plan = lowering.plan(partitioned)
         symbolic = has_symbols(graph)
@@ -263,7 +273,8 @@ class Compiler:
             concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
             if concrete is None:
                 quiet = dataclasses.replace(self, dump=None, verify=False)
-                concrete = quiet.partition(with_sizes(graph, sizes))
+                concrete = with_sizes(graph, sizes)
+                quiet.partition_in_place(concrete)
             notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
             report = make_report(concrete, graph.name, [t.name for t in self.targets], notes)
             return Specialised(self.lowering().plan(concrete), report)

@@ -80,6 +80,15 @@ class Pipeline:
             VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
         """
         graph = graph.clone()
+        self.run(graph)
+        return graph
+
+    def run(self, graph: Graph) -> None:
+        """Transform a graph in place.
+
+        Raises:
+            VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
+        """
         self.timings = []
         self._after(0, "input", graph)
         for number, entry in enumerate(self.passes, 1):
@@ -87,7 +96,6 @@ class Pipeline:
             changed = entry.run(graph)
             self.timings.append(Timing(entry.name, time.perf_counter() - started, changed, len(graph)))
             self._after(number, entry.name, graph)
-        return graph
 
     def _after(self, number: int, name: str, graph: Graph) -> None:
         if self.check:

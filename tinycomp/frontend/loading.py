@@ -6,6 +6,7 @@ opset imports. Everything inside the graph is checked while it is imported.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,7 @@ def shown(domain: str) -> str:
     return f'"{domain or "ai.onnx"}"'
 
 
+@functools.cache
 def newest_opsets() -> dict[str, int]:
     """Return the newest opset version of every domain that the installed onnx package defines."""
     newest = {"": defs.onnx_opset_version(), "ai.onnx.ml": defs.onnx_ml_opset_version()}

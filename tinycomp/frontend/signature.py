@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx
 from onnx import defs
@@ -25,6 +25,7 @@ from tinycomp.ops.opaque import unknown_domain
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
 _KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
 _TYPE_NAMES = {number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"}
+_TENSOR_NAMES = {dtype: f"tensor({_TYPE_NAMES[number]})" for dtype, number in NUMBER_BY_DTYPE.items()}
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Signature:
         version: Since-version of the operator.
         attributes: Kind of every attribute by name.
         required: Names of the attributes that have no default.
+        accepted: Types of operands that have been checked before; there are few.
     """
 
     op: str
@@ -56,6 +58,7 @@ class Signature:
     outputs: tuple[int, int]
     attributes: Mapping[str, int]
     required: frozenset[str]
+    accepted: set[tuple[str | None, ...]] = field(default_factory=set, compare=False)
 
     def check_attributes(self, attributes: Sequence[onnx.AttributeProto], where: str) -> None:
         """Check names and kinds of a node's attributes.
@@ -96,21 +99,23 @@ class Signature:
         """
         _check_count("inputs", len(operands), self.inputs, where)
         _check_count("outputs", outputs, self.outputs, where)
+        names = tuple([None if operand is None else type_name(operand.type) for operand in operands])
+        if names in self.accepted:
+            return
         bound: dict[str, tuple[str, str]] = {}
-        for formal, operand in zip(self._spread(len(operands)), operands, strict=False):
-            if operand is None:
-                if not formal.optional and not formal.variadic:
-                    raise ModelError(f'required input "{formal.name}" is missing', where=where)
-                continue
-            self._check_type(formal, operand, bound, where)
+        for formal, name in zip(self._spread(len(names)), names, strict=False):
+            if name is not None:
+                self._check_type(formal, name, bound, where)
+            elif not formal.optional and not formal.variadic:
+                raise ModelError(f'required input "{formal.name}" is missing', where=where)
+        self.accepted.add(names)
 
     def _spread(self, count: int) -> Iterator[Formal]:
         yield from self.formals[:count]
         for _ in range(count - len(self.formals)):
             yield self.formals[-1]
 
-    def _check_type(self, formal: Formal, operand: Value, bound: dict[str, tuple[str, str]], where: str) -> None:
-        name = type_name(operand.type)
+    def _check_type(self, formal: Formal, name: str, bound: dict[str, tuple[str, str]], where: str) -> None:
         if not name:
             return
         if formal.types and name not in formal.types:
@@ -154,7 +159,7 @@ def type_name(type_: Type) -> str:
         return f"optional({inner})" if inner else ""
     if isinstance(type_, MapType) or type_ == UNKNOWN or type_.dtype == UNKNOWN_DTYPE:
         return ""
-    return f"tensor({_TYPE_NAMES[NUMBER_BY_DTYPE[type_.dtype]]})"
+    return _TENSOR_NAMES[type_.dtype]
 
 
 def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) -> Signature | None:

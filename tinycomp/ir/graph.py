@@ -1,8 +1,9 @@
 """The graph: values, nodes, and the few operations that change them.
 
-A :class:`Graph` keeps its connectivity in a ``networkx.DiGraph`` over nodes; ``node.inputs`` is the truth for operand
-order. Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`,
-:meth:`Graph.outline` and :meth:`Graph.inline` touch both, and :func:`tinycomp.ir.verify.verify` rebuilds and compares.
+A :class:`Graph` is connected by ``node.inputs``, the truth, and by the producer and the users that every value knows.
+Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`, :meth:`Graph.outline`
+and :meth:`Graph.inline` touch them, and :func:`tinycomp.ir.verify.verify` rebuilds and compares. For algorithms of
+networkx, :attr:`Graph.connectivity` is made of them when it is asked for.
 
 Nesting has one form: a node owns *bodies*, closed graphs whose inputs are the node's operands. A composite, a region
 and a model-local function have the single body ``"body"``; If has two. Outer values that a body of any other node (If,
@@ -19,8 +20,8 @@ import networkx as nx
 import numpy as np
 
 from tinycomp.errors import VerifyError
-from tinycomp.ir.node import COMPOSITE, REGION, TINYCOMP, Attr, Node, Value
-from tinycomp.ir.order import stable_order
+from tinycomp.ir.node import COMPOSITE, REGION, TINYCOMP, Attr, Node, Value, connect, disconnect
+from tinycomp.ir.order import links_among, stable_order
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import UNKNOWN, Type, type_of
 
@@ -60,10 +61,11 @@ class Graph:
         self._outputs: tuple[Value, ...] = ()
         self._output_counts: Counter[Value] = Counter()
         self._values: dict[str, Value] = {}
-        self._nx: nx.DiGraph[Node] = nx.DiGraph()
+        self._members: dict[Node, None] = {}
         self._serial = itertools.count()
         self._fresh: dict[str, int] = {}
         self._order: list[Node] | None = None
+        self._links: nx.DiGraph[Node] | None = None
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Graph:
             VerifyError: If the graph has a cycle.
         """
         if self._order is None:
-            self._order = stable_order(self._nx)
+            self._order = stable_order(self._members)
         return list(self._order)
 
     @property
@@ -95,18 +97,24 @@ class Graph:
 
     @property
     def connectivity(self) -> nx.DiGraph[Node]:
-        """The node graph, for networkx algorithms; do not change it."""
-        return self._nx
+        """The node graph, for networkx algorithms, made anew after a change; do not change it."""
+        if self._links is None:
+            self._links = links_among(self._members)
+        return self._links
 
     def __len__(self) -> int:
-        return self._nx.number_of_nodes()
+        return len(self._members)
 
     def __contains__(self, node: object) -> bool:
-        return node in self._nx
+        return node in self._members
 
     def is_output(self, value: Value) -> bool:
         """Whether ``value`` is a result of the graph."""
         return value in self._output_counts
+
+    def is_dead(self, node: Node) -> bool:
+        """Whether nobody reads a result of ``node``."""
+        return not any(value.users or value in self._output_counts for value in node.outputs)
 
     def use_count(self, value: Value) -> int:
         """Number of operand slots and graph outputs that read ``value``."""
@@ -114,11 +122,11 @@ class Graph:
 
     def predecessors(self, node: Node) -> Iterator[Node]:
         """Nodes that produce an operand of ``node``."""
-        return iter(self._nx.predecessors(node))
+        return iter(dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer is not None))
 
     def successors(self, node: Node) -> Iterator[Node]:
         """Nodes that read a result of ``node``."""
-        return iter(self._nx.successors(node))
+        return iter(dict.fromkeys(user for value in node.outputs for user in value.users))
 
     def fresh(self, base: str) -> str:
         """Return a value name that is not taken, starting from ``base``."""
@@ -222,10 +230,10 @@ class Graph:
         for value in node.outputs:
             if value.name:
                 self._declare(value)
-        self._nx.add_node(node)
+        self._members[node] = None
         for operand in node.inputs:
-            self._connect(operand, node)
-        self._order = None
+            connect(operand, node)
+        self._edited()
 
     # Changing ------------------------------------------------------------------------------------------------------
 
@@ -239,12 +247,12 @@ class Graph:
             if value.users or self.is_output(value):
                 raise VerifyError(f'cannot erase: its result "{value.name}" is still in use', where=repr(node))
         for operand in node.inputs:
-            self._disconnect(operand, node)
+            disconnect(operand, node)
         for value in node.outputs:
             self._values.pop(value.name, None)
             value.producer = None
-        self._nx.remove_node(node)
-        self._order = None
+        del self._members[node]
+        self._edited()
 
     def erase_unused(self, value: Value) -> None:
         """Forget a constant that nobody reads."""
@@ -266,23 +274,21 @@ class Graph:
         if old is value:
             return
         node.inputs = (*node.inputs[:index], value, *node.inputs[index + 1 :])
-        self._disconnect(old, node)
-        self._connect(value, node)
-        self._order = None
+        disconnect(old, node)
+        connect(value, node)
+        self._edited()
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every user of ``old``, and every graph output that is ``old``, read ``new``."""
         if old is new:
             return
-        for node in list(old.users):
-            count = old.users[node]
+        for node, count in old.users.items():
             node.inputs = tuple(new if v is old else v for v in node.inputs)
-            for _ in range(count):
-                self._disconnect(old, node)
-                self._connect(new, node)
+            new.users[node] = new.users.get(node, 0) + count
+        old.users.clear()
         if self.is_output(old):
             self.set_outputs([new if v is old else v for v in self._outputs], self.output_names)
-        self._order = None
+        self._edited()
 
     def insert(self, op: str, value: Value, attrs: Mapping[str, Attr] | None = None, *, domain: str = "") -> Node:
         """Put an operator of one operand between ``value`` and everything that reads it, graph outputs included.
@@ -378,30 +384,10 @@ class Graph:
         self._values[value.name] = value
         return value
 
-    def _connect(self, value: Value | None, node: Node) -> None:
-        if value is None:
-            return
-        value.users[node] = value.users.get(node, 0) + 1
-        if value.producer is not None:
-            self._link(value.producer, node, 1)
-
-    def _link(self, producer: Node, user: Node, slots: int) -> None:
-        if self._nx.has_edge(producer, user):
-            self._nx[producer][user]["slots"] += slots
-        else:
-            self._nx.add_edge(producer, user, slots=slots)
-
-    def _disconnect(self, value: Value | None, node: Node) -> None:
-        if value is None:
-            return
-        value.users[node] -= 1
-        if not value.users[node]:
-            del value.users[node]
-        if value.producer is not None:
-            edge = self._nx[value.producer][node]
-            edge["slots"] -= 1
-            if not edge["slots"]:
-                self._nx.remove_edge(value.producer, node)
+    def _edited(self) -> None:
+        """Forget what is derived from the nodes and their operands."""
+        self._order = None
+        self._links = None
 
 
 _PENDING = UNKNOWN

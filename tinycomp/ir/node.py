@@ -136,3 +136,17 @@ class Node:
 
 
 _BODY_OPS = frozenset({"Loop", "Scan", "SequenceMap"})
+
+
+def connect(value: Value | None, node: Node) -> None:
+    """Note that one more operand slot of ``node`` reads ``value``."""
+    if value is not None:
+        value.users[node] = value.users.get(node, 0) + 1
+
+
+def disconnect(value: Value | None, node: Node) -> None:
+    """Note that one operand slot of ``node`` less reads ``value``."""
+    if value is not None:
+        value.users[node] -= 1
+        if not value.users[node]:
+            del value.users[node]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinycomp.ir.graph import Attr, Graph, Node, Value
+from tinycomp.ir.node import connect, disconnect
 from tinycomp.ir.order import stable_order
 
 
@@ -19,16 +20,18 @@ def outline(
     attrs: Mapping[str, Attr] | None,
 ) -> Node:
     """See :meth:`tinycomp.ir.graph.Graph.outline`."""
-    members = stable_order(graph.connectivity, set(nodes))
-    inside = set(members)
+    inside = set(nodes)
+    members = stable_order(inside)
     body = Graph(op, infer=graph.infer, opsets=graph.opsets)
     wanted = _parameters(members, inside, params, bind_constants)
-    mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
-    for node in members:
-        _copy_node(node, body, mapping)
     results = [v for n in members for v in n.outputs if graph.is_output(v) or any(u not in inside for u in v.users)]
+    mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
+    mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
+    _lift_out(graph, members, inside)
+    for node in members:
+        _settle(node, body, mapping)
+    body._order = members
     body.set_outputs([mapping[v] for v in results])
-    _lift_out(graph, members)
     for value in wanted:
         graph._values.setdefault(value.name, value)
     node = Node(op, domain, 1, tuple(wanted))
@@ -39,11 +42,9 @@ def outline(
     node.sources = tuple(dict.fromkeys(s for n in members for s in n.sources))
     node.position = members[-1].position
     node.serial = next(graph._serial)
-    graph._insert(node)
     for value in results:
         value.producer = node
-        for user, slots in value.users.items():
-            graph._link(node, user, slots)
+    graph._insert(node)
     return node
 
 
@@ -60,18 +61,39 @@ def _parameters(
     return list(wanted)
 
 
-def _lift_out(graph: Graph, members: list[Node]) -> None:
-    """Take ``members`` out of the graph but leave the values that others still read."""
+def _lift_out(graph: Graph, members: list[Node], inside: set[Node]) -> None:
+    """Take ``members`` out of the graph but leave the values that others still read, and what they read themselves."""
     for node in members:
-        for value in node.inputs:
-            graph._disconnect(value, node)
-            if value is not None and value.is_const and not graph.use_count(value):
-                graph._values.pop(value.name, None)
-    for node in members:
-        graph._nx.remove_node(node)
+        del graph._members[node]
+        for value in dict.fromkeys(node.inputs):
+            if value is not None and value.producer not in inside:
+                del value.users[node]
+                if value.is_const and not graph.use_count(value):
+                    graph._values.pop(value.name, None)
         for value in node.outputs:
             graph._values.pop(value.name, None)
-    graph._order = None
+    graph._edited()
+
+
+def _settle(node: Node, body: Graph, mapping: dict[Value, Value]) -> None:
+    """Put a node that was lifted out into ``body``; ``mapping`` has the stand-ins of what it shares with the graph."""
+    operands = []
+    for value in node.inputs:
+        if value is not None and value.is_const and value not in mapping:
+            mapping[value] = _copy_const(value, body)
+        inner = value if value is None else mapping.get(value, value)
+        if inner is not None and inner is not value:
+            assert value is not None
+            connect(inner, node)
+            value.users.pop(node, None)
+        operands.append(inner)
+    node.inputs = tuple(operands)
+    node.outputs = tuple(mapping.get(v, v) for v in node.outputs)
+    node.serial = next(body._serial)
+    body._members[node] = None
+    for value in node.outputs:
+        if value.name:
+            body._declare(value)
 
 
 def _copy_node(node: Node, into: Graph, mapping: dict[Value, Value], names: Mapping[str, str] | None = None) -> Node:
@@ -82,14 +104,7 @@ def _copy_node(node: Node, into: Graph, mapping: dict[Value, Value], names: Mapp
             assert value.const is not None, f"{value!r} is not available in graph {into.name}"
             mapping[value] = _copy_const(value, into)
         operands.append(None if value is None else mapping[value])
-    copy = Node(node.op, node.domain, node.version, tuple(operands))
-    copy.attrs = dict(node.attrs)
-    copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
-    copy.captures = node.captures
-    copy.target = node.target
-    copy.region = node.region
-    copy.sources = node.sources
-    copy.position = node.position
+    copy = _like(node, tuple(operands))
     copy.serial = next(into._serial)
     outputs = []
     for value in node.outputs:
@@ -130,9 +145,9 @@ def inline(graph: Graph, node: Node) -> list[Node]:
             mapping[result] = _copy_const(result, graph)
         graph.replace_uses(value, mapping[result])
     for operand in node.inputs:
-        graph._disconnect(operand, node)
-    graph._nx.remove_node(node)
-    graph._order = None
+        disconnect(operand, node)
+    del graph._members[node]
+    graph._edited()
     return copies
 
 
@@ -142,10 +157,35 @@ def clone(graph: Graph) -> Graph:
     copy.metadata = dict(graph.metadata)
     copy.defaults = dict(graph.defaults)
     copy.remarks = list(graph.remarks)
-    mapping: dict[Value, Value] = {v: copy.add_input(v.name, v.type) for v in graph.inputs}
-    for value in graph.constants:
-        mapping[value] = _copy_const(value, copy)
-    for node in graph.nodes:
-        _copy_node(node, copy, mapping)
+    mapping = {value: Value(value.name, value.type, None, value.const) for value in graph.values.values()}
+    copy.inputs = [mapping[value] for value in graph.inputs]
+    copy._order = [_twin(node, copy, mapping) for node in graph.nodes]
+    copy._members = dict.fromkeys(copy._order)
+    copy._values = {value.name: value for value in mapping.values() if value.name}
     copy.set_outputs([mapping[v] for v in graph.outputs], graph.output_names)
+    return copy
+
+
+def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
+    """Return a node's copy for a graph that has all its values, under the same names."""
+    twin = _like(node, tuple([None if v is None else mapping[v] for v in node.inputs]))
+    twin.serial = next(into._serial)
+    twin.outputs = tuple([mapping[v] if v.name else Value("", v.type) for v in node.outputs])
+    for value in twin.outputs:
+        value.producer = twin
+    for operand in twin.inputs:
+        connect(operand, twin)
+    return twin
+
+
+def _like(node: Node, operands: tuple[Value | None, ...]) -> Node:
+    """Return a copy of a node with other operands and no results."""
+    copy = Node(node.op, node.domain, node.version, operands)
+    copy.attrs = dict(node.attrs)
+    copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
+    copy.captures = node.captures
+    copy.target = node.target
+    copy.region = node.region
+    copy.sources = node.sources
+    copy.position = node.position
     return copy

@@ -6,6 +6,7 @@ memory. Changing the layout therefore never changes an axis, a shape or the mean
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -142,6 +143,7 @@ def known_dtypes() -> Collection[str]:
     return _DTYPES.keys()
 
 
+@functools.cache
 def dtype_name(dtype: np.dtype) -> str:
     """Return the dtype name of a numpy dtype; any text or object dtype is ``"string"``."""
     return "string" if dtype.kind in "OUST" else dtype.newbyteorder("=").name

@@ -155,18 +155,17 @@ class OpTable:
             for record in family.records:
                 index.setdefault((record.domain, record.name), []).append(record)
         for records in index.values():
-            records.sort(key=lambda r: r.since)
+            records.sort(key=lambda r: r.since, reverse=True)
             assert len({r.since for r in records}) == len(records), f"{records[0].name} is registered twice"
         self._index = index
 
     def find(self, name: str, domain: str = "", version: int = 1 << 30) -> OpRecord | None:
         """Return the record in force at ``version``, or None."""
-        found = None
         for record in self._index.get((domain, name), ()):
             if record.since <= version:
-                found = record
-        return found
+                return record
+        return None
 
     def all(self) -> list[OpRecord]:
         """Return every record, sorted by domain, name and version."""
-        return [record for key in sorted(self._index) for record in self._index[key]]
+        return [record for key in sorted(self._index) for record in reversed(self._index[key])]

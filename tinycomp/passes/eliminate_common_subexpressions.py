@@ -27,13 +27,16 @@ import numpy as np
 
 from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.literals import content_hash
+from tinycomp.ir.literals import content_hash, raw_bytes
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import erase_dead, joined_sources
 from tinycomp.passes.fold_constants import is_random
 from tinycomp.rewrite import open_graphs
 from tinycomp.rewrite.traits import permutable
+
+_SAMPLED = 64
+"""About how many elements of a constant are compared before its hash."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,11 @@ def _merge(graph: Graph) -> int:
 
 
 def _merge_constants(graph: Graph) -> int:
-    """Merge equal constants; only arrays of the same type are read and hashed."""
+    """Merge equal constants; only arrays of the same type that agree in a few elements are read and hashed."""
     groups: defaultdict[Any, list[Value]] = defaultdict(list)
     for value in graph.constants:
-        groups[value.type].append(value)
+        assert value.const is not None
+        groups[value.type, _sample(value.const)].append(value)
     changes = 0
     for values in groups.values():
         by_content: dict[Hashable, Value] = {}
@@ -84,6 +88,13 @@ def _merge_constants(graph: Graph) -> int:
                 graph.erase_unused(value)
                 changes += 1
     return changes
+
+
+def _sample(array: np.ndarray) -> bytes:
+    """Return some elements, evenly spread; none of texts."""
+    if array.dtype.kind in "OUST":
+        return b""
+    return bytes(raw_bytes(array.reshape(-1)[:: array.size // _SAMPLED + 1]))
 
 
 def _mergeable(node: Node) -> bool:

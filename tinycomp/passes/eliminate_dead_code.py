@@ -40,10 +40,10 @@ class EliminateDeadCode(Pass):
 def _sweep(graph: Graph) -> bool:
     changed = False
     for node in reversed(graph.nodes):
-        if not any(graph.use_count(value) for value in node.outputs):
+        if graph.is_dead(node):
             graph.erase(node)
             changed = True
-        elif node.target is None:
+        elif node.captures and node.target is None:
             changed |= drop_unused_captures(graph, node)
     for value in graph.constants:
         if not graph.use_count(value):

@@ -167,7 +167,10 @@ class _Folder:
         return [array if array is not None else np.empty(0) for array in arrays]
 
     def _may_fold(self, node: Node) -> bool:
-        if not all(v is None or v.is_const for v in node.inputs) or not node.used_outputs():
+        for value in node.inputs:
+            if value is not None and value.const is None:
+                return False
+        if not node.used_outputs():
             return False
         if is_random(node) or (self.options.keep_quantized and node.op == "DequantizeLinear" and not node.domain):
             return False

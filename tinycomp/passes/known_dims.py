@@ -76,7 +76,7 @@ class KnownDims:
         return np.where(partial.known, partial.elements, -1).astype(np.int64)
 
     def _follow(self, node: Node) -> _Partial | None:
-        if not any(v in self._partial for v in node.inputs if v is not None):
+        if not self._partial or not any(v in self._partial for v in node.inputs if v is not None):
             return None
         moves = node.op in _MOVEMENT
         count = _DATA_OPERANDS.get(node.op, 1) if moves else len(node.inputs)

@@ -136,8 +136,9 @@ class Engine:
     def _apply_first(self, graph: Graph, node: Node, work: _Worklist) -> Rule | None:
         if work.sweep(node):
             return None
-        for entry in self._rules_at(node):
-            around = work.neighbourhood(node)
+        rules = self._rules_at(node)
+        around = work.neighbourhood(node) if rules else []
+        for entry in rules:
             if entry.apply(graph, node):
                 work.changed(node, around)
                 return entry
@@ -198,12 +199,12 @@ class _Worklist:
 
     def sweep(self, node: Node) -> bool:
         """Erase ``node`` if it is dead, then its producers that this leaves dead; return whether it was."""
-        if node not in self.graph or any(self.graph.use_count(v) for v in node.outputs):
+        if node not in self.graph or not self.graph.is_dead(node):
             return False
         stack = [node]
         while stack:
             dead = stack.pop()
-            if dead not in self.graph or any(self.graph.use_count(v) for v in dead.outputs):
+            if dead not in self.graph or not self.graph.is_dead(dead):
                 continue
             operands = [v for v in dead.inputs if v is not None]
             self.graph.erase(dead)
@@ -237,5 +238,5 @@ def open_graphs(graph: Graph) -> Iterator[Graph]:
     for current in found:
         yield current
         for node in current.nodes:
-            if node.target is None and not node.is_composite and not node.is_region:
+            if node.bodies and node.target is None and not node.is_composite and not node.is_region:
                 found.extend(node.bodies.values())

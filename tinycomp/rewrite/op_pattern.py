@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -65,7 +66,7 @@ class OpPattern(ValuePattern):
         """Return the patterns of the first ``count`` results."""
         return tuple(self[i] for i in range(count))
 
-    @property
+    @functools.cached_property
     def expected(self) -> tuple[str, ...]:
         """What it asks for, in messages."""
         if self.names is None:
@@ -103,6 +104,15 @@ class OpPattern(ValuePattern):
             value = search.resolve(node.inputs[0])
         if value is None or value.producer is None or not self.accepts(value.producer):
             search.fail_operator(self.expected, value)
+
+    def is_refused(self, value: Value | None, anchored: bool, search: Search) -> bool:
+        """Whether another operator gives ``value``, and there is no looking through it."""
+        producer = None if value is None else value.producer
+        may_look = value is not None and not anchored and search.looks_through(value)
+        if may_look or (producer is not None and self.accepts(producer)):
+            return False
+        search.fail_operator(self.expected, value)
+        return True
 
     def accepts(self, node: Node) -> bool:
         """Whether the operator of ``node`` is one of those asked for, whatever its operands."""

@@ -105,6 +105,10 @@ class ValuePattern:
             search.record(search.values, self, value)
             yield choice
 
+    def is_refused(self, value: Value | None, anchored: bool, search: Search) -> bool:
+        """Whether it is plain that the pattern cannot stand for ``value``; the reason is noted like any failure."""
+        return False
+
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Like :meth:`choices`, when the pattern stands for nothing yet."""
         raise NotImplementedError
@@ -232,7 +236,8 @@ class AnyOf(ValuePattern):
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Try the alternatives in order."""
         for option in self.options:
-            yield (Goal(option, value, anchored),)
+            if not option.is_refused(value, anchored, search):
+                yield (Goal(option, value, anchored),)
 
 
 class Where(ValuePattern):

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import networkx as nx
-
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import compatible, refine
@@ -143,10 +141,15 @@ def _closes_cycle(graph: Graph, match: Match, new: list[Value]) -> bool:
         return False
     matched = set(match.matched)
     users = {u for v in match.outputs for u in v.users if u not in matched}
-    for value in new:
-        producer = value.producer
-        if producer is not None and not users.isdisjoint({producer, *nx.ancestors(graph.connectivity, producer)}):
+    stack = [v.producer for v in new if v.producer is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node in users:
             return True
+        found = [p for p in graph.predecessors(node) if p not in seen]
+        seen.update(found)
+        stack += found
     return False
 
 

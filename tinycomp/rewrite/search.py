@@ -53,7 +53,6 @@ class Search:
         rest: Operands that ``...`` and chains leave unconstrained.
         attrs: Attribute bindings.
         dims: Sizes bound by ``where(shape=…)``.
-        failure: The furthest failure so far.
     """
 
     def __init__(self, graph: Graph | None, through: frozenset[str] | None, size: int) -> None:
@@ -64,11 +63,12 @@ class Search:
         self.rest: dict[Value, None] = {}
         self.attrs: dict[str, Any] = {}
         self.dims: dict[str, Any] = {}
-        self.failure = Rejection("")
+        self._failure = Rejection("")
         self._through = through
         self._size = max(size, 1)
         self._furthest = -1
-        self._expected: tuple[str, ...] = ()
+        self._expected: dict[str, None] = {}
+        self._found: Value | None = None
         self._steps = 0
         self._formals: dict[Value, Value] = {}
         self._bodies: dict[Graph, None] = {}
@@ -100,24 +100,27 @@ class Search:
         done = len(self.nodes)
         if done > self._furthest:
             self._furthest = done
-            self._expected = ()
-            self.failure = Rejection(reason, node, min(done / self._size, 1.0), tuple(self.members))
+            self._expected = {}
+            self._failure = Rejection(reason, node, min(done / self._size, 1.0), tuple(self.members))
 
     def fail_operator(self, expected: tuple[str, ...], found: Value | None) -> None:
         """Like :meth:`fail`, for an operator that is none of those ``expected``; alternatives are named together."""
         node = None if found is None else found.producer
-        if len(self.nodes) == self._furthest and self._expected and self.failure.node is node:
-            self._expected = tuple(dict.fromkeys((*self._expected, *expected)))
-            self.failure = replace(self.failure, reason=self._mismatch(found))
-        elif len(self.nodes) > self._furthest:
+        further = len(self.nodes) > self._furthest
+        if further:
             self.fail("", node)
-            self._expected = expected
-            self.failure = replace(self.failure, reason=self._mismatch(found))
+        if further or (len(self.nodes) == self._furthest and self._expected and self._failure.node is node):
+            self._expected.update(dict.fromkeys(expected))
+            self._found = found
 
-    def _mismatch(self, found: Value | None) -> str:
+    @property
+    def failure(self) -> Rejection:
+        """The furthest failure so far."""
+        if not self._expected:
+            return self._failure
         *most, last = self._expected
         text = f"{', '.join(most)} or {last}" if most else last
-        return f"expected {text}, found {self.describe(found)}"
+        return replace(self._failure, reason=f"expected {text}, found {self.describe(self._found)}")
 
     # Reading -------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ A policy never takes a region apart: it keeps a region whole or hands the whole 
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,10 +81,10 @@ class Policy:
 
     def refusal(self, graph: Graph, region: Sequence[Node]) -> tuple[str, str] | None:
         """Return rule and reason why ``region`` is not worth offloading by itself, or None."""
-        size = sum(len(operators(n)) for n in region)
+        size = sum(1 for _ in itertools.islice((op for n in region for op in operators(n)), max(self.min_nodes, 0)))
         if size < self.min_nodes:
             return "min_nodes", f"the region has {size} node(s), fewer than {self.min_nodes}"
-        work = macs(region)
+        work = macs(region) if self.min_macs or self.transfer is not None else 0
         if work < self.min_macs:
             return "min_macs", f"the region has {work} MACs, fewer than {self.min_macs}"
         if self.transfer is not None:

@@ -101,7 +101,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
     for node in reversed(nodes):
         if node in found or tensor(node.output.type).dtype != "float32":
             continue
-        for spelling, match in spellings_at(node):
+        for spelling, match in spellings_at(node, single=False):
             inner = [n for n in match.matched if n is not node]
             if inner and members.issuperset(inner) and not found.keys() & set(inner) and _hidden(match, inner, wanted):
                 found |= dict.fromkeys(inner)

@@ -8,7 +8,7 @@ the order of the graph, and the search is one walk over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
@@ -27,6 +27,8 @@ class Chain:
         nodes: In the order of the graph.
         steps: At most so many steps of the kernel's program.
         immediates: At most so many scalar constants.
+        reads: The values that it reads.
+        gives: The operators whose results something outside reads.
         is_open: Whether more operators may join.
     """
 
@@ -34,8 +36,9 @@ class Chain:
     nodes: list[Node]
     steps: int
     immediates: int
+    reads: set[Value]
+    gives: list[Node]
     is_open: bool = True
-    reads: set[Value] = field(default_factory=set)
 
     def outputs(self, wanted: Iterable[Value]) -> list[Value]:
         """Return the results that something outside reads, or that are among ``wanted``."""
@@ -50,42 +53,65 @@ def find_chains(graph: Graph, build: Callable[[Node], Steps | None]) -> dict[Nod
         graph: A region with static shapes and layouts.
         build: The steps of an operator alone, or None if it is not element-wise.
     """
-    wanted = frozenset(graph.outputs)
-    chains: dict[Node, Chain] = {}
-    for node in graph.nodes:
-        read = [chains[p] for p in dict.fromkeys(v.producer for v in node.inputs if v is not None) if p in chains]
-        steps = build(node)
+    grouping = _Grouping(frozenset(graph.outputs))
+    nodes = graph.nodes
+    for node in nodes:
+        grouping.take(node, build(node))
+    place = {node: index for index, node in enumerate(nodes)}
+    for chain in dict.fromkeys(grouping.chains.values()):
+        chain.nodes.sort(key=place.__getitem__)
+    return grouping.chains
+
+
+@dataclass
+class _Grouping:
+    """The chains of the operators so far.
+
+    Attributes:
+        wanted: The results of the region.
+        chains: The chain of every element-wise operator.
+    """
+
+    wanted: frozenset[Value]
+    chains: dict[Node, Chain] = field(default_factory=dict)
+
+    def take(self, node: Node, steps: Steps | None) -> None:
+        """Let the next operator join the chains that it reads, or close them."""
+        producers = dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer in self.chains)
+        read = dict.fromkeys(self.chains[p] for p in reversed(producers) if p is not None)
         chain = None
         if steps is not None:
-            chain = _alone(node, steps)
-            for other in dict.fromkeys(reversed(read)):
-                if other.is_open and other.space == chain.space:
-                    chain = _joined(other, chain, wanted) or chain
-            chains |= dict.fromkeys(chain.nodes, chain)
+            chain = self.chains[node] = _alone(node, steps)
+            for other in read:
+                if other.is_open and other.space == chain.space and self._join(other, chain):
+                    chain = other
         for other in read:
-            other.is_open = False  # unless it has just become part of `chain`, which is another object
-    place = {node: index for index, node in enumerate(graph.nodes)}
-    for chain in dict.fromkeys(chains.values()):
-        chain.nodes.sort(key=place.__getitem__)
-    return chains
+            other.is_open = other is chain
+
+    def _join(self, first: Chain, second: Chain) -> bool:
+        """Add the second chain to the first, if the kernel takes them as one; return whether it does."""
+        steps, immediates = first.steps + second.steps, first.immediates + second.immediates
+        if steps > MAX_STEPS or immediates > MAX_IMMEDIATES:
+            return False
+        both = (first, second)
+        reads = {v for v in first.reads | second.reads if self._chain_of(v.producer) not in both}
+        gives = [n for n in first.gives + second.gives if self._is_read_outside(n.output, both)]
+        if len(reads) > MAX_INPUTS or len(gives) > MAX_OUTPUTS:
+            return False
+        first.nodes += second.nodes
+        first.steps, first.immediates, first.reads, first.gives = steps, immediates, reads, gives
+        self.chains |= dict.fromkeys(second.nodes, first)
+        return True
+
+    def _chain_of(self, node: Node | None) -> Chain | None:
+        return None if node is None else self.chains.get(node)
+
+    def _is_read_outside(self, value: Value, chains: Collection[Chain]) -> bool:
+        return value in self.wanted or any(self.chains.get(user) not in chains for user in value.users)
 
 
 def _alone(node: Node, steps: Steps) -> Chain:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # a copy, where the result is no step of its own
-    return Chain(
-        (type_.shape, type_.layout),
-        [node],
-        size,
-        len(steps.immediates),
-        reads={v for v in steps.inputs if isinstance(v, Value)},
-    )
-
-
-def _joined(first: Chain, second: Chain, wanted: frozenset[Value]) -> Chain | None:
-    """The two chains as one, if the kernel takes it."""
-    nodes = [*first.nodes, *second.nodes]
-    reads = (first.reads | second.reads) - {n.output for n in nodes}
-    both = Chain(first.space, nodes, first.steps + second.steps, first.immediates + second.immediates, reads=reads)
-    fits = both.steps <= MAX_STEPS and both.immediates <= MAX_IMMEDIATES and len(reads) <= MAX_INPUTS
-    return both if fits and len(both.outputs(wanted)) <= MAX_OUTPUTS else None
+    reads = {v for v in steps.inputs if isinstance(v, Value)}
+    return Chain((type_.shape, type_.layout), [node], size, len(steps.immediates), reads, [node])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,18 +32,17 @@ _HALF = frozenset({"float16", "bfloat16"})
 _DIMS = 8
 
 
-@dataclass(frozen=True)
-class Ref:
+class Ref(NamedTuple):
     """A number inside a program.
 
     Attributes:
         space: ``"input"``, ``"immediate"`` or ``"step"``.
-        index: Which of them.
+        number: Which of them.
         dtype: Its type.
     """
 
     space: str
-    index: int
+    number: int
     dtype: str
 
 
@@ -62,8 +61,7 @@ class Strided:
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     kind: int
     op: int
     dtype: str
@@ -120,7 +118,7 @@ class Steps:
 
     def number(self, ref: Ref) -> float | None:
         """Return the number that a scalar constant is, or None."""
-        return float(self.immediates[ref.index]) if ref.space == "immediate" else None
+        return float(self.immediates[ref.number]) if ref.space == "immediate" else None
 
     def wide(self, ref: Ref) -> Ref:
         """Return a number in the type that it is computed in."""
@@ -131,7 +129,7 @@ class Steps:
         if ref.dtype == dtype:
             return ref
         if ref.space == "immediate":
-            return self.constant(self.immediates[ref.index], dtype)
+            return self.constant(self.immediates[ref.number], dtype)
         return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype)
 
     def unary(self, op: int, x: Ref, a: float = 0.0, b: float = 0.0) -> Ref:
@@ -157,11 +155,12 @@ class Steps:
     def _add(
         self, kind: int, op: int, dtype: str, sources: tuple[Ref, ...], result: str, a: float = 0.0, b: float = 0.0
     ) -> Ref:
-        key = (kind, op, dtype, sources, a, b)
-        if key not in self._known:
-            self._known[key] = Ref("step", len(self.steps), result)
-            self.steps.append(_Step(kind, op, dtype, sources, a, b))
-        return self._known[key]
+        step = _Step(kind, op, dtype, sources, a, b)
+        found = self._known.get(step)
+        if found is None:
+            found = self._known[step] = Ref("step", len(self.steps), result)
+            self.steps.append(step)
+        return found
 
     def outputs(self, values: Sequence[Value]) -> list[Ref]:
         """Return the steps that give ``values``: for each its own, though the same number may have several names."""
@@ -182,10 +181,10 @@ class Steps:
         for array in self.immediates:
             words += [TYPES[array.dtype.name], _value_bits(array)]
         for step in self.steps:
-            sources = [starts[s.space] + s.index for s in step.sources]
+            sources = [starts[s.space] + s.number for s in step.sources]
             coefficients = [_bits(step.a), _bits(step.b)]
             words += [step.kind, step.op, _code(step.dtype), *sources, *[0] * (3 - len(sources)), *coefficients]
-        words += [starts["step"] + ref.index for ref in outputs]
+        words += [starts["step"] + ref.number for ref in outputs]
         return np.array(words, np.int64)
 
     def _space(self, like: Value) -> list[int]:

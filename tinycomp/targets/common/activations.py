@@ -7,7 +7,7 @@ a composite holds); what each is called on a machine is the target's own table, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +26,12 @@ class Spelling:
     Attributes:
         name: What it is; a target's table has an entry for it.
         spell: The pattern around its argument.
+        single: Whether it is never more than one operator.
     """
 
     name: str
     spell: Spell
+    single: bool = False
 
     def pattern(self) -> Pattern:
         """Return the pattern with its argument called ``x``."""
@@ -79,18 +81,18 @@ def _gelu_tanh(x: ValuePattern) -> ValuePattern:
 
 
 SPELLINGS: tuple[Spelling, ...] = (
-    Spelling("relu", lambda x: P.Relu(x)),
-    Spelling("clip", _clip_spelling),
-    Spelling("leaky_relu", lambda x: P.LeakyRelu(x)),
+    Spelling("relu", lambda x: P.Relu(x), single=True),
+    Spelling("clip", _clip_spelling, single=True),
+    Spelling("leaky_relu", lambda x: P.LeakyRelu(x), single=True),
     Spelling("hardswish", _hard_swish),
     Spelling("silu", lambda x: x * P.Sigmoid(x)),
-    Spelling("sigmoid", lambda x: P.Sigmoid(x)),
-    Spelling("tanh", lambda x: P.Tanh(x)),
-    Spelling("hardsigmoid", lambda x: P.HardSigmoid(x)),
+    Spelling("sigmoid", lambda x: P.Sigmoid(x), single=True),
+    Spelling("tanh", lambda x: P.Tanh(x), single=True),
+    Spelling("hardsigmoid", lambda x: P.HardSigmoid(x), single=True),
     Spelling("gelu", _gelu),
     Spelling("gelu_tanh", _gelu_tanh),
 )
-_PATTERNS: Mapping[str, tuple[Spelling, Pattern]] = {s.name: (s, s.pattern()) for s in SPELLINGS}
+_PATTERNS: tuple[tuple[Spelling, Pattern], ...] = tuple((s, s.pattern()) for s in SPELLINGS)
 
 
 def any_activation(x: ValuePattern) -> ValuePattern:
@@ -107,10 +109,15 @@ def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
     return None
 
 
-def spellings_at(node: Node) -> Iterator[tuple[Spelling, Match]]:
-    """Yield the ways in which the result of ``node`` is written as an activation of ``match["x"]``."""
-    for spelling, pattern in _PATTERNS.values():
-        if not pattern.can_start_at(node):
+def spellings_at(node: Node, *, single: bool = True) -> Iterator[tuple[Spelling, Match]]:
+    """Yield the ways in which the result of ``node`` is written as an activation of ``match["x"]``.
+
+    Args:
+        node: The operator that gives the result.
+        single: Whether to try activations that are never more than one operator.
+    """
+    for spelling, pattern in _PATTERNS:
+        if not pattern.can_start_at(node) or (spelling.single and not single):
             continue
         for match in pattern.matches(node):
             if isinstance(match, Match):
