@@ -54,7 +54,9 @@ def test_strict_lists_what_would_fall_back():
     with pytest.raises(FallbackError) as error:
         tinycomp.compile(model("Relu", "LpNormalization", "NonZero"), strict=True)
     text = str(error.value)
-    assert text.startswith("g: 2 node(s) would run on the host; expected every node on c; found lpnormalization (LpNormalization): ")
+    assert text.startswith(
+        "g: 2 node(s) would run on the host; expected every node on c; found lpnormalization (LpNormalization): "
+    )
     assert "nonzero (NonZero): " in text
     assert text.endswith("Compile without strict=True, or add a target that takes them.")
 

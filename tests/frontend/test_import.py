@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 import warnings
 from pathlib import Path
 
@@ -247,14 +246,12 @@ def test_strange_names_are_only_names() -> None:
     assert [v.name for n in import_model(make(nodes)).nodes for v in n.outputs] == [*names, "y"]
 
 
-def test_a_long_chain_takes_seconds_and_no_recursion() -> None:
+def test_a_long_chain_needs_no_recursion() -> None:
     count = 100_000
     nodes = [helper.make_node("Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"]) for i in range(count)]
     model = make(nodes, outputs=[float_info(f"v{count}", [2, 4])])
-    start = time.perf_counter()
     graph = import_model(model)
     assert len(graph) == count
-    assert time.perf_counter() - start < 30
     reverse = make(nodes[::-1], outputs=[float_info(f"v{count}", [2, 4])])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TinycompWarning)
@@ -263,9 +260,7 @@ def test_a_long_chain_takes_seconds_and_no_recursion() -> None:
 
 @pytest.mark.parametrize("path", light_models(), ids=lambda p: p.stem)
 def test_models_of_the_onnx_package(path: Path) -> None:
-    start = time.perf_counter()
     graph = import_model(path)
-    assert time.perf_counter() - start < 5
     read = [v for n in graph.nodes for v in n.outputs if graph.use_count(v)]
     assert all(v.type.static_shape is not None for v in read)
     assert len(graph.inputs) == 1

@@ -30,7 +30,7 @@ def test_the_exported_models_pass_the_checker_and_keep_their_nodes(node_cases: l
             onnx.checker.check_model(case.model, full_check=True)
         except Exception:
             continue
-        # onnx infers equal pieces for a Split of 5 elements into 4, in a branch that is not taken; ours are 2, 2, 1 and 0.
+        # In a branch that is not taken, onnx infers equal pieces for a Split of 5 elements into 4; ours are 2, 2, 1, 0.
         if not case.name.startswith("test_affine_grid_3d") or "expanded" not in case.name:
             onnx.checker.check_model(model, full_check=True)
         before = Counter(n.op_type for n in case.model.graph.node if n.op_type != "Constant")

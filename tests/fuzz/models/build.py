@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-MOST_ELEMENTS = 20_000
+MOST_ELEMENTS = 30_000
 TAME = 64.0
 """A value of larger magnitude is scaled down before anything else is computed from it."""
 DIGITS = {"float32": 22, "float64": 50, "float16": 9, "bfloat16": 6}
