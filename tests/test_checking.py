@@ -8,7 +8,7 @@ import pytest
 from tinycomp.checking import compare, compare_regions, random_feeds
 from tinycomp.compiler import Compiler, load_graph, resolve_targets
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import VerifyError
+from tinycomp.errors import MemoryLimitError, VerifyError
 from tinycomp.runtime.native import Pool
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Tolerance
@@ -66,6 +66,12 @@ def test_made_up_values_fit_and_are_the_same_every_time():
     ):
         with pytest.raises(VerifyError, match=f"{spec.name}: .*cannot make up values for this input"):
             random_feeds([spec])
+
+
+def test_made_up_values_keep_to_the_budget():
+    for dtype in ("float32", "bool", "int64"):
+        with pytest.raises(MemoryLimitError, match=r'input "x": more memory would be needed'):
+            random_feeds([TensorSpec("x", dtype, (1, 1 << 40, 1 << 20))])
 
 
 @pytest.mark.parametrize("quantized", [False, True])
