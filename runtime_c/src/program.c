@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
   va_list args;
@@ -16,9 +17,17 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
 }
 
 void *tc_allocate(int64_t bytes) {
-  const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), TC_ALIGNMENT);
-  void *memory = aligned_alloc(TC_ALIGNMENT, size);
+  /* Packed weights of this size are worth large pages: first touching small ones takes as long as packing. */
+  enum { LARGE_PAGE = 2 << 20, WORTH_IT = 8 << 20 };
+  const int64_t alignment = bytes >= WORTH_IT ? LARGE_PAGE : TC_ALIGNMENT;
+  const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), alignment);
+  void *memory = aligned_alloc((size_t)alignment, size);
   if (memory) {
+#ifdef MADV_HUGEPAGE
+    if (alignment == LARGE_PAGE) {
+      (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish; without it everything works as well */
+    }
+#endif
     memset(memory, 0, size);
   }
   return memory;

@@ -58,9 +58,19 @@ def absorb(host: Node, affine: Affine) -> Absorbed | None:
         return None
     with np.errstate(all="ignore"):
         found = _ABSORBERS[host.op](host, affine.scale, affine.shift)
-    if found is None or not all(np.isfinite(array.astype(np.float64)).all() for array in found.params.values()):
+    if found is None or not all(np.isfinite(array).all() for array in found.params.values()):
         return None
     return found
+
+
+def _scaled(weight: Array, factors: Array) -> Array:
+    """Return float64 products rounded once to the weight's dtype, without a float64 copy of a large weight."""
+    if weight.dtype.isbuiltin != 1:
+        product: Array = (weight.astype(np.float64) * factors).astype(weight.dtype)
+        return product
+    result = np.empty(weight.shape, weight.dtype)
+    np.multiply(weight, factors, out=result, dtype=np.float64, casting="unsafe")
+    return result
 
 
 def is_inference(node: Node) -> bool:
@@ -85,8 +95,7 @@ def _conv(host: Node, scale: Array, shift: Array) -> Absorbed | None:
     weight = constant(host, 1)
     if weight is None or weight.shape[0] != scale.size:
         return None
-    scaled = weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))
-    return _with_bias(host, weight, scaled, scale, shift)
+    return _with_bias(host, weight, _scaled(weight, scale.reshape(-1, *[1] * (weight.ndim - 1))), scale, shift)
 
 
 def _conv_transpose(host: Node, scale: Array, shift: Array) -> Absorbed | None:
@@ -94,9 +103,9 @@ def _conv_transpose(host: Node, scale: Array, shift: Array) -> Absorbed | None:
     weight, groups = constant(host, 1), int(host.attrs.get("group", 1))
     if weight is None or weight.shape[1] * groups != scale.size:
         return None
-    grouped = weight.astype(np.float64).reshape(groups, -1, *weight.shape[1:])
+    grouped = weight.reshape(groups, -1, *weight.shape[1:])
     factors = scale.reshape(groups, 1, weight.shape[1], *[1] * (weight.ndim - 2))
-    return _with_bias(host, weight, (grouped * factors).reshape(weight.shape), scale, shift)
+    return _with_bias(host, weight, _scaled(grouped, factors).reshape(weight.shape), scale, shift)
 
 
 def _with_bias(host: Node, weight: Array, scaled: Array, scale: Array, shift: Array) -> Absorbed | None:
@@ -104,7 +113,7 @@ def _with_bias(host: Node, weight: Array, scaled: Array, scale: Array, shift: Ar
     if bias is None and operand(host, 2) is not None:
         return None
     total = shift if bias is None else bias.astype(np.float64) * scale + shift
-    params = {1: scaled.astype(weight.dtype)}
+    params = {1: scaled}
     if bias is not None or np.any(total):
         params[2] = total.astype(weight.dtype)
     return Absorbed(params, host.attrs)
@@ -120,9 +129,7 @@ def _gemm(host: Node, scale: Array, shift: Array) -> Absorbed | None:
     beta = float(host.attrs.get("beta", 1.0))
     total = shift if bias is None else beta * bias.astype(np.float64) * scale + shift
     attrs = {key: value for key, value in host.attrs.items() if key != "beta"}
-    return Absorbed(
-        {1: (weight.astype(np.float64) * factors).astype(weight.dtype), 2: total.astype(weight.dtype)}, attrs
-    )
+    return Absorbed({1: _scaled(weight, factors), 2: total.astype(weight.dtype)}, attrs)
 
 
 def _batch_norm(host: Node, scale: Array, shift: Array) -> Absorbed | None:
