@@ -70,8 +70,9 @@ def test_made_up_values_fit_and_are_the_same_every_time():
 
 def test_made_up_values_keep_to_the_budget():
     for dtype in ("float32", "bool", "int64"):
-        with pytest.raises(MemoryLimitError, match=r'input "x": more memory would be needed'):
-            random_feeds([TensorSpec("x", dtype, (1, 1 << 40, 1 << 20))])
+        for shape in ((1, 1 << 40, 1 << 20), (0, 1 << 70)):
+            with pytest.raises(MemoryLimitError, match=r'input "x": more memory would be needed'):
+                random_feeds([TensorSpec("x", dtype, shape)])
 
 
 @pytest.mark.parametrize("quantized", [False, True])

@@ -29,7 +29,7 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
-    "Pipeline": set(),
+    "Pipeline": {"run"},
     "Target": {"composite", "op", "accept", "codegen", "rules_for", "generates", "build", "require"},
     "TinycompError": set(),
 }
@@ -40,6 +40,7 @@ INTERFACES = {
     "Module.save": "(self, path)",
     "Module.bind": "(self, inputs, outputs=None)",
     "Module.report": "(self)",
+    "Pipeline.run": "(self, graph)",
     "Target.op": "(self, *ops)",
     "Target.composite": "(self, function=None, *, name=None)",
     "Target.codegen": "(self, function)",

@@ -33,7 +33,8 @@ def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.nd
         if spec.shape is None or dtype is None or dtype.kind == "O":
             raise VerifyError("cannot make up values for this input", where=str(spec), hint="Pass feeds of your own.")
         shape = [d if isinstance(d, int) else SYMBOL_SIZE for d in spec.shape]
-        reserve(shape, 8, f'input "{spec.name}"')  # they are drawn as 64-bit numbers
+        # They are drawn as 64-bit numbers; numpy takes no large sizes, not even beside one of 0.
+        reserve([max(size, 1) for size in shape], 8, f'input "{spec.name}"')
         if dtype.kind == "b":
             feeds[spec.name] = rng.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
