@@ -15,6 +15,7 @@ from tests.fuzz.harness import Damage
 from tests.fuzz.mutation import mutate_bytes, mutate_message
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
+from tinycomp.limits import limited
 
 MEMORY = 1 << 28
 """Bytes that a run may take; it is far less than what the process may."""
@@ -47,7 +48,7 @@ def run(data: bytes, rng: random.Random) -> Counter[str]:
         return Counter(refused=1)
     try:
         module = tinycomp.compile(graph, rng.choice(("c", "host")), threads=1, memory_limit=MEMORY)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), limited(memory=MEMORY):
             module.run(random_feeds(module.inputs, rng.getrandbits(32)), timeout=5.0)
     except TinycompError:
         return Counter(imported=1)
