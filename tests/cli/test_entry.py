@@ -148,7 +148,9 @@ def test_a_reader_that_leaves_is_no_error(rest: str) -> None:
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False,
         cwd=Path(tinycomp.__file__).parents[1],
     )  # fmt: skip
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0
+    assert "Error" not in run.stderr, "at most the line that says what takes long"
+    assert "Traceback" not in run.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
