@@ -35,6 +35,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 import numpy as np
 import tinycomp
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits a shell's order to ignore it
 from tests.bad_input.models import one, relu, text
 from tests.bad_input.run_cases import loop
 x = np.array([[-1, 0, 1], [2, -2, 3]], np.float32)
