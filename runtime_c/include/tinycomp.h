@@ -42,6 +42,19 @@ typedef struct tc_operand {
 const char *tc_isa_name(int32_t index);
 /* Name of the i-th processor feature that matters to tinycomp and that this machine has; NULL past the end. */
 const char *tc_cpu_feature(int32_t index);
+/* Name of the instruction set that programs use by default: the environment's TINYCOMP_ISA, or else the best one. NULL
+ * if the environment asks for one that this machine does not run. */
+const char *tc_isa_default(void);
+
+/* The floats of a vector, and the columns of a panel in a product of matrices. */
+typedef struct tc_isa_shape {
+  int64_t lanes, panel;
+} tc_isa_shape;
+
+/* false if there is no such instruction set here. */
+int32_t tc_isa_describe(const char *isa, tc_isa_shape *shape);
+/* Bytes of a cache of level 1 (data), 2 or 3 as the system states them, or what is common where it does not. */
+int64_t tc_cache_bytes(int32_t level);
 
 /* ---- kernels ---- */
 
@@ -108,12 +121,25 @@ enum tc_activation {
   TC_ACT_GELU_TANH = 10
 };
 
+/* ---- products of matrices ----
+ * Their outputs are cut into blocks of rows and panels of columns. The fields that shape the blocks are 0 for what the
+ * kernel thinks best on the machine where it runs; they never change a bit of the result. */
+
+/* Which loop is inside the other. */
+enum tc_panel_order {
+  TC_ORDER_AUTO = 0,
+  TC_ORDER_PANELS_INNER = 1, /* all panels of a block of rows, then the next block */
+  TC_ORDER_PANELS_OUTER = 2  /* all blocks of rows of a panel, then the next panel */
+};
+
 /* gemm_f32: C[m,n] = activation(A[m,k] * B + bias[n] + residual[m,n]), B constant.
  * Operands: C, A, B ([k,n], or [n,k] with trans_b), bias (optional, constant), residual (optional). */
 typedef struct tc_gemm_f32_params {
   int64_t m, n, k;
   int64_t lda, ldc, ldr; /* row strides of A, C and the residual */
   int64_t trans_b;       /* 0 or 1 */
+  int64_t block_rows;    /* rows of a block, or 0 */
+  int64_t panel_order;   /* an enum tc_panel_order */
   int64_t activation;    /* an enum tc_activation */
   float activation_a, activation_b;
 } tc_gemm_f32_params;
@@ -128,6 +154,7 @@ typedef struct tc_matmul_f32_params {
   int64_t b_batch0, b_batch1, b_row, b_column; /* strides of B[k,n] */
   int64_t c_batch0, c_batch1, c_row;           /* strides of C[m,n], whose columns lie side by side */
   int64_t r_batch0, r_batch1, r_row;           /* strides of the residual[m,n], likewise */
+  int64_t block_rows;                          /* rows of a block, or 0 */
   float alpha;
   int64_t activation;
   float activation_a, activation_b;
@@ -150,11 +177,13 @@ typedef struct tc_attention_f32_params {
   float scale;
 } tc_attention_f32_params;
 
-/* How conv2d_f32 reads its input. */
+/* How a convolution is computed. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,
-  TC_CONV_DIRECT = 1, /* through one pointer per kernel position */
-  TC_CONV_LINES = 2   /* through one per kernel line, where its values are adjacent: for few channels */
+  TC_CONV_DIRECT = 1,     /* conv2d_f32 reads its input through one pointer per kernel position, */
+  TC_CONV_LINES = 2,      /* or through one per kernel line, where its values are adjacent: for few channels */
+  TC_CONV_WINOGRAD_2 = 3, /* conv2d_winograd_f32 computes tiles of 2x2 output pixels, */
+  TC_CONV_WINOGRAD_4 = 4  /* or of 4x4, which is its own choice */
 };
 
 /* conv2d_f32: NHWC convolution with constant weights; y = activation(conv(x, w) + bias + residual).
@@ -171,12 +200,15 @@ typedef struct tc_conv2d_f32_params {
   int64_t pad_top, pad_left;
   int64_t groups;
   int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
-  int64_t algorithm; /* an enum tc_conv_algorithm */
+  int64_t algorithm;      /* an enum tc_conv_algorithm */
+  int64_t block_rows;     /* output pixels of a block, Winograd: tiles of a block; or 0 */
+  int64_t panel_order;    /* an enum tc_panel_order; Winograd: ignored */
+  int64_t group_channels; /* Winograd: output channels of a unit, or 0; otherwise ignored */
   int64_t activation;
   float activation_a, activation_b;
 } tc_conv2d_f32_params;
 
-/* conv2d_winograd_f32: conv2d_f32 for 3x3 windows of stride and dilation 1 in one group; the algorithm is ignored. */
+/* conv2d_winograd_f32: conv2d_f32 for 3x3 windows of stride and dilation 1 in one group. */
 typedef tc_conv2d_f32_params tc_conv2d_winograd_f32_params;
 
 /* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.

@@ -1,6 +1,7 @@
 /* Which instruction sets and processor features this machine has. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "isa.h"
 
@@ -15,7 +16,7 @@ bool tc_cpu_has_avx512(void) {
 }
 #endif
 
-#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name},
+#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name, &tc_shape__##name},
 static const tc_isa isas[] = {TC_ISA_LIST};
 #undef TC_ISA
 
@@ -47,6 +48,29 @@ const tc_isa *tc_isa_find(const char *name) {
     }
   }
   return best;
+}
+
+const char *tc_isa_default(void) {
+  const tc_isa *isa = tc_isa_find(NULL);
+  return isa ? isa->name : NULL;
+}
+
+int32_t tc_isa_describe(const char *name, tc_isa_shape *shape) {
+  const tc_isa *isa = tc_isa_find(name);
+  if (isa) {
+    *shape = *isa->shape;
+  }
+  return isa != NULL;
+}
+
+int64_t tc_cache_bytes(int32_t level) {
+  static const int64_t common[] = {32 << 10, 1 << 20, 32 << 20};
+  long stated = 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+  stated = level >= 1 && level <= 3 ? sysconf(names[level - 1]) : 0;
+#endif
+  return stated > 0 ? stated : level >= 1 && level <= 3 ? common[level - 1] : 0;
 }
 
 const char *tc_cpu_feature(int32_t index) {

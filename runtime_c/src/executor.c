@@ -88,6 +88,7 @@ typedef struct tc_task {
   const tc_kernel *kernel;
   const tc_step *step;
   const tc_context *context;
+  int64_t l2_bytes;
   _Atomic(const char *) *failure;
   int threads;
   int64_t piece; /* units */
@@ -99,6 +100,7 @@ static tc_call make_call(const tc_task *task, int thread) {
                    .operands = task->context->pointers + task->step->first_pointer,
                    .state = task->step->state,
                    .scratch = task->context->scratch + thread * task->context->scratch_stride,
+                   .l2_bytes = task->l2_bytes,
                    .failure = task->failure};
 }
 
@@ -142,6 +144,7 @@ static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool
                          _Atomic(const char *) *failure) {
   const int pool_threads = pool ? tc_pool_threads(pool) : 1;
   tc_task task = {.context = context,
+                  .l2_bytes = program->l2_bytes,
                   .failure = failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   for (int64_t s = 0; s < program->step_count; s++) {

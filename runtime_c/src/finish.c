@@ -116,7 +116,8 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
 }
 
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
-  tc_prepare prepare = {.params = step->params, .operands = step->operands, .error = error};
+  tc_prepare prepare = {
+      .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
   prepare_step(program, step, &prepare);
   if (error->code) {

@@ -17,9 +17,12 @@ typedef struct tc_isa {
   const char *name;
   bool (*runs_here)(void);
   const tc_kernel *kernels; /* indexed by enum tc_kernel_id */
+  const tc_isa_shape *shape;
 } tc_isa;
 
-#define TC_ISA(name, runs_here) extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];
+#define TC_ISA(name, runs_here)                               \
+  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
+  extern const tc_isa_shape tc_shape__##name;
 TC_ISA_LIST
 #undef TC_ISA
 

@@ -6,6 +6,8 @@
 
 #include "../kernels/bodies.h"
 
+const tc_isa_shape TC_NAME(tc_shape) = {.lanes = TC_LANES, .panel = TC_PANEL};
+
 #define TC_PACK_packs(name) TC_NAME(tc_##name##_pack)
 #define TC_PACK_stateless(name) NULL
 #define TC_KERNEL(name, signature, packing) {TC_NAME(tc_##name##_prepare), TC_PACK_##packing(name), TC_NAME(tc_##name)},

@@ -20,6 +20,7 @@ enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
 typedef struct tc_prepare {
   const void *params;
   const tc_operand *operands;
+  int64_t l2_bytes;                        /* of the second-level cache */
   const void *constants[TC_MAX_OPERANDS];  /* data of operands in the constant space, otherwise NULL */
   int64_t constant_bytes[TC_MAX_OPERANDS]; /* how much of it there is */
 
@@ -40,6 +41,7 @@ typedef struct tc_call {
   void *const *operands; /* NULL where absent */
   const void *state;
   void *scratch; /* this thread's own */
+  int64_t l2_bytes;
   _Atomic(const char *) *failure;
 } tc_call;
 

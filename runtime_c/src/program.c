@@ -64,6 +64,7 @@ int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_p
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a program");
   }
   program->isa = chosen;
+  program->l2_bytes = tc_cache_bytes(2);
   program->input_count = inputs;
   program->output_count = outputs;
   program->inputs = calloc((size_t)inputs + 1, sizeof(tc_requirement));

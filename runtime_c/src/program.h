@@ -37,6 +37,7 @@ typedef struct tc_patch {
 
 struct tc_program {
   const tc_isa *isa;
+  int64_t l2_bytes;
   tc_weights *weights;
   bool finished;
   tc_requirement *inputs;

@@ -11,6 +11,7 @@ from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, P
 
 ISAS = available_isas()
 
+OWN_BLOCKS = {"block_rows": 0, "panel_order": 0}
 NO_ACTIVATION = {"activation": 0, "activation_a": 0.0, "activation_b": 0.0}
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import Weight, run_single
+from tests.runtime_c.helpers import OWN_BLOCKS, Weight, run_single
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -38,7 +38,16 @@ ACTIVATIONS = {
 def activate(x: np.ndarray, code: int, isa: str) -> np.ndarray:
     """Run an activation as the epilogue of a product with the identity."""
     _, a, b = ACTIVATIONS[code]
-    params = {"m": x.shape[0], "n": x.shape[1], "k": 1, "lda": 1, "ldc": x.shape[1], "ldr": x.shape[1], "trans_b": 0}
+    params = {
+        "m": x.shape[0],
+        "n": x.shape[1],
+        "k": 1,
+        "lda": 1,
+        "ldc": x.shape[1],
+        "ldr": x.shape[1],
+        "trans_b": 0,
+        **OWN_BLOCKS,
+    }
     params |= {"activation": code, "activation_a": float(a), "activation_b": float(b)}
     zero, one = np.zeros((x.shape[0], 1), np.float32), Weight(np.ones((1, x.shape[1]), np.float32))
     return run_single("gemm_f32", [zero, one, None, x], params, ("float32", x.shape), isa)

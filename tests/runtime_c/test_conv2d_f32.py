@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import Weight, run_single
+from tests.runtime_c.helpers import OWN_BLOCKS, Weight, run_single
 from tests.runtime_c.windows import conv2d, window_params
 from tinycomp.errors import TargetError
 
@@ -39,6 +39,8 @@ def conv_params(x, w, strides, dilations, pads, groups):
         "y_pixel_stride": w.shape[0],
         "residual_pixel_stride": w.shape[0],
         "algorithm": 0,
+        "group_channels": 0,
+        **OWN_BLOCKS,
     }
 
 
@@ -70,15 +72,19 @@ def is_winograd_case(case: str) -> bool:
     return w_shape[2:] == (3, 3) and strides == dilations == (1, 1) and groups == 1
 
 
+WINOGRAD = {"2x2": 3, "4x4": 4}
+
+
 @pytest.mark.parametrize("activation", [1, 6])
+@pytest.mark.parametrize("algorithm", [0, *WINOGRAD.values()])
 @pytest.mark.parametrize("case", [case for case in CASES if is_winograd_case(case)])
-def test_winograd_equals_numpy(case, activation, isa, pool, rng):
+def test_winograd_equals_numpy(case, algorithm, activation, isa, pool, rng):
     x_shape, w_shape, *geometry = CASES[case]
     x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
     bias = rng.standard_normal(w_shape[0], np.float32)
     before = conv2d(x, w, *geometry)
     residual = rng.standard_normal(before.shape, np.float32)
-    params = {**conv_params(x, w, *geometry), "activation": activation}
+    params = {**conv_params(x, w, *geometry), "activation": activation, "algorithm": algorithm}
     operands = [x, Weight(w), Weight(bias), residual]
     y = run_single("conv2d_winograd_f32", operands, params, ("float32", before.shape), isa, pool)
     before += bias + residual
@@ -87,16 +93,64 @@ def test_winograd_equals_numpy(case, activation, isa, pool, rng):
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=4e-4)
 
 
-def test_winograd_is_as_exact_as_the_direct_form(isa, rng):
-    x, w = rng.standard_normal((1, 28, 28, 128), np.float32), rng.standard_normal((32, 128, 3, 3), np.float32)
+@pytest.mark.parametrize("shape", ["28x28x128", "7x7x512"])
+@pytest.mark.parametrize(("form", "factor"), [("2x2", 1.5), ("4x4", 2.5)])
+def test_winograd_is_as_exact_as_the_direct_form(form, factor, shape, isa, rng):
+    height, width, channels = map(int, shape.split("x"))
+    x = rng.standard_normal((1, height, width, channels), np.float32)
+    w = rng.standard_normal((32, channels, 3, 3), np.float32)
     geometry = ((1, 1), (1, 1), (1, 1, 1, 1), 1)
     expected = conv2d(x, w, *geometry)
     errors = []
-    for kernel in ("conv2d_f32", "conv2d_winograd_f32"):
-        operands = [x, Weight(w), None, None]
-        y = run_single(kernel, operands, conv_params(x, w, *geometry), ("float32", expected.shape), isa)
+    for kernel, algorithm in (("conv2d_f32", 1), ("conv2d_winograd_f32", WINOGRAD[form])):
+        params = conv_params(x, w, *geometry) | {"algorithm": algorithm}
+        y = run_single(kernel, [x, Weight(w), None, None], params, ("float32", expected.shape), isa)
         errors.append(np.sqrt(np.mean((y - expected) ** 2)))
-    assert errors[1] < 2.5 * errors[0]
+    assert errors[1] < factor * errors[0]
+
+
+@pytest.mark.parametrize(
+    "blocks", [{"block_rows": 1}, {"block_rows": 5}, {"block_rows": 48, "group_channels": 40}], ids=str
+)
+@pytest.mark.parametrize("algorithm", [0, *WINOGRAD.values()])
+def test_winograd_blocks_never_change_a_bit(algorithm, blocks, isa, pool, rng):
+    x, w = rng.standard_normal((2, 13, 11, 24), np.float32), rng.standard_normal((140, 24, 3, 3), np.float32)
+    params = conv_params(x, w, (1, 1), (1, 1), (1, 1, 1, 1), 1) | {"algorithm": algorithm}
+    operands, output = [x, Weight(w), None, None], ("float32", (2, 13, 11, 140))
+    own = run_single("conv2d_winograd_f32", operands, params, output, isa, pool)
+    other = run_single("conv2d_winograd_f32", operands, params | blocks, output, isa, pool)
+    np.testing.assert_array_equal(other, own)
+
+
+@pytest.mark.parametrize("panel_order", [0, 1, 2])
+@pytest.mark.parametrize("block_rows", [1, 7, 96, 4096])
+@pytest.mark.parametrize("case", ["1x1", "stem", "groups", "several blocks and panels"])
+def test_blocks_never_change_a_bit(case, block_rows, panel_order, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    params, shape = conv_params(x, w, *geometry), conv2d(x, w, *geometry).shape
+    operands, blocks = [x, Weight(w), None, None], {"block_rows": block_rows, "panel_order": panel_order}
+    own = run_single("conv2d_f32", operands, params, ("float32", shape), isa, pool)
+    other = run_single("conv2d_f32", operands, params | blocks, ("float32", shape), isa, pool)
+    np.testing.assert_array_equal(other, own)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wrong", "message"),
+    [
+        ("conv2d_f32", {"algorithm": 3}, "there is no algorithm 3 here"),
+        ("conv2d_winograd_f32", {"algorithm": 1}, "there is no algorithm 1 here"),
+        ("conv2d_f32", {"block_rows": -1}, "a block cannot have -1 rows"),
+        ("conv2d_winograd_f32", {"block_rows": 5000}, "a block cannot have 5000 rows"),
+        ("conv2d_winograd_f32", {"group_channels": -8}, "a group cannot have -8 channels"),
+        ("conv2d_f32", {"panel_order": 3}, "there is no order of panels 3"),
+    ],
+)
+def test_impossible_choices_are_refused(kernel, wrong, message, rng):
+    x, w = rng.standard_normal((1, 8, 8, 4), np.float32), rng.standard_normal((4, 4, 3, 3), np.float32)
+    params = conv_params(x, w, (1, 1), (1, 1), (1, 1, 1, 1), 1) | wrong
+    with pytest.raises(TargetError, match=message):
+        run_single(kernel, [x, Weight(w), None, None], params, ("float32", (1, 8, 8, 4)), "scalar")
 
 
 def test_winograd_refuses_other_windows(rng):

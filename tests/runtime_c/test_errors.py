@@ -8,12 +8,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tinycomp.errors import FeedError, TargetError, UnsupportedError
 from tinycomp.runtime.native import NativeProgram, Pool, kernel_names, kernel_params
 from tinycomp.runtime.program import ABSENT, Instruction, Operand, Program
 
-GEMM = {"m": 2, "n": 3, "k": 4, "lda": 4, "ldc": 3, "ldr": 0, "trans_b": 0, **NO_ACTIVATION}
+GEMM = {"m": 2, "n": 3, "k": 4, "lda": 4, "ldc": 3, "ldr": 0, "trans_b": 0, **OWN_BLOCKS, **NO_ACTIVATION}
 
 
 def gemm_program(**changes: float) -> Program:

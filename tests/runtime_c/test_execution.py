@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime import native
 from tinycomp.runtime.native import NativeProgram, Pool
@@ -17,7 +17,7 @@ from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, P
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:
-    params = {"m": rows, "n": width, "k": width, "lda": width, "ldc": width, "ldr": 0, "trans_b": 0}
+    params = {"m": rows, "n": width, "k": width, "lda": width, "ldc": width, "ldr": 0, "trans_b": 0, **OWN_BLOCKS}
     params |= NO_ACTIVATION | {"activation": 1}
     operands = (target, source, Operand("constant", weight), ABSENT, ABSENT)
     return Instruction("gemm_f32", operands, params, (f"layer{weight}",), rows * width * width)
@@ -150,9 +150,9 @@ def test_program_as_text():
         "  input[0]  x: float32[2, 3]",
         "  output[0] y: float32[2, 3]",
         "  0 gemm_f32(arena, input[0], constant[0], -, -) m=2 n=3 k=3 lda=3 ldc=3 ldr=0 trans_b=0"
-        " activation=1 activation_a=0 activation_b=0  # layer0",
+        " block_rows=0 panel_order=0 activation=1 activation_a=0 activation_b=0  # layer0",
         "  1 gemm_f32(output[0], arena, constant[1], -, -) m=2 n=3 k=3 lda=3 ldc=3 ldr=0 trans_b=0"
-        " activation=1 activation_a=0 activation_b=0  # layer1",
+        " block_rows=0 panel_order=0 activation=1 activation_a=0 activation_b=0  # layer1",
     ]
 
 

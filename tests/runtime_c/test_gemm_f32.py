@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, run_single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, run_single
 
 SHAPES = [
     (1, 1, 1),
@@ -27,7 +27,7 @@ def test_gemm_equals_numpy(shape, trans_b, isa, pool, rng):
     m, n, k = shape
     a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
     bias, residual = rng.standard_normal(n, np.float32), rng.standard_normal((m, n), np.float32)
-    params = {"m": m, "n": n, "k": k, "lda": k, "ldc": n, "ldr": n, "trans_b": trans_b, **NO_ACTIVATION}
+    params = {"m": m, "n": n, "k": k, "lda": k, "ldc": n, "ldr": n, "trans_b": trans_b, **OWN_BLOCKS, **NO_ACTIVATION}
     operands = [a, Weight(b.T if trans_b else b), Weight(bias), residual]
     y = run_single("gemm_f32", operands, params, ("float32", (m, n)), isa, pool)
     expected = a.astype(np.float64) @ b + bias + residual
@@ -36,7 +36,19 @@ def test_gemm_equals_numpy(shape, trans_b, isa, pool, rng):
 
 def test_gemm_row_strides_leave_the_gaps_alone(isa, pool, rng):
     a, b = rng.standard_normal((20, 50), np.float32), rng.standard_normal((30, 21), np.float32)
-    params = {"m": 20, "n": 21, "k": 30, "lda": 50, "ldc": 33, "ldr": 0, "trans_b": 0, **NO_ACTIVATION}
+    params = {"m": 20, "n": 21, "k": 30, "lda": 50, "ldc": 33, "ldr": 0, "trans_b": 0, **OWN_BLOCKS, **NO_ACTIVATION}
     y = run_single("gemm_f32", [a, Weight(b), None, None], params, ("float32", (20, 33)), isa, pool)
     np.testing.assert_allclose(y[:, :21], a[:, :30] @ b, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(y[:, 21:], 77)
+
+
+@pytest.mark.parametrize("panel_order", [0, 1, 2])
+@pytest.mark.parametrize("block_rows", [1, 7, 96, 4096])
+def test_blocks_never_change_a_bit(block_rows, panel_order, isa, pool, rng):
+    a, b = rng.standard_normal((101, 2100), np.float32), rng.standard_normal((2100, 70), np.float32)
+    params = {"m": 101, "n": 70, "k": 2100, "lda": 2100, "ldc": 70, "ldr": 0, "trans_b": 0, **NO_ACTIVATION}
+    own, other = (
+        run_single("gemm_f32", [a, Weight(b), None, None], params | blocks, ("float32", (101, 70)), isa, pool)
+        for blocks in (OWN_BLOCKS, {"block_rows": block_rows, "panel_order": panel_order})
+    )
+    np.testing.assert_array_equal(other, own)

@@ -23,6 +23,7 @@ def matmul_params(a, b, c, residual, alpha=1.0):
         "n": b.shape[3],
         "k": k,
         "alpha": alpha,
+        "block_rows": 0,
         **strides(a, "a_batch0", "a_batch1", "a_row", "a_column"),
         **strides(b, "b_batch0", "b_batch1", "b_row", "b_column"),
         **strides(c, "c_batch0", "c_batch1", "c_row", None),
@@ -49,6 +50,20 @@ def test_matmul_equals_numpy(size, transpose_a, transpose_b, isa, pool, rng):
     y = run_single("matmul_f32", [a_stored, b_stored, bias, None], params, ("float32", c.shape), isa, pool)
     expected = 0.125 * (a.astype(np.float64) @ b) + bias
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-7 * (k + 20))
+
+
+@pytest.mark.parametrize("block_rows", [1, 12, 200])
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_blocks_never_change_a_bit(block_rows, transpose_a, isa, pool, rng):
+    stored = rng.standard_normal((2, 2, 30, 70) if transpose_a else (2, 2, 70, 30), np.float32)
+    a, b = stored.swapaxes(2, 3) if transpose_a else stored, rng.standard_normal((2, 2, 30, 40), np.float32)
+    c = np.empty((2, 2, 70, 40), np.float32)
+    params = matmul_params(a, b, c, None)
+    own, other = (
+        run_single("matmul_f32", [stored, b, None, None], params | {"block_rows": n}, ("float32", c.shape), isa, pool)
+        for n in (0, block_rows)
+    )
+    np.testing.assert_array_equal(other, own)
 
 
 def test_matmul_reads_heads_in_place_and_broadcasts(isa, pool, rng):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 
 # Stands before the allocator of the whole process, and fails and counts what the runtime's own code asks for: its calls
 # are known by where they come from.
@@ -100,6 +100,7 @@ def conv():
     """A convolution, which packs its weights and takes scratch, and its inputs."""
     sizes = {"batch": 1, "height": 8, "width": 8, "channels": 8, "out_height": 8, "out_width": 8, "out_channels": 8}
     window = {"kernel_height": 3, "kernel_width": 3, "pad_top": 1, "pad_left": 1, "groups": 1, "algorithm": 0}
+    window |= {"group_channels": 0, **OWN_BLOCKS}
     steps = {"stride_height": 1, "stride_width": 1, "dilation_height": 1, "dilation_width": 1}
     strides = {"x_pixel_stride": 8, "y_pixel_stride": 8, "residual_pixel_stride": 0}
     params = {**sizes, **window, **steps, **strides, **NO_ACTIVATION}

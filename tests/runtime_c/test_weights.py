@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.windows import window_params
 from tinycomp.runtime.native import NativeProgram, available_isas, kernel_params
 from tinycomp.runtime.program import Program
@@ -19,7 +19,7 @@ B = np.random.default_rng(0).standard_normal((24, 24)).astype(np.float32)
 
 def gemm(m: int, b: np.ndarray = B, n: int = 24, k: int = 24, trans_b: int = 0) -> tuple[Program, np.ndarray]:
     a = np.random.default_rng(m).standard_normal((m, k)).astype(np.float32)
-    params = {"m": m, "n": n, "k": k, "lda": k, "ldc": n, "ldr": 0, "trans_b": trans_b, **NO_ACTIVATION}
+    params = {"m": m, "n": n, "k": k, "lda": k, "ldc": n, "ldr": 0, "trans_b": trans_b, **OWN_BLOCKS, **NO_ACTIVATION}
     return single("gemm_f32", [a, Weight(b), None, None], params, ("float32", (m, n)))[0], a
 
 
@@ -82,7 +82,7 @@ def test_convolutions_share_over_batch_and_image_size(kernel, isa, rng):
     for batch, size in ((1, 9), (4, 9), (2, 30)):
         x = rng.standard_normal((batch, size, size, 8), np.float32)
         given = window_params(x, (3, 3), pads=(1, 1, 1, 1)) | {"out_channels": 8, "groups": 1, "algorithm": 0}
-        given |= {"y_pixel_stride": 8, "residual_pixel_stride": 8}
+        given |= {"y_pixel_stride": 8, "residual_pixel_stride": 8, "group_channels": 0, **OWN_BLOCKS}
         params = {name: given[name] for name in kernel_params(kernel)}
         operands = [x, w, None] if kernel == "conv_transpose2d_f32" else [x, w, None, None]
         program, feeds = single(kernel, operands, params, ("float32", x.shape))

@@ -21,15 +21,16 @@ static bool conv_has_lines(const tc_conv2d_f32_params *p) {
   return p->groups == 1 && p->dilation_width == 1 && p->x_pixel_stride == p->channels && p->kernel_width > 1;
 }
 
-static conv_plan conv_plan_make(const tc_conv2d_f32_params *p) {
+static conv_plan conv_plan_make(const tc_conv2d_f32_params *p, int64_t l2_bytes) {
   conv_plan plan = {.window = TC_WINDOW(p), .columns = p->out_channels / p->groups};
   plan.lines = conv_has_lines(p) &&
                (p->algorithm == TC_CONV_LINES || (p->algorithm == TC_CONV_AUTO && p->channels < CONV_FEW_CHANNELS));
   plan.taps = plan.lines ? p->kernel_height : p->kernel_height * p->kernel_width;
   plan.depth = plan.lines ? p->kernel_width * p->channels : p->channels / p->groups;
   const int64_t pixels = p->batch * p->out_height * p->out_width;
-  plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * (p->channels / p->groups),
-                           plan.taps * plan.depth * plan.columns);
+  plan.grid =
+      tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * (p->channels / p->groups),
+                   plan.taps * plan.depth * plan.columns, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
   plan.bias_floats = tc_round_up(plan.columns, TC_LANES);
   plan.panel_floats = tc_packed_floats(plan.taps * plan.depth, plan.columns);
   return plan;
@@ -43,8 +44,7 @@ static void conv_check(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->groups > 0 && p->channels % p->groups == 0 && p->out_channels % p->groups == 0,
              "%lld groups do not divide %lld input and %lld output channels", (long long)p->groups,
              (long long)p->channels, (long long)p->out_channels);
-  TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES, "there is no algorithm %lld",
-             (long long)p->algorithm);
+  tc_check_grid(prepare, p->block_rows, p->panel_order);
   TC_REQUIRE(prepare,
              p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->out_channels &&
                  (!tc_present(prepare, CONV_RESIDUAL) || p->residual_pixel_stride >= p->out_channels),
@@ -68,6 +68,8 @@ static void conv_check(tc_prepare *prepare) {
 
 static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   const tc_conv2d_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES, "there is no algorithm %lld here",
+             (long long)p->algorithm);
   TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
   if (!tc_refused(prepare)) {
     conv_check(prepare);
@@ -75,7 +77,7 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  const conv_plan plan = conv_plan_make(p);
+  const conv_plan plan = conv_plan_make(p, prepare->l2_bytes);
   const int64_t floats = p->groups * (plan.bias_floats + plan.panel_floats) + tc_round_up(plan.depth, TC_LANES);
   const int64_t copied = plan.lines ? plan.depth * (int64_t)sizeof(float) : 0;
   prepare->units = TC_PRODUCT(prepare, p->groups, plan.grid.row_blocks, plan.grid.panels);
@@ -87,7 +89,7 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
 
 static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) {
   const tc_conv2d_f32_params *p = prepare->params;
-  const conv_plan plan = conv_plan_make(p);
+  const conv_plan plan = conv_plan_make(p, prepare->l2_bytes);
   float *panels = (float *)state + p->groups * plan.bias_floats;
   const int64_t positions = p->kernel_height * p->kernel_width, channels = p->channels / p->groups;
   for (int64_t g = 0; g < p->groups; g++) {
@@ -122,7 +124,7 @@ static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, int64_
 
 static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_conv2d_f32_params *p = call->params;
-  const conv_plan plan = conv_plan_make(p);
+  const conv_plan plan = conv_plan_make(p, call->l2_bytes);
   const int64_t per_group = plan.grid.row_blocks * plan.grid.panels, depth = plan.taps * plan.depth;
   const float *bias = call->state, *panels = bias + p->groups * plan.bias_floats;
   const float *residual = call->operands[CONV_RESIDUAL];

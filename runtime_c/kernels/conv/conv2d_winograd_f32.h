@@ -1,14 +1,15 @@
-/* conv2d_winograd_f32: 3x3 convolutions of stride 1 by F(4x4, 3x3), a quarter of the multiplications of the direct
- * form.
+/* conv2d_winograd_f32: 3x3 convolutions of stride 1 by F(2x2, 3x3) and F(4x4, 3x3), four ninths and a quarter of the
+ * multiplications of the direct form.
  *
- * A unit is a block of tiles (4x4 output pixels each) times a group of output channels: the input patches of the block
- * are transformed, multiplied with the transformed weights as 36 small matrix products, and transformed back. State:
- * the padded bias, zeros for pixels outside the image, then per product the packed panels. Scratch: row pointers,
- * transformed patches [product][tile][channel], products [product][tile][column]. */
+ * A unit is a block of tiles (2x2 or 4x4 output pixels each) times a group of output channels: the input patches of the
+ * block are transformed, multiplied with the transformed weights as 16 or 36 small matrix products, and transformed
+ * back. State: the padded bias, zeros for pixels outside the image, then per product the packed panels. Scratch: row
+ * pointers, transformed patches [product][tile][channel], products [product][tile][column]. */
 
-enum { WINO_GROUP = 128 }; /* output channels of a unit where there are few tiles */
+enum { WINO_GROUP = 128 }; /* output channels of a unit where there are few blocks */
 
 typedef struct wino_plan {
+  int out, products;               /* output pixels a side of a tile, and how many products it takes */
   int64_t tile_rows, tile_columns; /* of one image */
   int64_t tiles, block_tiles, blocks;
   int64_t group, groups; /* output channels of a unit, and how many such groups there are */
@@ -20,18 +21,31 @@ typedef struct wino_plan {
 /* From one product to the next: a stride that is a multiple of 4 KB would map all of them to the same cache sets. */
 static int64_t wino_stride(int64_t floats) { return floats + 16 + (floats % 1024 == 0 ? 48 : 0); }
 
-static wino_plan wino_plan_make(const tc_conv2d_winograd_f32_params *p) {
-  enum { BLOCK_BYTES = 900 * 1024 }; /* transformed patches should stay in the second-level cache */
-  wino_plan plan = {.tile_rows = tc_ceil_div(p->out_height, WINO_OUT),
-                    .tile_columns = tc_ceil_div(p->out_width, WINO_OUT)};
+/* As many tiles as the second-level cache holds transformed patches of, beside some of everything else. */
+static int64_t wino_tiles_that_fit(const wino_plan *plan, int64_t l2_bytes) {
+  const int64_t patch_bytes = plan->products * plan->padded_in * (int64_t)sizeof(float);
+  return tc_max(tc_min(l2_bytes * 7 / 8 / patch_bytes, 48), 12);
+}
+
+/* How the output channels are cut into groups: whole panels, and all of them where blocks enough keep threads busy. */
+static int64_t wino_group(const tc_conv2d_winograd_f32_params *p, int64_t blocks) {
+  const int64_t all = tc_round_up(tc_max(p->out_channels, 1), TC_PANEL);
+  const int64_t own = blocks < 8 ? WINO_GROUP : all;
+  return tc_min(p->group_channels ? tc_round_up(p->group_channels, TC_PANEL) : own, all);
+}
+
+static wino_plan wino_plan_make(const tc_conv2d_winograd_f32_params *p, int64_t l2_bytes) {
+  wino_plan plan = {.out = p->algorithm == TC_CONV_WINOGRAD_2 ? 2 : WINO_OUT};
+  plan.products = (plan.out + 2) * (plan.out + 2);
+  plan.tile_rows = tc_ceil_div(p->out_height, plan.out);
+  plan.tile_columns = tc_ceil_div(p->out_width, plan.out);
   plan.padded_in = tc_round_up(tc_max(p->channels, 1), TC_LANES);
   plan.padded_out = tc_round_up(p->out_channels, TC_LANES);
   plan.tiles = p->batch * plan.tile_rows * plan.tile_columns;
-  const int64_t fits = BLOCK_BYTES / (WINO_PRODUCTS * (int64_t)sizeof(float) * plan.padded_in);
-  const int64_t most = tc_max(tc_min(fits, 48), 12);
+  const int64_t most = p->block_rows ? p->block_rows : wino_tiles_that_fit(&plan, l2_bytes);
   plan.blocks = tc_ceil_div(plan.tiles, most);
   plan.block_tiles = plan.blocks ? tc_ceil_div(plan.tiles, plan.blocks) : 1;
-  plan.group = plan.blocks < 8 ? WINO_GROUP : tc_max(p->out_channels, 1);
+  plan.group = wino_group(p, plan.blocks);
   plan.groups = tc_ceil_div(p->out_channels, plan.group);
   plan.padded_group = tc_round_up(tc_min(plan.group, tc_max(p->out_channels, 1)), TC_LANES);
   plan.in_stride = wino_stride(plan.block_tiles * plan.padded_in);
@@ -47,6 +61,11 @@ static int64_t wino_row_pointers(const wino_plan *plan) {
 
 static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   const tc_conv2d_winograd_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare,
+             p->algorithm == TC_CONV_AUTO || p->algorithm == TC_CONV_WINOGRAD_2 || p->algorithm == TC_CONV_WINOGRAD_4,
+             "there is no algorithm %lld here", (long long)p->algorithm);
+  TC_REQUIRE(prepare, p->group_channels >= 0 && p->group_channels <= TC_MAX_BYTES, "a group cannot have %lld channels",
+             (long long)p->group_channels);
   TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
   if (!tc_refused(prepare)) {
     conv_check(prepare);
@@ -56,23 +75,23 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
                  (p->kernel_height == 3 && p->kernel_width == 3 && p->stride_height == 1 && p->stride_width == 1 &&
                   p->dilation_height == 1 && p->dilation_width == 1 && p->groups == 1),
              "only 3x3 windows of stride and dilation 1 in one group");
-  TC_PRODUCT(prepare, p->channels + TC_LANES, p->out_channels + TC_LANES, WINO_PRODUCTS, 64 * sizeof(float));
+  TC_PRODUCT(prepare, p->channels + TC_LANES, p->out_channels + TC_PANEL, WINO_PRODUCTS, 64 * sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
-  const wino_plan plan = wino_plan_make(p);
+  const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
   prepare->units = plan.blocks * plan.groups;
-  prepare->cost = 4.5 * (double)plan.tiles * 16.0 * (double)p->channels * (double)p->out_channels;
+  prepare->cost = 2.0 * (double)plan.tiles * plan.products * (double)p->channels * (double)p->out_channels;
   prepare->state_bytes =
-      (plan.padded_out + plan.padded_in + WINO_PRODUCTS * plan.panel_floats) * (int64_t)sizeof(float);
-  TC_SHARE(prepare, p->channels, p->out_channels);
+      (plan.padded_out + plan.padded_in + plan.products * plan.panel_floats) * (int64_t)sizeof(float);
+  TC_SHARE(prepare, p->channels, p->out_channels, plan.out);
   prepare->scratch_bytes = wino_row_pointers(&plan) * (int64_t)sizeof(float *) +
-                           WINO_PRODUCTS * (plan.in_stride + plan.out_stride) * (int64_t)sizeof(float);
+                           plan.products * (plan.in_stride + plan.out_stride) * (int64_t)sizeof(float);
 }
 
 static void TC_NAME(tc_conv2d_winograd_f32_pack)(const tc_prepare *prepare, void *state) {
   const tc_conv2d_winograd_f32_params *p = prepare->params;
-  const wino_plan plan = wino_plan_make(p);
+  const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
   const float *weights = prepare->constants[CONV_W], *bias = prepare->constants[CONV_BIAS];
   float *panels = (float *)state + plan.padded_out + plan.padded_in;
   for (int64_t o = 0; o < p->out_channels; o++) {
@@ -81,8 +100,8 @@ static void TC_NAME(tc_conv2d_winograd_f32_pack)(const tc_prepare *prepare, void
     const int64_t width = tc_round_up(tc_min(p->out_channels - first, TC_PANEL), TC_LANES);
     for (int64_t c = 0; c < p->channels; c++) {
       double products[WINO_PRODUCTS];
-      wino_filter(weights + (o * p->channels + c) * 9, products);
-      for (int e = 0; e < WINO_PRODUCTS; e++) {
+      wino_filter(plan.out, weights + (o * p->channels + c) * 9, products);
+      for (int e = 0; e < plan.products; e++) {
         panels[e * plan.panel_floats + first * p->channels + c * width + (o - first)] = (float)products[e];
       }
     }
@@ -104,22 +123,22 @@ typedef struct wino_unit {
 /* The image and the first output pixel of a tile. */
 static conv_pixel wino_tile_at(const wino_unit *u, int64_t tile) {
   const int64_t line = tile / u->plan.tile_columns;
-  const int64_t y = line % u->plan.tile_rows * WINO_OUT, x = tile % u->plan.tile_columns * WINO_OUT;
+  const int64_t y = line % u->plan.tile_rows * u->plan.out, x = tile % u->plan.tile_columns * u->plan.out;
   return (conv_pixel){line / u->plan.tile_rows, y, x, y - u->window.pad_top, x - u->window.pad_left};
 }
 
-static void wino_transform_input(const wino_unit *u) {
+TC_INLINE void wino_transform_input(const int out, const wino_unit *u) {
   const tc_conv2d_winograd_f32_params *p = u->call->params;
   const float *zeros = (const float *)u->call->state + u->plan.padded_out;
   const conv_source source = {u->call->operands[CONV_X], p->x_pixel_stride, zeros};
   for (int64_t t = 0; t < u->tile_count; t++) {
     const conv_pixel tile = wino_tile_at(u, u->first_tile + t);
     const float *pixels[WINO_PRODUCTS];
-    for (int i = 0; i < WINO_PRODUCTS; i++) {
-      pixels[i] = conv_position(&u->window, &source, tile.image, tile.y + i / WINO_IN, tile.x + i % WINO_IN);
+    for (int i = 0; i < (out + 2) * (out + 2); i++) {
+      pixels[i] = conv_position(&u->window, &source, tile.image, tile.y + i / (out + 2), tile.x + i % (out + 2));
     }
     for (int64_t c = 0; c < p->channels; c += TC_LANES) {
-      wino_input_2d(pixels, c, tc_min(p->channels - c, TC_LANES), u->patches + t * u->plan.padded_in + c,
+      wino_input_2d(out, pixels, c, tc_min(p->channels - c, TC_LANES), u->patches + t * u->plan.padded_in + c,
                     u->plan.in_stride);
     }
   }
@@ -136,7 +155,7 @@ static void wino_multiply(const wino_unit *u) {
                         .bias = zeros,
                         .c_stride = u->plan.padded_group,
                         .epilogue = tc_epilogue(TC_ACT_NONE, 0, 0)};
-  for (int e = 0; e < WINO_PRODUCTS; e++) {
+  for (int e = 0; e < u->plan.products; e++) {
     for (int64_t t = 0; t < u->tile_count; t++) {
       u->rows[t] = u->patches + e * u->plan.in_stride + t * u->plan.padded_in;
     }
@@ -156,8 +175,8 @@ TC_INLINE void wino_store(const wino_unit *u, const conv_pixel *tile, int64_t ch
   const tc_conv2d_winograd_f32_params *p = u->call->params;
   const float *residual = u->call->operands[CONV_RESIDUAL];
   const tc_vf bias = tc_vf_load((const float *)u->call->state + channel);
-  const int64_t height = tc_min(p->out_height - tile->out_y, WINO_OUT);
-  const int64_t width = tc_min(p->out_width - tile->out_x, WINO_OUT);
+  const int64_t height = tc_min(p->out_height - tile->out_y, u->plan.out);
+  const int64_t width = tc_min(p->out_width - tile->out_x, u->plan.out);
   for (int64_t i = 0; i < height; i++) {
     for (int64_t j = 0; j < width; j++) {
       const int64_t pixel = (tile->image * p->out_height + tile->out_y + i) * p->out_width + tile->out_x + j;
@@ -179,8 +198,8 @@ TC_INLINE void wino_store(const wino_unit *u, const conv_pixel *tile, int64_t ch
 /* The activations that are no clamps, over one finished tile. */
 static void wino_activate(const wino_unit *u, const conv_pixel *tile) {
   const tc_conv2d_winograd_f32_params *p = u->call->params;
-  const int64_t height = tc_min(p->out_height - tile->out_y, WINO_OUT);
-  const int64_t width = tc_min(p->out_width - tile->out_x, WINO_OUT);
+  const int64_t height = tc_min(p->out_height - tile->out_y, u->plan.out);
+  const int64_t width = tc_min(p->out_width - tile->out_x, u->plan.out);
   for (int64_t i = 0; i < height; i++) {
     const int64_t pixel = (tile->image * p->out_height + tile->out_y + i) * p->out_width + tile->out_x;
     tc_activate_rows(&u->epilogue, (float *)u->call->operands[CONV_Y] + pixel * p->y_pixel_stride + u->column,
@@ -188,28 +207,44 @@ static void wino_activate(const wino_unit *u, const conv_pixel *tile) {
   }
 }
 
-static void wino_transform_output(const wino_unit *u) {
+TC_INLINE void wino_transform_output(const int out, const wino_unit *u) {
   for (int64_t t = 0; t < u->tile_count; t++) {
     const conv_pixel tile = wino_tile_at(u, u->first_tile + t);
     for (int64_t n = 0; n < u->column_count; n += TC_LANES) {
       tc_vf sums[WINO_OUT][WINO_OUT];
-      wino_output_2d(u->products + t * u->plan.padded_group + n, u->plan.out_stride, sums);
+      wino_output_2d(out, u->products + t * u->plan.padded_group + n, u->plan.out_stride, sums);
       wino_store(u, &tile, u->column + n, tc_min(u->column_count - n, TC_LANES), sums);
     }
     wino_activate(u, &tile);
   }
 }
 
+static void wino_begin(const wino_unit *u) {
+  if (u->plan.out == 2) {
+    wino_transform_input(2, u);
+  } else {
+    wino_transform_input(4, u);
+  }
+}
+
+static void wino_end(const wino_unit *u) {
+  if (u->plan.out == 2) {
+    wino_transform_output(2, u);
+  } else {
+    wino_transform_output(4, u);
+  }
+}
+
 static void TC_NAME(tc_conv2d_winograd_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_conv2d_winograd_f32_params *p = call->params;
-  const wino_plan plan = wino_plan_make(p);
+  const wino_plan plan = wino_plan_make(p, call->l2_bytes);
   wino_unit u = {.call = call,
                  .plan = plan,
                  .window = TC_WINDOW(p),
                  .rows = call->scratch,
                  .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
   u.patches = (float *)(u.rows + wino_row_pointers(&plan));
-  u.products = u.patches + WINO_PRODUCTS * plan.in_stride;
+  u.products = u.patches + plan.products * plan.in_stride;
   int64_t block = -1; /* whose patches are in scratch */
   for (int64_t unit = begin; unit < end; unit++) {
     u.first_tile = unit / plan.groups * plan.block_tiles;
@@ -218,9 +253,9 @@ static void TC_NAME(tc_conv2d_winograd_f32)(const tc_call *call, int64_t begin, 
     u.column_count = tc_min(p->out_channels - u.column, plan.group);
     if (block != unit / plan.groups) {
       block = unit / plan.groups;
-      wino_transform_input(&u);
+      wino_begin(&u);
     }
     wino_multiply(&u);
-    wino_transform_output(&u);
+    wino_end(&u);
   }
 }

@@ -1,8 +1,11 @@
-/* The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
- * Networks", 2015) in the Cook-Toom form with the points 0, +-3/4, +-3/2 and infinity. These points keep the error of
- * float at that of a direct convolution; the usual 0, +-1, +-2 lose about two bits. */
+/* The transforms of Winograd's minimal filtering F(m x m, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional
+ * Neural Networks", 2015) in the Cook-Toom form, for tiles of m = 2 and m = 4 output pixels a side: with the points 0,
+ * +-1 and infinity, and with 0, +-3/4, +-3/2 and infinity. These keep the error of float at that of a direct
+ * convolution; for m = 4 the usual 0, +-1, +-2 lose about two bits. Functions that take `out` = m as a literal are
+ * inlined, so that the branches on it vanish. */
 
-enum { WINO_OUT = 4, WINO_IN = 6, WINO_PRODUCTS = WINO_IN * WINO_IN };
+/* The largest tile's sides, and its number of products. */
+enum { WINO_OUT = 4, WINO_IN = WINO_OUT + 2, WINO_PRODUCTS = WINO_IN * WINO_IN };
 
 #define WINO_A 0.75f
 #define WINO_B 1.5f
@@ -10,7 +13,14 @@ enum { WINO_OUT = 4, WINO_IN = 6, WINO_PRODUCTS = WINO_IN * WINO_IN };
 #define WINO_B2 (WINO_B * WINO_B)
 
 /* One dimension of the input transform: the values of the polynomials that vanish at all other points. */
-TC_INLINE void wino_input_1d(const tc_vf d[WINO_IN], tc_vf t[WINO_IN]) {
+TC_INLINE void wino_input_1d(const int out, const tc_vf d[WINO_IN], tc_vf t[WINO_IN]) {
+  if (out == 2) {
+    t[0] = tc_vf_sub(d[2], d[0]);
+    t[1] = tc_vf_add(d[2], d[1]);
+    t[2] = tc_vf_sub(d[2], d[1]);
+    t[3] = tc_vf_sub(d[3], d[1]);
+    return;
+  }
   const tc_vf sum = tc_vf_set1(-(WINO_A2 + WINO_B2)), product = tc_vf_set1(WINO_A2 * WINO_B2);
   const tc_vf a2 = tc_vf_set1(-WINO_A2), b2 = tc_vf_set1(-WINO_B2);
   const tc_vf even_a = tc_vf_fma(b2, d[2], d[4]), even_b = tc_vf_fma(a2, d[2], d[4]);
@@ -25,7 +35,12 @@ TC_INLINE void wino_input_1d(const tc_vf d[WINO_IN], tc_vf t[WINO_IN]) {
 }
 
 /* One dimension of the output transform: the sums over all points of point^i times the product there. */
-TC_INLINE void wino_output_1d(const tc_vf m[WINO_IN], tc_vf y[WINO_OUT]) {
+TC_INLINE void wino_output_1d(const int out, const tc_vf m[WINO_IN], tc_vf y[WINO_OUT]) {
+  if (out == 2) {
+    y[0] = tc_vf_add(m[0], tc_vf_add(m[1], m[2]));
+    y[1] = tc_vf_add(tc_vf_sub(m[1], m[2]), m[3]);
+    return;
+  }
   const tc_vf even_a = tc_vf_add(m[1], m[2]), odd_a = tc_vf_sub(m[1], m[2]);
   const tc_vf even_b = tc_vf_add(m[3], m[4]), odd_b = tc_vf_sub(m[3], m[4]);
   y[0] = tc_vf_add(m[0], tc_vf_add(even_a, even_b));
@@ -35,76 +50,80 @@ TC_INLINE void wino_output_1d(const tc_vf m[WINO_IN], tc_vf y[WINO_OUT]) {
 }
 
 /* The transform of one 3x3 filter, in double precision because it happens once. */
-static void wino_filter(const float *filter, double out[WINO_PRODUCTS]) {
-  const double points[WINO_IN - 1] = {0, WINO_A, -WINO_A, WINO_B, -WINO_B};
+static void wino_filter(int out, const float *filter, double products[WINO_PRODUCTS]) {
+  static const double points_2[] = {0, 1, -1}, points_4[] = {0, WINO_A, -WINO_A, WINO_B, -WINO_B};
+  const double *points = out == 2 ? points_2 : points_4;
+  const int in = out + 2;
   double g[WINO_IN][3] = {{0}};
-  for (int j = 0; j < WINO_IN - 1; j++) {
+  for (int j = 0; j < in - 1; j++) {
     double scale = 1;
-    for (int k = 0; k < WINO_IN - 1; k++) {
+    for (int k = 0; k < in - 1; k++) {
       scale *= k == j ? 1 : points[j] - points[k];
     }
     g[j][0] = 1 / scale;
     g[j][1] = points[j] / scale;
     g[j][2] = points[j] * points[j] / scale;
   }
-  g[WINO_IN - 1][2] = 1;
-  for (int i = 0; i < WINO_IN; i++) {
-    for (int j = 0; j < WINO_IN; j++) {
+  g[in - 1][2] = 1;
+  for (int i = 0; i < in; i++) {
+    for (int j = 0; j < in; j++) {
       double sum = 0;
       for (int k = 0; k < 9; k++) {
         sum += g[i][k / 3] * g[j][k % 3] * (double)filter[k];
       }
-      out[i * WINO_IN + j] = sum;
+      products[i * in + j] = sum;
     }
   }
 }
 
-/* Transforms one vector of channels of a 6x6 patch, given by its 36 pixels, to `out`; products are `stride` apart. */
-TC_INLINE void wino_input_2d(const float *const pixels[WINO_PRODUCTS], int64_t channel, int64_t count, float *out,
-                             int64_t stride) {
+/* Transforms one vector of channels of a patch, given by its pixels, to `to`; products are `stride` apart. */
+TC_INLINE void wino_input_2d(const int out, const float *const pixels[WINO_PRODUCTS], int64_t channel, int64_t count,
+                             float *to, int64_t stride) {
+  const int in = out + 2;
   tc_vf columns[WINO_IN][WINO_IN];
 #pragma GCC unroll 1
-  for (int j = 0; j < WINO_IN; j++) {
+  for (int j = 0; j < in; j++) {
     tc_vf d[WINO_IN], t[WINO_IN];
 #pragma GCC unroll 6
-    for (int i = 0; i < WINO_IN; i++) {
-      d[i] = tc_load_column(pixels[i * WINO_IN + j] + channel, true, count);
+    for (int i = 0; i < in; i++) {
+      d[i] = tc_load_column(pixels[i * in + j] + channel, true, count);
     }
-    wino_input_1d(d, t);
+    wino_input_1d(out, d, t);
 #pragma GCC unroll 6
-    for (int i = 0; i < WINO_IN; i++) {
+    for (int i = 0; i < in; i++) {
       columns[i][j] = t[i];
     }
   }
 #pragma GCC unroll 1
-  for (int i = 0; i < WINO_IN; i++) {
+  for (int i = 0; i < in; i++) {
     tc_vf t[WINO_IN];
-    wino_input_1d(columns[i], t);
+    wino_input_1d(out, columns[i], t);
 #pragma GCC unroll 6
-    for (int j = 0; j < WINO_IN; j++) {
-      tc_vf_store(out + (i * WINO_IN + j) * stride, t[j]);
+    for (int j = 0; j < in; j++) {
+      tc_vf_store(to + (i * in + j) * stride, t[j]);
     }
   }
 }
 
-/* Transforms one vector of columns of the 36 products, `stride` apart, to a 4x4 patch of sums. */
-TC_INLINE void wino_output_2d(const float *products, int64_t stride, tc_vf out[WINO_OUT][WINO_OUT]) {
+/* Transforms one vector of columns of the products, `stride` apart, to a patch of sums. */
+TC_INLINE void wino_output_2d(const int out, const float *products, int64_t stride, tc_vf sums[WINO_OUT][WINO_OUT]) {
+  const int in = out + 2;
   tc_vf columns[WINO_OUT][WINO_IN];
 #pragma GCC unroll 1
-  for (int j = 0; j < WINO_IN; j++) {
+  for (int j = 0; j < in; j++) {
     tc_vf m[WINO_IN], y[WINO_OUT];
 #pragma GCC unroll 6
-    for (int i = 0; i < WINO_IN; i++) {
-      m[i] = tc_vf_load(products + (i * WINO_IN + j) * stride);
+    for (int i = 0; i < in; i++) {
+      m[i] = tc_vf_load(products + (i * in + j) * stride);
     }
-    wino_output_1d(m, y);
+    wino_output_1d(out, m, y);
 #pragma GCC unroll 4
-    for (int i = 0; i < WINO_OUT; i++) {
+    for (int i = 0; i < out; i++) {
       columns[i][j] = y[i];
     }
   }
 #pragma GCC unroll 1
-  for (int i = 0; i < WINO_OUT; i++) {
-    wino_output_1d(columns[i], out[i]);
+  for (int i = 0; i < out; i++) {
+    wino_output_1d(out, columns[i], sums[i]);
   }
 }

@@ -78,14 +78,38 @@ typedef struct tc_grid {
   bool panel_outer; /* all row blocks of a panel before the next panel */
 } tc_grid;
 
+/* What the caller of a kernel asks of its grid, and the cache that it should suit. */
+typedef struct tc_grid_wish {
+  int64_t block_rows; /* 0 for the kernel's own choice */
+  int64_t panel_order;
+  int64_t l2_bytes;
+} tc_grid_wish;
+
+enum { TC_MOST_BLOCK_ROWS = 1 << 12 };
+
+/* Refuses blocks and orders that do not exist. */
+static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel_order) {
+  TC_REQUIRE(prepare, block_rows >= 0 && block_rows <= TC_MOST_BLOCK_ROWS, "a block cannot have %lld rows",
+             (long long)block_rows);
+  TC_REQUIRE(prepare, panel_order >= TC_ORDER_AUTO && panel_order <= TC_ORDER_PANELS_OUTER,
+             "there is no order of panels %lld", (long long)panel_order);
+}
+
 /* left_floats and right_floats: how much of either operand the whole product reads. */
-static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats) {
-  enum { HALF_L2 = 512 * 1024 / 4 };
+static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats,
+                            tc_grid_wish wish) {
+  const int64_t half_l2 = wish.l2_bytes / 2 / (int64_t)sizeof(float);
   tc_grid grid = {.rows = rows, .columns = columns, .block_rows = 48};
-  if (left_floats > HALF_L2 && right_floats > HALF_L2) {
+  if (left_floats > half_l2 && right_floats > half_l2) {
     grid.block_rows = 192; /* neither operand stays in the cache: reuse each panel for more rows */
   }
-  grid.panel_outer = left_floats <= HALF_L2 && right_floats > left_floats;
+  grid.panel_outer = left_floats <= half_l2 && right_floats > left_floats;
+  if (wish.block_rows) {
+    grid.block_rows = wish.block_rows;
+  }
+  if (wish.panel_order) {
+    grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;
+  }
   grid.row_blocks = tc_ceil_div(rows, grid.block_rows);
   grid.panels = tc_ceil_div(columns, TC_PANEL);
   return grid;

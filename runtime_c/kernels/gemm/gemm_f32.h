@@ -2,13 +2,16 @@
 
 enum { GEMM_C, GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
-static tc_grid gemm_grid(const tc_gemm_f32_params *p) { return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n); }
+static tc_grid gemm_grid(const tc_gemm_f32_params *p, int64_t l2_bytes) {
+  return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
+}
 
 static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
   const tc_gemm_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->trans_b == 0 || p->trans_b == 1, "trans_b must be 0 or 1");
   TC_REQUIRE(prepare, p->lda >= p->k && p->ldc >= p->n && (!tc_present(prepare, GEMM_RESIDUAL) || p->ldr >= p->n),
              "a row stride is shorter than its row");
+  tc_check_grid(prepare, p->block_rows, p->panel_order);
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
   const int64_t flops = TC_PRODUCT(prepare, p->m, p->n, p->k);
   if (tc_refused(prepare)) {
@@ -23,7 +26,7 @@ static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  const tc_grid grid = gemm_grid(p);
+  const tc_grid grid = gemm_grid(p, prepare->l2_bytes);
   prepare->units = grid.row_blocks * grid.panels;
   prepare->cost = 2.0 * (double)flops;
   prepare->state_bytes = padded;
@@ -48,7 +51,7 @@ static void TC_NAME(tc_gemm_f32_pack)(const tc_prepare *prepare, void *state) {
 
 static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_gemm_f32_params *p = call->params;
-  const tc_grid grid = gemm_grid(p);
+  const tc_grid grid = gemm_grid(p, call->l2_bytes);
   const float *a = call->operands[GEMM_A], *residual = call->operands[GEMM_RESIDUAL], *bias = call->state;
   const float *panels = bias + tc_round_up(p->n, TC_LANES), **rows = call->scratch;
   tc_block_f32 block = {.rows = rows,

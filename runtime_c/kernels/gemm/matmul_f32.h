@@ -8,11 +8,15 @@ enum { MATMUL_C, MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_RESIDUAL };
 
 enum { MATMUL_BLOCK_ROWS = 192 };
 
+static int64_t matmul_block_rows(const tc_matmul_f32_params *p) {
+  return p->block_rows ? p->block_rows : MATMUL_BLOCK_ROWS;
+}
+
 static tc_grid matmul_grid(const tc_matmul_f32_params *p) {
   return (tc_grid){.rows = p->m,
                    .columns = p->n,
-                   .block_rows = MATMUL_BLOCK_ROWS,
-                   .row_blocks = tc_ceil_div(p->m, MATMUL_BLOCK_ROWS),
+                   .block_rows = matmul_block_rows(p),
+                   .row_blocks = tc_ceil_div(p->m, matmul_block_rows(p)),
                    .panels = tc_ceil_div(p->n, TC_PANEL),
                    .panel_outer = true};
 }
@@ -31,7 +35,11 @@ static void matmul_touch(tc_prepare *prepare, int operand, const int64_t sizes[4
 static void TC_NAME(tc_matmul_f32_prepare)(tc_prepare *prepare) {
   const tc_matmul_f32_params *p = prepare->params;
   const int64_t macs = TC_PRODUCT(prepare, p->batch0, p->batch1, p->m, p->n, p->k);
-  const int64_t a_rows = p->a_column == 1 ? 0 : MATMUL_BLOCK_ROWS;
+  tc_check_grid(prepare, p->block_rows, TC_ORDER_AUTO);
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const int64_t block_rows = matmul_block_rows(p), a_rows = p->a_column == 1 ? 0 : block_rows;
   const int64_t floats = TC_PRODUCT(prepare, p->k, TC_PANEL + a_rows, sizeof(float));
 #define MATMUL_TOUCH(operand, rows, columns, row, column, batch0_stride, batch1_stride)  \
   matmul_touch(prepare, operand, (const int64_t[]){p->batch0, p->batch1, rows, columns}, \
@@ -49,7 +57,7 @@ static void TC_NAME(tc_matmul_f32_prepare)(tc_prepare *prepare) {
   const tc_grid grid = matmul_grid(p);
   prepare->units = TC_PRODUCT(prepare, p->batch0, p->batch1, grid.row_blocks * grid.panels);
   prepare->cost = 2.0 * (double)macs;
-  prepare->scratch_bytes = floats + MATMUL_BLOCK_ROWS * (int64_t)sizeof(float *) + TC_PANEL * (int64_t)sizeof(float);
+  prepare->scratch_bytes = floats + block_rows * (int64_t)sizeof(float *) + TC_PANEL * (int64_t)sizeof(float);
 }
 
 /* One call's pieces of scratch. */
@@ -61,7 +69,7 @@ typedef struct matmul_scratch {
 static matmul_scratch matmul_scratch_of(const tc_call *call) {
   const tc_matmul_f32_params *p = call->params;
   const float **rows = call->scratch;
-  float *bias = (float *)(rows + MATMUL_BLOCK_ROWS);
+  float *bias = (float *)(rows + matmul_block_rows(p));
   return (matmul_scratch){rows, bias, bias + TC_PANEL, bias + TC_PANEL + p->k * TC_PANEL};
 }
 

@@ -14,7 +14,7 @@ from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.activations import IDENTITY, Activation
-from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.emit import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.epilogue import bias_and_residual
 from tinycomp.targets.c.fused import Fused, take_apart
 from tinycomp.targets.c.pixels import Pixels, pixels_of, pixels_to, residual_of
@@ -171,6 +171,7 @@ def emit_conv(
     depthwise = shape.groups == shape.channels == shape.out_channels
     if not depthwise:
         params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
+        params |= {"group_channels": 0, **OWN_BLOCKS}
     kernel = "dwconv2d_f32" if depthwise else _dense_kernel(shape)
     emit.call(kernel, [y.view, x.view, *weights, None if residual is None else residual.view], params, node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, P
 from tinycomp.targets.common.checks import static_type
 
 Params = Mapping[str, int | float]
+
+OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
+"""Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
 
 
 @dataclass(eq=False)

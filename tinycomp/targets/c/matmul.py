@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import Emitter, Strided, View
+from tinycomp.targets.c.emit import OWN_BLOCKS, Emitter, Strided, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
 from tinycomp.targets.c.movement import destination, reshaped
@@ -167,6 +167,7 @@ def _emit_packed(
         "ldc": columns,
         "ldr": columns,
         "trans_b": int(trans_b),
+        **OWN_BLOCKS,
         **fused.activation.params(),
     }
     packed = emit.constant(weights.T if trans_b else weights)
@@ -212,6 +213,7 @@ def _emit_strided(
         "b_column": b.strides[-1],
         "c_row": row,
         "r_row": columns,
+        "block_rows": 0,
         "alpha": alpha,
         **fused.activation.params(),
     }

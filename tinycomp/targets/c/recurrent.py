@@ -15,7 +15,7 @@ from tinycomp.ops.recurrent_activations import Resolved, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.activations import IDENTITY
-from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.emit import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
 
@@ -195,6 +195,7 @@ def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: np.ndarray | No
         "ldc": shape.columns,
         "ldr": shape.columns,
         "trans_b": 1,
+        **OWN_BLOCKS,
         **IDENTITY.params(),
     }
     weights = emit.constant(_constant(node, 1))
