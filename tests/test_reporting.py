@@ -122,5 +122,5 @@ def test_profiles(form):
     )
     assert module.report().regions[0].seconds == step.seconds
     assert module.report().totals["seconds"]["share"] == 1.0
-    assert "GMAC/s" in str(profile)
+    assert "GFLOP/s" in str(profile)
     assert json.loads(json.dumps(profile.to_dict()))["runs"] == 3

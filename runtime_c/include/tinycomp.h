@@ -55,6 +55,9 @@ typedef struct tc_isa_shape {
 int32_t tc_isa_describe(const char *isa, tc_isa_shape *shape);
 /* Bytes of a cache of level 1 (data), 2 or 3 as the system states them, or what is common where it does not. */
 int64_t tc_cache_bytes(int32_t level);
+/* Floating-point operations per second of the calling thread's core with an instruction set (named as for
+ * tc_program_create): the most of many short measurements of independent multiply-adds, some milliseconds together. */
+int32_t tc_peak_flops(const char *isa, double *flops_per_second, tc_error *error);
 
 /* ---- kernels ---- */
 

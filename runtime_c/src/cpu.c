@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "isa.h"
+#include "program.h"
 
 bool tc_cpu_always(void) { return true; }
 
@@ -16,7 +17,7 @@ bool tc_cpu_has_avx512(void) {
 }
 #endif
 
-#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name, &tc_shape__##name},
+#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name, &tc_shape__##name, tc_multiply_add__##name},
 static const tc_isa isas[] = {TC_ISA_LIST};
 #undef TC_ISA
 
@@ -71,6 +72,15 @@ int64_t tc_cache_bytes(int32_t level) {
   stated = level >= 1 && level <= 3 ? sysconf(names[level - 1]) : 0;
 #endif
   return stated > 0 ? stated : level >= 1 && level <= 3 ? common[level - 1] : 0;
+}
+
+const tc_isa *tc_isa_demand(const char *name, tc_error *error) {
+  const tc_isa *found = tc_isa_find(name);
+  if (!found) {
+    const char *wanted = name && *name ? name : getenv("TINYCOMP_ISA");
+    tc_error_set(error, TC_UNSUPPORTED, "this machine cannot run the instruction set \"%s\"", wanted ? wanted : "");
+  }
+  return found;
 }
 
 const char *tc_cpu_feature(int32_t index) {

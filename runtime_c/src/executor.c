@@ -1,7 +1,7 @@
 /* Contexts, and running a program in one. */
 #include <stdlib.h>
-#include <time.h>
 
+#include "clock.h"
 #include "pool.h"
 #include "program.h"
 
@@ -133,12 +133,6 @@ static void run_step(tc_task *task, tc_pool *pool) {
   }
 }
 
-static double seconds_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Runs the steps one after another; returns the index of the one that failed, or -1. */
 static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
                          _Atomic(const char *) *failure) {
@@ -148,12 +142,12 @@ static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool
                   .failure = failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   for (int64_t s = 0; s < program->step_count; s++) {
-    const double start = seconds ? seconds_now() : 0;
+    const double start = seconds ? tc_seconds_now() : 0;
     task.step = &program->steps[s];
     task.kernel = &program->isa->kernels[task.step->kernel];
     run_step(&task, pool);
     if (seconds) {
-      seconds[s] = seconds_now() - start;
+      seconds[s] = tc_seconds_now() - start;
     }
     if (atomic_load_explicit(failure, memory_order_relaxed)) {
       return s;

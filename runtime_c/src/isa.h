@@ -18,11 +18,15 @@ typedef struct tc_isa {
   bool (*runs_here)(void);
   const tc_kernel *kernels; /* indexed by enum tc_kernel_id */
   const tc_isa_shape *shape;
+  /* Does independent multiply-adds, as many rounds of them as asked for, and returns how many operations that were;
+   * the sum is written so that nothing can be left out. */
+  double (*multiply_add)(int64_t rounds, float *sum);
 } tc_isa;
 
 #define TC_ISA(name, runs_here)                               \
   extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
-  extern const tc_isa_shape tc_shape__##name;
+  extern const tc_isa_shape tc_shape__##name;                 \
+  double tc_multiply_add__##name(int64_t rounds, float *sum);
 TC_ISA_LIST
 #undef TC_ISA
 
@@ -32,5 +36,8 @@ bool tc_cpu_has_avx512(void);
 
 /* The named instruction set; for NULL the one in TINYCOMP_ISA, or else the best. NULL if it cannot run here. */
 const tc_isa *tc_isa_find(const char *name);
+
+/* Likewise, with a message where it cannot run here. */
+const tc_isa *tc_isa_demand(const char *name, tc_error *error);
 
 #endif

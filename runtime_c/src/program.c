@@ -50,11 +50,9 @@ static bool reserve(void **items, int64_t count, int64_t *capacity, size_t item_
 
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **out, tc_error *error) {
   *out = NULL;
-  const tc_isa *chosen = tc_isa_find(isa);
+  const tc_isa *chosen = tc_isa_demand(isa, error);
   if (!chosen) {
-    const char *wanted = isa && *isa ? isa : getenv("TINYCOMP_ISA");
-    return tc_error_set(error, TC_UNSUPPORTED, "this machine cannot run the instruction set \"%s\"",
-                        wanted ? wanted : "");
+    return error->code;
   }
   if (inputs < 0 || outputs < 0) {
     return tc_error_set(error, TC_INVALID, "a program cannot have a negative number of inputs or outputs");

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -150,6 +152,15 @@ def test_bench(call) -> None:
     assert data["peer_over_tinycomp"] == pytest.approx(peer["median"] / ours["median"])
     assert data["threads"] == 1
     assert data["profile"]["rows"]
+
+
+def test_bench_writes_a_trace(call, tmp_path) -> None:
+    result = call("bench", "digits", "--runs", "10", "--trace", tmp_path / "trace.json")
+    assert result.code == exits.OK
+    assert "trace.json" in result.out
+    assert "of peak" not in result.out
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {"stem/conv", "softmax"} <= {node for event in events for node in event["args"].get("nodes", [])}
 
 
 def test_bench_prints_median_and_minimum(call) -> None:

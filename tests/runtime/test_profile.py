@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import make_model
+from tinycomp.errors import WriteError
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.native import available_isas
 from tinycomp.runtime.report import Report
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -116,3 +121,77 @@ def test_a_module_with_symbolic_sizes_reports_what_ran():
     assert report.totals["macs"]["offloaded"] == 3 * 4 * 4
     assert report.totals["seconds"]["share"] > 0
     assert Report.from_dict({k: v for k, v in report.to_dict().items() if k != "totals"}) == report
+
+
+@pytest.fixture(scope="module")
+def convolution() -> Module:
+    """Two 3x3 convolutions with enough channels for Winograd, then LpNormalization, which the host computes."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{i}": rng.standard_normal((32, 32, 3, 3)).astype(np.float32) for i in range(2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w1"], ["b"], name="second", pads=[1, 1, 1, 1]),
+        helper.make_node("LpNormalization", ["b"], ["y"], name="norm"),
+    ]
+    return tinycomp.compile(make_model(nodes, {"x": IMAGE}, weights, ["y"]), threads=1)
+
+
+IMAGE = np.ones((1, 32, 20, 20), np.float32)
+
+
+def test_calls_show_rates_and_their_share_of_the_measured_peak(convolution: Module):
+    profile = convolution.profile(IMAGE, runs=2)
+    assert profile.machine.isa in available_isas()
+    assert profile.machine.threads == 1
+    calls = {row.sources: row for row in profile.rows if row.macs}
+    assert {("first",), ("second",)} == calls.keys()
+    for row in calls.values():
+        assert row.flops == 2 * row.macs == 2 * 32 * 32 * 9 * 400
+        assert row.bytes >= 2 * IMAGE.nbytes
+        assert row.gflops == pytest.approx(row.flops / row.seconds / 1e9)
+        assert row.gigabytes == pytest.approx(row.bytes / row.seconds / 1e9)
+        assert row.share_of_peak == pytest.approx(row.flops_done / row.seconds / profile.machine.peak)
+        assert (row.flops_done < row.flops) == row.algorithm.startswith("Winograd")
+
+
+def test_steps_on_the_host_show_the_bytes_of_their_arrays(convolution: Module):
+    (host,) = [row for row in convolution.profile(IMAGE, runs=3).rows if row.tier != "c"]
+    assert (host.sources, host.bytes, host.flops) == (("norm",), 2 * IMAGE.nbytes, 0)
+    assert host.share_of_peak == 0
+
+
+def test_the_json_form_holds_the_rates(convolution: Module):
+    profile = convolution.profile(IMAGE, runs=2)
+    data = json.loads(json.dumps(profile.to_dict()))
+    assert data["machine"]["peak"] == profile.machine.peak
+    assert [row["gflops"] for row in data["rows"]] == [row.gflops for row in profile.rows]
+    assert [row["sources"] for row in data["rows"]] == [list(row.sources) for row in profile.rows]
+
+
+def test_without_native_regions_there_is_no_peak():
+    module = tinycomp.compile(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, {}, ["y"]), target="host")
+    profile = module.profile(X, runs=2)
+    assert (profile.machine.isa, profile.machine.peak) == ("", 0)
+    assert "GFLOP/s" in str(profile)
+
+
+def test_a_trace_holds_every_call_with_its_nodes_end_to_end(convolution: Module, tmp_path: Path):
+    profile = convolution.profile(IMAGE, runs=2)
+    profile.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    names = {e["args"]["name"] for e in events if e["ph"] == "M"}
+    assert "tinycomp" in names
+    spans = [e for e in events if e["ph"] == "X"]
+    calls = [e for e in spans if "bytes" in e["args"]]
+    assert [(e["name"], tuple(e["args"]["nodes"])) for e in calls] == [(r.kernel, r.sources) for r in profile.rows]
+    ends = [e["ts"] + e["dur"] for e in calls]
+    assert ends[-1] == pytest.approx(1e6 * sum(row.seconds for row in profile.rows))
+    assert [e["ts"] for e in calls] == pytest.approx([0, *ends[:-1]])
+    (region,) = [e for e in spans if "bytes" not in e["args"]]
+    assert {"first", "second"} <= set(region["args"]["nodes"])
+    assert (region["ts"], region["ts"] + region["dur"]) == pytest.approx((0, ends[-2]))
+
+
+def test_a_trace_that_cannot_be_written_says_so(convolution: Module, tmp_path: Path):
+    with pytest.raises(WriteError):
+        convolution.profile(IMAGE, runs=1).save_trace(tmp_path / "missing" / "trace.json")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import ml_dtypes
 import numpy as np
 
 from tinycomp.runtime.native import NativeProgram, Pool, available_isas
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.work import work_of
 
 ISAS = available_isas()
 
@@ -45,6 +47,20 @@ def single(
     return Program("test", tuple(specs), (out,), tuple(constants), 0, (call,)), feeds
 
 
+def check_work(program: Program) -> None:
+    """No call moves more than there is in its operands."""
+    there = sum(array.nbytes for array in program.constants)
+    there += sum(int(np.prod(s.shape)) * _itemsize(s.dtype) for s in (*program.inputs, *program.outputs))
+    for call in program.instructions:
+        work = work_of(program, call)
+        assert 0 <= work.bytes <= there, (call, work)
+        assert min(work.flops, work.done) >= 0, (call, work)
+
+
+def _itemsize(dtype: str) -> int:
+    return int(np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize)
+
+
 def run_single(
     kernel: str,
     operands: Sequence[np.ndarray | Weight | None],
@@ -60,6 +76,7 @@ def run_single(
         result = np.full(output[1], 77, output[0])  # so that what is not written shows
         NativeProgram(program, threads, isa).run(feeds, [result])
         results.append(result)
+    check_work(program)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0].view(np.uint8), other.view(np.uint8), "threads change the bits")
     return results[0]

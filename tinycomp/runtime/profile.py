@@ -1,4 +1,4 @@
-"""Where the time of a run goes, step by step and kernel call by kernel call."""
+"""Where the time of a run goes, step by step and kernel call by kernel call, beside what the machine could do."""
 
 from __future__ import annotations
 
@@ -8,17 +8,39 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tinycomp.runtime.files import write_file
+from tinycomp.runtime.peak import peak_flops
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.program import Instruction
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position, milliseconds, si
+from tinycomp.runtime.report import Position, milliseconds
+from tinycomp.runtime.trace import trace_text
+from tinycomp.runtime.work import Work, work_of
 
-_WIDTH = 110
+_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What native regions ran on.
+
+    Attributes:
+        isa: The instruction set; empty where there was no native region.
+        threads: Threads of a run.
+        peak: Floating-point operations per second of one core, measured; 0 where there was no native region.
+    """
+
+    isa: str = ""
+    threads: int = 1
+    peak: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +53,12 @@ class ProfileRow:
         tier: Who ran it.
         sources: Source names of the nodes behind it.
         seconds: Median time of one run.
-        macs: Multiply-accumulate operations of one run.
+        macs: Multiply-accumulate operations of one run, as the report counts them.
+        flops: Floating-point operations of one run by the definition; 0 where they are not known.
+        flops_done: Those of the algorithm, where it gets by with fewer (Winograd); else as ``flops``.
+        bytes: Bytes that one run reads and writes, each once.
+        algorithm: Which one, where a kernel has several.
+        share_of_peak: ``flops_done`` per second over what all threads together could do; 0 where it is not known.
     """
 
     step: str
@@ -40,6 +67,30 @@ class ProfileRow:
     sources: tuple[str, ...]
     seconds: float
     macs: int = 0
+    flops: int = 0
+    flops_done: int = 0
+    bytes: int = 0
+    algorithm: str = ""
+    share_of_peak: float = 0.0
+
+    @property
+    def gflops(self) -> float:
+        """Billions of floating-point operations per second, by the definition: above the peak where Winograd pays."""
+        return _rate(self.flops, self.seconds) / 1e9
+
+    @property
+    def gigabytes(self) -> float:
+        """Billions of bytes per second."""
+        return _rate(self.bytes, self.seconds) / 1e9
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able form, rates included."""
+        rates = {"gflops": self.gflops, "gigabytes_per_second": self.gigabytes}
+        return dataclasses.asdict(self) | {"sources": list(self.sources)} | rates
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -65,11 +116,13 @@ class Profile:
         rows: In order of execution.
         steps: The steps behind them, each before those in its bodies.
         runs: How many runs were measured.
+        machine: What native regions ran on.
     """
 
     rows: tuple[ProfileRow, ...]
     steps: tuple[StepTime, ...]
     runs: int
+    machine: Machine = Machine()
 
     @property
     def seconds(self) -> float:
@@ -82,27 +135,60 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form."""
-        return {"runs": self.runs, "seconds": self.seconds, "rows": [dataclasses.asdict(r) for r in self.rows]}
+        return {
+            "runs": self.runs,
+            "seconds": self.seconds,
+            "machine": dataclasses.asdict(self.machine),
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Write the profile as a trace that Perfetto (https://ui.perfetto.dev) and Chrome's ``about:tracing`` open.
+
+        Raises:
+            WriteError: If there is no space or permission.
+        """
+        write_file(Path(path), trace_text(self.rows, self.machine).encode())
 
     def __rich__(self) -> Table:
         """Return what rich prints: the rows, slowest first."""
-        table = Table(title=f"Profile, medians of {self.runs} runs", title_justify="left", expand=True)
+        table = Table(title=self._title(), title_justify="left", expand=True)
         for name in ("kernel", "where", "nodes"):
             table.add_column(name, overflow="fold")
-        for name in ("time", "share", "GMAC/s"):
+        for name in ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s"):
             table.add_column(name, justify="right", no_wrap=True)
         whole = self.seconds or 1.0
         for row in sorted(self.rows, key=lambda r: -r.seconds):
-            rate = si(row.macs / row.seconds / 1e9) if row.macs and row.seconds else ""
-            share = f"{row.seconds / whole:.1%}"
-            table.add_row(row.kernel, row.step, ", ".join(row.sources), milliseconds(row.seconds), share, rate)
+            table.add_row(
+                f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel,
+                row.step,
+                ", ".join(row.sources),
+                milliseconds(row.seconds),
+                f"{row.seconds / whole:.1%}",
+                _figure(row.gflops, ".1f"),
+                _figure(row.share_of_peak, ".0%"),
+                _figure(row.bytes / 1e6, ".3g"),
+                _figure(row.gigabytes, ".1f"),
+            )
         return table
+
+    def _title(self) -> str:
+        title = f"Profile, medians of {self.runs} runs"
+        if not self.machine.isa:
+            return title
+        peak = f"{self.machine.peak / 1e9:.1f} GFLOP/s"
+        return f"{title}; {self.machine.isa}, {self.machine.threads} thread(s), peak of a core {peak}"
 
     def __str__(self) -> str:
         console = Console(width=_WIDTH, file=io.StringIO(), color_system=None)
         with console.capture() as capture:
             console.print(self)
         return capture.get().rstrip()
+
+
+def _figure(value: float, form: str) -> str:
+    """A number, or nothing where it is not known."""
+    return format(value, form) if value else ""
 
 
 def profile_plan(plan: Plan, feeds: Sequence[Any], runs: int) -> Profile:
@@ -144,8 +230,15 @@ class _Recorder:
 
     def profile(self, runs: int) -> Profile:
         """Return the medians of all runs so far."""
-        rows = tuple(row for probe in self._probes for row in probe.rows())
-        return Profile(rows, tuple(probe.time() for probe in self._probes), runs)
+        regions = [region for probe in self._probes for region in probe.regions]
+        machine = _machine(regions[0]) if regions else Machine()
+        rows = tuple(row for probe in self._probes for row in probe.rows(machine))
+        return Profile(rows, tuple(probe.time() for probe in self._probes), runs, machine)
+
+
+def _machine(region: NativeRegion) -> Machine:
+    native = region.native
+    return Machine(native.isa, native.pool.threads if native.pool is not None else 1, peak_flops(native.isa))
 
 
 class _Probe:
@@ -156,7 +249,13 @@ class _Probe:
         self._recorder, self._step, self._position = recorder, step, position
         self._seconds: list[float] = []
         self._current = 0.0
+        self._moved = 0
         self._calls: dict[NativeRegion, _Calls] = {}
+
+    @property
+    def regions(self) -> list[NativeRegion]:
+        """The native regions that ran here."""
+        return list(self._calls)
 
     def __call__(self, operands: Sequence[Any]) -> Sequence[Any]:
         before, self._recorder.spent = self._recorder.spent, 0.0
@@ -168,6 +267,7 @@ class _Probe:
         results = run(operands)
         ended = time.perf_counter()
         self._current += ended - started - self._recorder.spent
+        self._moved += _array_bytes(operands) + _array_bytes(results)
         self._recorder.spent = before + ended - entered
         return results
 
@@ -180,16 +280,30 @@ class _Probe:
     def time(self) -> StepTime:
         return StepTime(self._step.label, self._position, statistics.median(self._seconds))
 
-    def rows(self) -> list[ProfileRow]:
+    def rows(self, machine: Machine) -> list[ProfileRow]:
         step = self._step
         if not self._calls:
-            seconds = statistics.median(self._seconds)
-            return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds)]
+            seconds, moved = statistics.median(self._seconds), self._moved // max(len(self._seconds), 1)
+            return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds, bytes=moved)]
         return [
-            ProfileRow(step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips)
-            for calls in self._calls.values()
+            _call_row(step, call, work_of(region.program, call), seconds, trips, machine)
+            for region, calls in self._calls.items()
             for call, seconds, trips in calls.medians()
         ]
+
+
+def _call_row(step: Step, call: Instruction, work: Work, seconds: float, trips: int, machine: Machine) -> ProfileRow:
+    """The row of a kernel call that was made so many times in a run."""
+    done = work.done * trips
+    share = _rate(done, seconds) / (machine.peak * machine.threads)
+    return ProfileRow(
+        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.flops * trips, done,
+        work.bytes * trips, work.algorithm, share,
+    )  # fmt: skip
+
+
+def _array_bytes(values: Sequence[Any]) -> int:
+    return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
 
 class _Calls:

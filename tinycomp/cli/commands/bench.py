@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -19,7 +20,7 @@ from tinycomp.cli.timing import Timing, measure
 
 _EXAMPLE = """\
 tinycomp bench model.onnx --threads 4 --peer onnxruntime
-tinycomp bench model.tcm --input image=photo.npy --profile
+tinycomp bench model.tcm --input image=photo.npy --profile --trace trace.json
 tinycomp bench digits --runs 1000"""
 _OURS, _PEER = "tinycomp", "onnxruntime"
 
@@ -33,6 +34,9 @@ def _configure(parser: ArgumentParser) -> None:
     length.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to measure (default: 3)")
     parser.add_argument("--peer", choices=(_PEER,), help="measure this too, in turns with tinycomp")
     parser.add_argument("--profile", action="store_true", help="show where the time goes, kernel by kernel")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write the profile for Perfetto (trace events, JSON)"
+    )
 
 
 def _run(options: Namespace, session: Session) -> int:
@@ -46,19 +50,22 @@ def _run(options: Namespace, session: Session) -> int:
         contenders[_PEER] = lambda: runner(feeds)
     with session.progress(f"measuring {' and '.join(contenders)}"):
         timings = measure(contenders, runs=options.runs, seconds=options.seconds)
-        profile = module.profile(feeds) if options.profile else None
+        profile = module.profile(feeds) if options.profile or options.trace else None
     ratio = timings[1].median / timings[0].median if len(timings) > 1 else None
     session.show(_table(timings, module.threads))
     if ratio is not None:
         session.show(_verdict(ratio))
-    if profile is not None:
+    if profile is not None and options.profile:
         session.show(profile)
+    if profile is not None and options.trace is not None:
+        profile.save_trace(options.trace)
+        session.show(f"Wrote {options.trace}; open it at https://ui.perfetto.dev.")
     session.result(
         {
             "threads": module.threads,
             "timings": [t.to_dict() for t in timings],
             "peer_over_tinycomp": ratio,
-            "profile": None if profile is None else profile.to_dict(),
+            "profile": None if profile is None or not options.profile else profile.to_dict(),
         }
     )
     return OK

@@ -1,0 +1,24 @@
+/* The loop whose speed is the peak of an instruction set; included once for each. */
+
+/* Chains of multiply-adds that do not wait for each other: enough to hide the latency, few enough for the registers.
+ * Without vectors the compiler may make some out of the chains, which then needs more of them. */
+enum { TC_CHAINS = TC_LANES == 1 ? 48 : TC_REGISTERS - 4 };
+
+double TC_NAME(tc_multiply_add)(int64_t rounds, float *sum) {
+  const tc_vf factor = tc_vf_set1(sum[0]), term = tc_vf_set1(sum[1]);
+  tc_vf chains[TC_CHAINS];
+  for (int i = 0; i < TC_CHAINS; i++) {
+    chains[i] = tc_vf_set1((float)i);
+  }
+  for (int64_t round = 0; round < rounds; round++) {
+    for (int i = 0; i < TC_CHAINS; i++) {
+      chains[i] = tc_vf_fma(chains[i], factor, term);
+    }
+  }
+  tc_vf total = chains[0];
+  for (int i = 1; i < TC_CHAINS; i++) {
+    total = tc_vf_add(total, chains[i]);
+  }
+  sum[0] = tc_vf_reduce_add(total);
+  return 2.0 * (double)rounds * TC_CHAINS * TC_LANES;
+}
