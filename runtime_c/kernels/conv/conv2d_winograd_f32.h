@@ -94,16 +94,18 @@ static void TC_NAME(tc_conv2d_winograd_f32_pack)(const tc_prepare *prepare, void
   const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
   const float *weights = prepare->constants[CONV_W], *bias = prepare->constants[CONV_BIAS];
   float *panels = (float *)state + plan.padded_out + plan.padded_in;
+  double g[WINO_IN][3];
+  wino_filter_matrix(plan.out, g);
   for (int64_t o = 0; o < p->out_channels; o++) {
     ((float *)state)[o] = bias ? bias[o] : 0.0f;
+  }
+  for (int64_t o = 0; o < p->out_channels; o += TC_LANES) {
     const int64_t first = o / TC_PANEL * TC_PANEL;
     const int64_t width = tc_round_up(tc_min(p->out_channels - first, TC_PANEL), TC_LANES);
     for (int64_t c = 0; c < p->channels; c++) {
-      double products[WINO_PRODUCTS];
-      wino_filter(plan.out, weights + (o * p->channels + c) * 9, products);
-      for (int e = 0; e < plan.products; e++) {
-        panels[e * plan.panel_floats + first * p->channels + c * width + (o - first)] = (float)products[e];
-      }
+      wino_filter_2d(plan.out, g, weights + (o * p->channels + c) * 9, p->channels * 9,
+                     tc_min(p->out_channels - o, TC_LANES), panels + first * p->channels + c * width + (o - first),
+                     plan.panel_floats);
     }
   }
 }

@@ -49,29 +49,50 @@ TC_INLINE void wino_output_1d(const int out, const tc_vf m[WINO_IN], tc_vf y[WIN
   y[3] = tc_vf_fma(tc_vf_set1(WINO_A2 * WINO_A), odd_a, tc_vf_fma(tc_vf_set1(WINO_B2 * WINO_B), odd_b, m[5]));
 }
 
-/* The transform of one 3x3 filter, in double precision because it happens once. */
-static void wino_filter(int out, const float *filter, double products[WINO_PRODUCTS]) {
+/* The matrix of the filter transform for tiles of `out` pixels: the values of 1, x and x^2 at every point, over the
+ * product of the point's distances from the others. */
+static void wino_filter_matrix(int out, double g[WINO_IN][3]) {
   static const double points_2[] = {0, 1, -1}, points_4[] = {0, WINO_A, -WINO_A, WINO_B, -WINO_B};
   const double *points = out == 2 ? points_2 : points_4;
-  const int in = out + 2;
-  double g[WINO_IN][3] = {{0}};
-  for (int j = 0; j < in - 1; j++) {
+  const int last = out + 1;
+  for (int j = 0; j < last; j++) {
     double scale = 1;
-    for (int k = 0; k < in - 1; k++) {
+    for (int k = 0; k < last; k++) {
       scale *= k == j ? 1 : points[j] - points[k];
     }
     g[j][0] = 1 / scale;
     g[j][1] = points[j] / scale;
     g[j][2] = points[j] * points[j] / scale;
   }
-  g[in - 1][2] = 1;
-  for (int i = 0; i < in; i++) {
-    for (int j = 0; j < in; j++) {
-      double sum = 0;
-      for (int k = 0; k < 9; k++) {
-        sum += g[i][k / 3] * g[j][k % 3] * (double)filter[k];
+  g[last][0] = g[last][1] = 0;
+  g[last][2] = 1;
+}
+
+/* Transforms a vector of 3x3 filters for tiles of `out` pixels, first down their columns and then along their rows, in
+ * double precision because it happens once. Filters are `filter_stride` floats apart, products `stride`; lanes past
+ * `count` become zero. */
+TC_INLINE void wino_filter_2d(const int out, const double g[WINO_IN][3], const float *filters, int64_t filter_stride,
+                              int64_t count, float *to, int64_t stride) {
+  double taps[9][TC_LANES] = {{0}}, lines[WINO_IN][3][TC_LANES];
+  for (int64_t lane = 0; lane < count; lane++) {
+    for (int k = 0; k < 9; k++) {
+      taps[k][lane] = filters[lane * filter_stride + k];
+    }
+  }
+  for (int i = 0; i < out + 2; i++) {
+    for (int k = 0; k < 3; k++) {
+      for (int lane = 0; lane < TC_LANES; lane++) {
+        lines[i][k][lane] = g[i][0] * taps[k][lane] + g[i][1] * taps[3 + k][lane] + g[i][2] * taps[6 + k][lane];
       }
-      products[i * in + j] = sum;
+    }
+  }
+  for (int i = 0; i < out + 2; i++) {
+    for (int j = 0; j < out + 2; j++) {
+      float *product = to + (i * (out + 2) + j) * stride;
+      for (int lane = 0; lane < TC_LANES; lane++) {
+        const double sum = g[j][0] * lines[i][0][lane] + g[j][1] * lines[i][1][lane] + g[j][2] * lines[i][2][lane];
+        product[lane] = (float)sum;
+      }
     }
   }
 }
