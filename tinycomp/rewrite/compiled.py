@@ -9,11 +9,10 @@ from typing import Any, TypeVar, overload
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, Graph, Node
 from tinycomp.rewrite.engine import Head
-from tinycomp.rewrite.landmarks import landmarks
 from tinycomp.rewrite.match import Match, Rejection
 from tinycomp.rewrite.matcher import Check, find, matches
-from tinycomp.rewrite.op_pattern import OpPattern
-from tinycomp.rewrite.pattern import AnyValue, ValuePattern
+from tinycomp.rewrite.op_pattern import OpPattern, Result
+from tinycomp.rewrite.pattern import AnyOf, AnyValue, ValuePattern, Where
 from tinycomp.rewrite.roots import distances
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -31,7 +30,7 @@ class Pattern:
         checks: Predicates over the whole match.
         size: Number of operators that every match has at least.
         heads: Operators at which it can be anchored; None means any.
-        landmarks: Operators that every match holds, with their distance from the root.
+        is_plain: Whether it is made of operators, their results, alternatives and constraints only.
     """
 
     def __init__(
@@ -50,8 +49,8 @@ class Pattern:
         self.checks: list[Check] = list(checks)
         self.heads: frozenset[Head] | None = self.outputs[0].heads if self.outputs else frozenset()
         self.size = len(_required_ops(self.outputs))
-        self.landmarks = landmarks(self.outputs[0]) if self.outputs else ()
         self._parts = [distances(p) for p in self.outputs]
+        self.is_plain = all(_is_plain(item) for part in self._parts for item, _ in part)
         self.named = self._collect_names()
         self._validate()
 
@@ -119,6 +118,12 @@ class Pattern:
             if known.isdisjoint(here):
                 raise PatternError("the results share no sub-pattern", where=where, hint="Use two patterns.")
             known |= here
+
+
+def _is_plain(item: ValuePattern) -> bool:
+    if isinstance(item, OpPattern):
+        return not item.bodies
+    return isinstance(item, (Result, Where, AnyOf)) or not item.children()
 
 
 def _required_ops(outputs: Sequence[ValuePattern]) -> set[ValuePattern]:

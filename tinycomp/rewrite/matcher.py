@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.rewrite.feasibility import Feasibility
 from tinycomp.rewrite.match import Match, Rejection
 from tinycomp.rewrite.pattern import ValuePattern, Where
 from tinycomp.rewrite.roots import OtherRoot
@@ -26,19 +27,46 @@ def matches(pattern: Pattern, node: Node, graph: Graph | None = None) -> Iterato
         node: The node that the (first) output of the pattern must stand at.
         graph: The graph that holds the node; without it graph outputs do not count as uses.
     """
-    yield from _Attempt(pattern, node, graph)
+    yield from _Attempt(pattern, node, graph, Feasibility(pattern))
 
 
-def find(pattern: Pattern, node: Node, graph: Graph | None = None, accept: Sequence[Check] = ()) -> Match | Rejection:
-    """Return the first match that every predicate accepts, or the rejection that came furthest."""
-    attempt = _Attempt(pattern, node, graph)
+def find(
+    pattern: Pattern,
+    node: Node,
+    graph: Graph | None = None,
+    accept: Sequence[Check] = (),
+    feasible: Feasibility | None = None,
+) -> Match | Rejection:
+    """Return the first match that every predicate accepts, or the rejection that came furthest.
+
+    Args:
+        pattern: The compiled pattern.
+        node: The node that the (first) output of the pattern must stand at.
+        graph: The graph that holds the node; without it graph outputs do not count as uses.
+        accept: The predicates.
+        feasible: What is known of the pattern on the graph already.
+    """
     refusal: Rejection | None = None
-    for match in attempt:
+    for match in _Attempt(pattern, node, graph, feasible or Feasibility(pattern)):
         answer = judge(match, accept)
         if answer is None:
             return match
         refusal = answer if refusal is None else refusal
-    return attempt.search.failure if refusal is None else refusal
+    return _explanation(pattern, node, graph) if refusal is None else refusal
+
+
+def may_start(pattern: Pattern, node: Node, feasible: Feasibility) -> bool:
+    """Whether operators and constants leave room for a match anchored at ``node``."""
+    index = _result_index(pattern.outputs[0])
+    return index < len(node.outputs) and feasible.may_stand(pattern.outputs[0], node.outputs[index], anchored=True)
+
+
+def _explanation(pattern: Pattern, node: Node, graph: Graph | None) -> Rejection:
+    """Return why nothing matches, from a search that goes into every blind alley."""
+    attempt = _Attempt(pattern, node, graph)
+    for _ in attempt:
+        pass
+    return attempt.search.failure
 
 
 def judge(match: Match, checks: Iterable[Check]) -> Rejection | None:
@@ -61,10 +89,12 @@ def judge(match: Match, checks: Iterable[Check]) -> Rejection | None:
 class _Attempt:
     """One pattern at one node; iterating runs the search."""
 
-    def __init__(self, pattern: Pattern, node: Node, graph: Graph | None) -> None:
+    def __init__(
+        self, pattern: Pattern, node: Node, graph: Graph | None, feasible: Feasibility | None = None
+    ) -> None:
         self.pattern = pattern
         self.node = node
-        self.search = Search(graph, pattern.through, pattern.size)
+        self.search = Search(graph, pattern.through, pattern.size, feasible)
 
     def __iter__(self) -> Iterator[Match]:
         first, *others = self.pattern.outputs

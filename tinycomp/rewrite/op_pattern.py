@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP, Node, Value
 from tinycomp.rewrite.constraints import check_attr
 from tinycomp.rewrite.engine import Head
-from tinycomp.rewrite.pattern import ValuePattern
+from tinycomp.rewrite.pattern import AnyValue, Const, ValuePattern
 from tinycomp.rewrite.search import Choice, Goal, Search
 from tinycomp.rewrite.traits import has_trait, permutable
+
+if TYPE_CHECKING:
+    from tinycomp.rewrite.feasibility import Feasibility
 
 _MOST_PERMUTED = 6
 """Variadic operators with more operands are tried in the given order only: 7! orders are too many."""
@@ -73,6 +76,12 @@ class OpPattern(ValuePattern):
             return ("an element-wise operator" if self.trait == "elementwise" else "any operator",)
         return tuple(sorted(_display(head) for head in self.names))
 
+    @functools.cached_property
+    def _telling(self) -> Sequence[tuple[int, ValuePattern]]:
+        """The operand patterns that rule values out, with their places; constants, which are cheap to judge, first."""
+        telling = [pair for pair in enumerate(self.operands) if type(pair[1]) is not AnyValue]
+        return sorted(telling, key=lambda pair: not isinstance(pair[1], Const))
+
     @property
     def text(self) -> str:
         """The operator in messages."""
@@ -105,13 +114,34 @@ class OpPattern(ValuePattern):
         if value is None or value.producer is None or not self.accepts(value.producer):
             search.fail_operator(self.expected, value)
 
-    def is_refused(self, value: Value | None, anchored: bool, search: Search) -> bool:
-        """Whether another operator gives ``value``, and there is no looking through it."""
-        producer = None if value is None else value.producer
-        may_look = value is not None and not anchored and search.looks_through(value)
-        if may_look or (producer is not None and self.accepts(producer)):
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether ``value`` can be the first result, directly or behind no-ops."""
+        return self.result_may_stand(value, 0, anchored, feasible)
+
+    def result_may_stand(self, value: Value | None, index: int, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether ``value`` can be result ``index``, directly or behind no-ops."""
+        while value is not None and value.producer is not None:
+            node = value.producer
+            if self.accepts(node) and value in node.outputs[index : index + 1] and self._operands_may(node, feasible):
+                return True
+            if anchored or not feasible.looks_through(value):
+                return False
+            value = node.inputs[0]
+        return False
+
+    def _operands_may(self, node: Node, feasible: Feasibility) -> bool:
+        """Whether each operand pattern can stand at one of the places that are open to it."""
+        found = _own_operands(node)
+        if self.anywhere:
+            return any(feasible.may_stand(self.operands[0], value) for value in found)
+        if len(found) > len(self.operands) and not self.variadic:
             return False
-        search.fail_operator(self.expected, value)
+        found += [None] * (len(self.operands) - len(found))
+        swapped = _permuted(found, node)
+        for index, pattern in self._telling:
+            places = found[:swapped] if index < swapped else found[index : index + 1]
+            if not any(feasible.may_stand(pattern, value) for value in places):
+                return False
         return True
 
     def accepts(self, node: Node) -> bool:
@@ -170,9 +200,7 @@ class _Operands(ValuePattern):
         self.node = node
 
     def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-        found = list(self.node.inputs[: len(self.node.inputs) - self.node.captures])
-        while found and found[-1] is None:
-            found.pop()
+        found = _own_operands(self.node)
         if self.op.anywhere:
             yield from self._positions(found, search)
             return
@@ -182,7 +210,7 @@ class _Operands(ValuePattern):
             search.fail(f"expected {wanted} operand{plural}, found {len(found)} at {self.node.label}", self.node)
             return
         found += [None] * (wanted - len(found))
-        for order in _permutations(found, permutable(self.node)):
+        for order in _permutations(found, _permuted(found, self.node)):
             for extra in order[wanted:]:
                 _note_rest(extra, search)
             yield tuple(Goal(p, v) for p, v in zip(self.op.operands, order, strict=False))
@@ -222,6 +250,10 @@ class Result(ValuePattern):
         """Yield the ways in which ``value`` can be this result."""
         return self.op.result_choices(value, self.index, anchored, search)
 
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether ``value`` can be this result."""
+        return self.op.result_may_stand(value, self.index, anchored, feasible)
+
 
 def _note_rest(value: Value | None, search: Search) -> None:
     resolved = search.resolve(value)
@@ -229,9 +261,23 @@ def _note_rest(value: Value | None, search: Search) -> None:
         search.record(search.rest, resolved, None)
 
 
+def _own_operands(node: Node) -> list[Value | None]:
+    """Return the operands without captured values, and without absent ones at the end."""
+    found = list(node.inputs[: len(node.inputs) - node.captures])
+    while found and found[-1] is None:
+        found.pop()
+    return found
+
+
+def _permuted(operands: Sequence[Value | None], node: Node) -> int:
+    """Return how many of the leading ``operands`` of ``node`` are tried in every order; 0 for none."""
+    count = permutable(node)
+    return count if 2 <= count <= min(len(operands), _MOST_PERMUTED) else 0
+
+
 def _permutations(values: list[Value | None], count: int) -> Iterator[list[Value | None]]:
     """Yield ``values`` with their first ``count`` entries in every distinct order, the given one first."""
-    if not 2 <= count <= min(len(values), _MOST_PERMUTED):
+    if not count:
         yield values
         return
     seen = set()

@@ -18,6 +18,7 @@ from tinycomp.rewrite.engine import Head
 from tinycomp.rewrite.search import Choice, Goal, Search
 
 if TYPE_CHECKING:
+    from tinycomp.rewrite.feasibility import Feasibility
     from tinycomp.rewrite.op_pattern import OpPattern
 
 _P = TypeVar("_P", bound="ValuePattern")
@@ -105,9 +106,9 @@ class ValuePattern:
             search.record(search.values, self, value)
             yield choice
 
-    def is_refused(self, value: Value | None, anchored: bool, search: Search) -> bool:
-        """Whether it is plain that the pattern cannot stand for ``value``; the reason is noted like any failure."""
-        return False
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether the pattern can stand for ``value``, as far as operators and constants tell."""
+        return True
 
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Like :meth:`choices`, when the pattern stands for nothing yet."""
@@ -182,6 +183,12 @@ class Const(ValuePattern):
             return
         yield ()
 
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether the value is such a constant."""
+        if value is None or value.const is None:
+            return False
+        return self.value is None or not check_const(value.const, self.value)
+
 
 class NotConst(AnyValue):
     """``P.not_const``: any value that is not a constant."""
@@ -212,6 +219,10 @@ class Absent(ValuePattern):
         else:
             search.fail(f"expected an absent operand, found {search.describe(value)}")
 
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether the operand is absent."""
+        return value is None
+
 
 class AnyOf(ValuePattern):
     """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
@@ -236,8 +247,11 @@ class AnyOf(ValuePattern):
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Try the alternatives in order."""
         for option in self.options:
-            if not option.is_refused(value, anchored, search):
-                yield (Goal(option, value, anchored),)
+            yield (Goal(option, value, anchored),)
+
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether any alternative can."""
+        return any(feasible.may_stand(option, value, anchored) for option in self.options)
 
 
 class Where(ValuePattern):
@@ -259,6 +273,10 @@ class Where(ValuePattern):
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Match the inner pattern first, so that a failure tells how far the match had come."""
         yield (Goal(self.inner, value, anchored), Goal(_Test(self.constraints), value, anchored))
+
+    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
+        """Whether the inner pattern can."""
+        return feasible.may_stand(self.inner, value, anchored)
 
 
 class _Test(ValuePattern):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite.match import Rejection
-from tinycomp.rewrite.traits import is_structural
+from tinycomp.rewrite.traits import looks_through
 
 if TYPE_CHECKING:
+    from tinycomp.rewrite.feasibility import Feasibility
     from tinycomp.rewrite.op_pattern import OpPattern
     from tinycomp.rewrite.pattern import ValuePattern
 
@@ -45,6 +46,7 @@ class Search:
         graph: The graph that holds the node, or None; it counts graph outputs as uses.
         through: Names of the no-ops to look through; None means every structural operator.
         size: Number of operators that the pattern asks for at least.
+        feasible: What spares the search its blind alleys; without it, :attr:`failure` tells of each of them.
 
     Attributes:
         values: The value that each sub-pattern stands for.
@@ -55,7 +57,7 @@ class Search:
         dims: Sizes bound by ``where(shape=…)``.
     """
 
-    def __init__(self, graph: Graph | None, through: frozenset[str] | None, size: int) -> None:
+    def __init__(self, graph: Graph | None, through: frozenset[str] | None, size: int, feasible: Feasibility | None) -> None:
         self.graph = graph
         self.values: dict[ValuePattern, Value | None] = {}
         self.nodes: dict[OpPattern, Node] = {}
@@ -66,6 +68,7 @@ class Search:
         self._failure = Rejection("")
         self._through = through
         self._size = max(size, 1)
+        self._feasible = feasible
         self._furthest = -1
         self._expected: dict[str, None] = {}
         self._found: Value | None = None
@@ -132,10 +135,7 @@ class Search:
 
     def looks_through(self, value: Value) -> bool:
         """Whether ``value`` is only its producer's first operand handed on, and the pattern may ignore that."""
-        node = value.producer
-        if node is None or value is not node.output or node.inputs[0] is None:
-            return False
-        return (self._through is None or node.op in self._through) and is_structural(node)
+        return looks_through(value, self._through)
 
     def uses(self, value: Value) -> int:
         """Number of uses, graph outputs included where the graph is known."""
@@ -176,10 +176,14 @@ class Search:
                 choice = next(choices, None)
                 if choice is None:
                     stack.pop()
-                else:
+                elif self._is_feasible(choice):
                     pending = _push(choice, rest)
             if pending is _PENDING:
                 return
+
+    def _is_feasible(self, choice: Choice) -> bool:
+        feasible = self._feasible
+        return feasible is None or all(feasible.may_stand(*goal) for goal in choice)
 
     def _undo(self, mark: int) -> None:
         while len(self._trail) > mark:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from tinycomp.ir.graph import TINYCOMP, Node
+from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 
@@ -33,6 +33,14 @@ def is_structural(node: Node) -> bool:
     if is_barrier(node):
         return True
     return has_trait(node, "structural") and not _drops(node)
+
+
+def looks_through(value: Value, through: frozenset[str] | None) -> bool:
+    """Whether ``value`` is only its producer's first operand handed on, by one of the operators ``through`` (None: any)."""
+    node = value.producer
+    if node is None or value is not node.output or node.inputs[0] is None:
+        return False
+    return (through is None or node.op in through) and is_structural(node)
 
 
 def _drops(node: Node) -> bool:
