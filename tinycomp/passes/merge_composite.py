@@ -28,7 +28,7 @@ class MergeComposite(Pass):
     that each owns one. The free values become the parameters in the order of the pattern; constants that ``P.const``
     matched are bound in the body. Bodies of If, Loop, Scan and functions are merged in their own scope; nodes that a
     target has claimed are left alone. Every attempt that got past its root and failed becomes a remark; where the
-    target's operator rules will decide about the root, only attempts within reach of all that a match needs are made.
+    target's operator rules will decide about the root, an attempt that operators and constants rule out is not made.
 
     Before and after, for ``P.Relu(P.Conv(x, w))``::
 

@@ -1,7 +1,8 @@
 """Where sub-patterns can stand at all, by operators and constants alone: what keeps the search from blind alleys.
 
-A pair of sub-pattern and value is judged once per graph, without the bindings that a search makes on the way. So a "no"
-holds for every search and a "yes" promises nothing. Patterns with nested graphs, repetition or dominance are not judged.
+A pair of sub-pattern and value is judged once per graph, without the bindings that a search makes on the way. So a
+"no" holds for every search and a "yes" promises nothing. Patterns with nested graphs, repetition or dominance are not
+judged.
 """
 
 from __future__ import annotations

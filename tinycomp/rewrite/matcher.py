@@ -89,9 +89,7 @@ def judge(match: Match, checks: Iterable[Check]) -> Rejection | None:
 class _Attempt:
     """One pattern at one node; iterating runs the search."""
 
-    def __init__(
-        self, pattern: Pattern, node: Node, graph: Graph | None, feasible: Feasibility | None = None
-    ) -> None:
+    def __init__(self, pattern: Pattern, node: Node, graph: Graph | None, feasible: Feasibility | None = None) -> None:
         self.pattern = pattern
         self.node = node
         self.search = Search(graph, pattern.through, pattern.size, feasible)

@@ -57,7 +57,9 @@ class Search:
         dims: Sizes bound by ``where(shape=…)``.
     """
 
-    def __init__(self, graph: Graph | None, through: frozenset[str] | None, size: int, feasible: Feasibility | None) -> None:
+    def __init__(
+        self, graph: Graph | None, through: frozenset[str] | None, size: int, feasible: Feasibility | None
+    ) -> None:
         self.graph = graph
         self.values: dict[ValuePattern, Value | None] = {}
         self.nodes: dict[OpPattern, Node] = {}

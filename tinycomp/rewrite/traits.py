@@ -36,7 +36,7 @@ def is_structural(node: Node) -> bool:
 
 
 def looks_through(value: Value, through: frozenset[str] | None) -> bool:
-    """Whether ``value`` is only its producer's first operand handed on, by one of the operators ``through`` (None: any)."""
+    """Whether ``value`` is only its producer's first operand handed on, by an operator of ``through`` (None: any)."""
     node = value.producer
     if node is None or value is not node.output or node.inputs[0] is None:
         return False
