@@ -6,9 +6,12 @@ order, and the node as trailing operands; outside constants are copied into each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.functions import LocalFunction, resolve
@@ -28,13 +31,26 @@ OP_KEY, TARGET_KEY = "tinycomp.op", "tinycomp.target"
 """Where a function's metadata keeps the name and target of the composite or region that it was."""
 
 
-def import_contents(scope: Scope, proto: onnx.GraphProto, context: Context, where: str) -> None:
+def import_contents(
+    scope: Scope,
+    proto: onnx.GraphProto,
+    context: Context,
+    where: str,
+    weights: Mapping[int, NDArray[np.uint8]] = MappingProxyType({}),
+) -> None:
     """Import the constants, nodes and results of a graph whose inputs stand already.
+
+    Args:
+        scope: The scope.
+        proto: The graph.
+        context: The context.
+        where: The graph, for messages.
+        weights: The bytes of initializers that have been read apart, by position.
 
     Raises:
         ModelError: If anything in the graph is not valid.
     """
-    _import_constants(scope, proto, context)
+    _import_constants(scope, proto, context, weights)
     _import_nodes(scope, proto.node, context, where)
     _set_outputs(scope, [o.name for o in proto.output], where)
 
@@ -45,10 +61,13 @@ def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
     return {name: substitute(type_, context.sizes) for name, type_ in types.items() if type_ != UNKNOWN}
 
 
-def _import_constants(scope: Scope, proto: onnx.GraphProto, context: Context) -> None:
+def _import_constants(
+    scope: Scope, proto: onnx.GraphProto, context: Context, weights: Mapping[int, NDArray[np.uint8]]
+) -> None:
     """Bind initializers; one that repeats an input of the main graph is that input's default value."""
     arrays = [
-        (t.name, tensor_from_proto(t, f'initializer "{t.name}"', context.read_external)) for t in proto.initializer
+        (t.name, tensor_from_proto(t, f'initializer "{t.name}"', context.read_external, weights.get(index)))
+        for index, t in enumerate(proto.initializer)
     ]
     arrays += [(s.values.name, sparse_from_proto(s)) for s in proto.sparse_initializer]
     inputs = {v.name for v in scope.graph.inputs}

@@ -7,8 +7,11 @@ opset imports. Everything inside the graph is checked while it is imported.
 from __future__ import annotations
 
 import functools
+import mmap
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
@@ -16,6 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+from tinycomp.frontend.wire import Bytes, split
 
 MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3
@@ -43,11 +47,13 @@ class LoadedModel:
         proto: The parsed model.
         folder: Folder that external data are relative to; None for a model without a file.
         where: Name of the model for messages.
+        weights: The ``raw_data`` of large initializers of the main graph, by position; in ``proto`` they have none.
     """
 
     proto: onnx.ModelProto
     folder: Path | None
     where: str
+    weights: Mapping[int, Bytes] = field(default_factory=dict)
 
 
 def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
@@ -63,10 +69,11 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     if isinstance(model, onnx.ModelProto):
         loaded = LoadedModel(model, None, f'model "{model.graph.name}"')
     elif isinstance(model, (bytes, bytearray, memoryview)):
-        loaded = LoadedModel(_parse(bytes(model), "model bytes"), None, "model bytes")
+        loaded = _parse(memoryview(bytes(model)), None, "model bytes")
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        loaded = LoadedModel(_parse(_read(path), str(path)), path.parent, str(path))
+        with _mapped(path) as data:
+            loaded = _parse(data, path.parent, str(path))
     else:
         raise ModelError(
             "not a model",
@@ -150,7 +157,9 @@ def _check_opset(domain: str, version: int, where: str) -> None:
         )
 
 
-def _read(path: Path) -> bytes:
+@contextmanager
+def _mapped(path: Path) -> Iterator[memoryview]:
+    """Give the bytes of a file for as long as the context lasts."""
     if not path.exists():
         nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
         raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby))
@@ -159,10 +168,16 @@ def _read(path: Path) -> bytes:
     size = path.stat().st_size
     if size > MAX_PROTOBUF:
         raise _too_large(size, str(path))
+    if not size:
+        yield memoryview(b"")
+        return
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    with mapped, memoryview(mapped) as data:
+        yield data
 
 
 def _too_large(size: int, where: str) -> ModelError:
@@ -175,15 +190,15 @@ def _too_large(size: int, where: str) -> ModelError:
     )
 
 
-def _parse(data: bytes, where: str) -> onnx.ModelProto:
+def _parse(data: memoryview, folder: Path | None, where: str) -> LoadedModel:
     if not data:
         raise ModelError("the file is empty", where=where, expected="an ONNX model", found="0 bytes")
     if len(data) > MAX_PROTOBUF:
         raise _too_large(len(data), where)
     _reject_strangers(data, where)
-    proto = onnx.ModelProto()
+    proto, parts = onnx.ModelProto(), split(data)
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(parts.frame)
     except (DecodeError, RuntimeError) as error:
         raise ModelError(
             "not a complete ONNX protobuf",
@@ -192,11 +207,11 @@ def _parse(data: bytes, where: str) -> onnx.ModelProto:
             found=f"{len(data)} bytes that cannot be decoded",
             hint="The file may be truncated or nested too deeply; fetch or export it again.",
         ) from error
-    return proto
+    return LoadedModel(proto, folder, where, parts.weights)
 
 
-def _reject_strangers(data: bytes, where: str) -> None:
-    start = data[:512].lstrip()
+def _reject_strangers(data: memoryview, where: str) -> None:
+    start = bytes(data[:512]).lstrip()
     if start[:1] == b"<":
         found, hint = "HTML or XML text", "The download may have fetched a web page instead of the file."
     else:

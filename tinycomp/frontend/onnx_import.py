@@ -69,7 +69,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
     graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
     scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
     _import_inputs(scope, proto, context, overrides, loaded.where)
-    import_contents(scope, proto, context, loaded.where)
+    import_contents(scope, proto, context, loaded.where, loaded.weights)
     for value in graph.inputs:
         if value.name in graph.defaults:
             check_default(value.name, value.type, type_of(graph.defaults[value.name]))

@@ -36,7 +36,10 @@ _WIDE = {"float_data": "float32", "double_data": "float64", "int64_data": "int64
 
 
 def tensor_from_proto(
-    tensor: onnx.TensorProto, where: str = "", read_external: ReadExternal | None = None
+    tensor: onnx.TensorProto,
+    where: str = "",
+    read_external: ReadExternal | None = None,
+    raw_data: NDArray[np.uint8] | None = None,
 ) -> np.ndarray:
     """Return the array that a TensorProto holds; string tensors become object arrays of str.
 
@@ -44,6 +47,7 @@ def tensor_from_proto(
         tensor: The tensor; its ``raw_data`` is viewed, so the array is read-only.
         where: Name of the tensor for messages.
         read_external: Fetches the bytes of a tensor whose data lie in another file.
+        raw_data: What the tensor's field of this name held, where it has been read apart; it is viewed as well.
 
     Raises:
         ModelError: If dims, element type and data do not fit each other.
@@ -53,10 +57,12 @@ def tensor_from_proto(
     dtype, dims = _checked_header(tensor, where)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, dtype, dims, where, read_external)
-    if tensor.HasField("raw_data"):
+    if raw_data is None and tensor.HasField("raw_data"):
+        raw_data = np.frombuffer(tensor.raw_data, np.uint8)
+    if raw_data is not None:
         if dtype == "string":
             raise ModelError("a string tensor cannot have raw_data", where=where, expected="string_data")
-        return array_from_bytes(np.frombuffer(tensor.raw_data, np.uint8), dtype, dims, where)
+        return array_from_bytes(raw_data, dtype, dims, where)
     return _from_fields(tensor, dtype, dims, where)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, Graph, Node
 from tinycomp.rewrite.engine import Head
+from tinycomp.rewrite.landmarks import landmarks
 from tinycomp.rewrite.match import Match, Rejection
 from tinycomp.rewrite.matcher import Check, find, matches
 from tinycomp.rewrite.op_pattern import OpPattern, Result
@@ -30,6 +31,7 @@ class Pattern:
         checks: Predicates over the whole match.
         size: Number of operators that every match has at least.
         heads: Operators at which it can be anchored; None means any.
+        landmarks: Operators that every match holds, with their distance from the root.
         is_plain: Whether it is made of operators, their results, alternatives and constraints only.
     """
 
@@ -49,6 +51,7 @@ class Pattern:
         self.checks: list[Check] = list(checks)
         self.heads: frozenset[Head] | None = self.outputs[0].heads if self.outputs else frozenset()
         self.size = len(_required_ops(self.outputs))
+        self.landmarks = landmarks(self.outputs[0]) if self.outputs else ()
         self._parts = [distances(p) for p in self.outputs]
         self.is_plain = all(_is_plain(item) for part in self._parts for item, _ in part)
         self.named = self._collect_names()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite.composite import Composite
 from tinycomp.rewrite.engine import Head
 from tinycomp.rewrite.feasibility import Feasibility
+from tinycomp.rewrite.landmarks import within_reach
 from tinycomp.rewrite.match import Match, Rejection, reject
 from tinycomp.rewrite.matcher import find, may_start
 from tinycomp.rewrite.traits import is_duplicable
@@ -57,15 +58,16 @@ class Selection:
         Args:
             composite: What to look for.
             explained: Whether nobody will ask why ``composite`` does not stand at a root. Such a root is not even
-                tried where operators and constants rule a match out, which saves most attempts.
+                tried where an operator that every match holds is out of reach, or operators and constants rule a
+                match out, which saves most attempts.
         """
         failed = []
         accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
-        feasible = Feasibility(composite.pattern)
+        hopeful, feasible = self._hopeful(composite), Feasibility(composite.pattern)
         for root in self._roots(composite):
             if root in self.taken or not _may_take(root, composite):
                 continue
-            if explained(root) and not may_start(composite.pattern, root, feasible):
+            if explained(root) and not (root in hopeful and may_start(composite.pattern, root, feasible)):
                 continue
             answer = find(composite.pattern, root, self.graph, accept, feasible)
             if isinstance(answer, Match):
@@ -80,6 +82,17 @@ class Selection:
             return reversed(self._place)
         found = [node for head in heads for node in self._by_head.get(head, ())]
         return found if len(heads) == 1 else sorted(found, key=self._place.__getitem__, reverse=True)
+
+    def _hopeful(self, composite: Composite) -> Container[Node]:
+        """Return the nodes within reach of the rarest operator that every match holds."""
+        marked = [
+            (sum(len(self._by_head.get(head, ())) for head in mark.heads), mark) for mark in composite.pattern.landmarks
+        ]
+        if not marked:
+            return self._place
+        _, rarest = min(marked, key=lambda pair: pair[0])
+        starts = (node for head in rarest.heads for node in self._by_head.get(head, ()))
+        return within_reach(self.graph, starts, rarest.depth)
 
     def _take(self, composite: Composite, match: Match) -> None:
         copies = copies_needed(match, self.graph)
