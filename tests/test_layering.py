@@ -17,7 +17,8 @@ RUNTIME = frozenset({"errors", "limits", "runtime"})
 OPS = frozenset({"errors", "limits", "ir", "ops"})
 PASSES = OPS | {"rewrite", "target", "passes"}
 EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler"} | {
-    "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint", "specialisation", "collection"
+    "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint", "specialisation", "collection",
+    "tuning_log",
 }  # fmt: skip
 
 SEES: dict[str, frozenset[str]] = {
@@ -40,12 +41,14 @@ SEES: dict[str, frozenset[str]] = {
     "checking": PASSES | {"runtime", "frontend", "lowering", "checking"},
     "specialisation": PASSES | {"runtime", "lowering", "specialisation"},
     "collection": frozenset({"collection"}),
+    "tuning_log": RUNTIME | {"tuning_log"},
+    "tuning": EVERYTHING_BUT_CLI | {"tuning"},
     "saving": EVERYTHING_BUT_CLI,
     "compiler": EVERYTHING_BUT_CLI,
     "loading": EVERYTHING_BUT_CLI,
     "backend": EVERYTHING_BUT_CLI | {"backend"},
-    "cli": EVERYTHING_BUT_CLI | {"backend", "cli", "__init__"},
-    "__init__": EVERYTHING_BUT_CLI,
+    "cli": EVERYTHING_BUT_CLI | {"backend", "tuning", "cli", "__init__"},
+    "__init__": EVERYTHING_BUT_CLI | {"tuning"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import. A new part must be given its place here."""

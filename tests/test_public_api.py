@@ -21,11 +21,12 @@ SIGNATURES = {
     " requires=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None)",
+    " memory_limit=None, policy=None, winograd='auto', tuning=None)",
     "from_onnx": "(model, shapes=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "reject": "(reason)",
     "to_onnx": "(graph, *, model_name=None)",
+    "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
     "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},

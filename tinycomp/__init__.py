@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tinycomp.rewrite import P, reject
     from tinycomp.runtime.module import Module
     from tinycomp.target import Target
+    from tinycomp.tuning import tune
 
 _WHERE = {
     "Graph": ("tinycomp.ir.graph", "Graph"),
@@ -29,6 +30,7 @@ _WHERE = {
     "load": ("tinycomp.loading", "load"),
     "reject": ("tinycomp.rewrite", "reject"),
     "to_onnx": ("tinycomp.frontend", "export_model"),
+    "tune": ("tinycomp.tuning", "tune"),
 }
 __all__ = [
     "Graph",
@@ -42,6 +44,7 @@ __all__ = [
     "load",
     "reject",
     "to_onnx",
+    "tune",
 ]
 
 

@@ -27,11 +27,13 @@ from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.reporting import make_report
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
-from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.native import Pool, default_isa, default_threads
 from tinycomp.runtime.weights import Weights
 from tinycomp.saving import pack
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
-from tinycomp.target import Policy, Target, find
+from tinycomp.target import Policy, Settings, Target, find
+from tinycomp.target.settings import Measured, Winograd, checked_winograd
+from tinycomp.tuning_log import Tuning, applicable
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
@@ -74,6 +76,8 @@ def compile(  # noqa: A001 - the public name
     verify: bool = False,
     memory_limit: int | None = None,
     policy: Policy | None = None,
+    winograd: Winograd = "auto",
+    tuning: Tuning | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -89,6 +93,11 @@ def compile(  # noqa: A001 - the public name
         policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.
         memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
             available. What is known to need more is refused here, the rest when it runs, before it is allocated.
+        winograd: Whether the target ``c`` may compute 3x3 convolutions by Winograd's algorithm: ``False`` for never,
+            ``True`` for wherever it is possible, ``"auto"`` for where it is expected to pay, and as long as the weights
+            do not grow by more than :data:`tinycomp.target.settings.EXTRA_WEIGHT_BYTES` together.
+        tuning: A log that :func:`tinycomp.tune` wrote, or its path: what it has measured on this machine decides which
+            kernels and blocks are used; what it has not is estimated.
 
     Returns:
         The module.
@@ -100,17 +109,22 @@ def compile(  # noqa: A001 - the public name
         FallbackError: If ``strict`` and nodes were left to the host.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
+        OptionError: If ``winograd`` is not one of its three values.
+        TuningError: If the tuning log cannot be read.
     """
     check_positive("memory_limit", memory_limit, "bytes")
+    pool = Pool(threads if threads is not None else default_threads())
     compiler = Compiler(
         targets=resolve_targets(target),
-        pool=Pool(threads if threads is not None else default_threads()),
+        pool=pool,
         passes=passes,
         dump=None if dump is None else Path(dump),
         verify=verify,
         threads=threads,
         memory_limit=memory_limit,
         policy=policy,
+        winograd=checked_winograd(winograd),
+        measured={} if tuning is None else applicable(tuning, default_isa(), pool.threads),
     )
     with limited(memory_limit), collection_paused():
         graph = load_graph(model, shapes)
@@ -186,6 +200,8 @@ class Compiler:
         policy: What every region must fulfil.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         weights: Packed weights, which the plans for different sizes share.
+        winograd: Whether convolutions may use Winograd's algorithm.
+        measured: What a tuning log says for this machine.
     """
 
     targets: tuple[Target, ...]
@@ -197,6 +213,8 @@ class Compiler:
     threads: int | None = None
     policy: Policy | None = None
     weights: Weights = field(default_factory=Weights)
+    winograd: Winograd = "auto"
+    measured: Measured = field(default_factory=dict)
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -235,7 +253,8 @@ class Compiler:
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
-        return Lowering({t.name: t for t in self.targets}, self.pool, self.weights)
+        settings = Settings(self.winograd, self.pool.threads, self.measured)
+        return Lowering({t.name: t for t in self.targets}, self.pool, self.weights, settings)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:
         """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
@@ -243,7 +262,7 @@ class Compiler:
         plan = lowering.plan(partitioned)
         symbolic = has_symbols(graph)
         names = [t.name for t in self.targets]
-        report = make_report(partitioned, graph.name, names, _notes(symbolic))
+        report = make_report(partitioned, graph.name, names, _notes(symbolic), lowering.programs)
         parts = ModuleParts(
             inputs=specs([v.name for v in graph.inputs], graph.inputs),
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -276,8 +295,10 @@ class Compiler:
                 concrete = with_sizes(graph, sizes)
                 quiet.partition_in_place(concrete)
             notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
-            report = make_report(concrete, graph.name, [t.name for t in self.targets], notes)
-            return Specialised(self.lowering().plan(concrete), report)
+            lowering = self.lowering()
+            plan = lowering.plan(concrete)
+            names = [t.name for t in self.targets]
+            return Specialised(plan, make_report(concrete, graph.name, names, notes, lowering.programs))
 
 
 def has_symbols(graph: Graph) -> bool:

@@ -68,6 +68,10 @@ class TypeInferenceError(ModelError):
     """The types of a node's operands do not fit its operator."""
 
 
+class TuningError(TinycompError, ValueError):
+    """A tuning log cannot be read or written, or there is nothing to tune."""
+
+
 class VerifyError(TinycompError):
     """A graph broke an invariant of the IR, or two computations that must agree differ."""
 

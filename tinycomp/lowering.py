@@ -25,7 +25,7 @@ from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.runtime.weights import Weights
-from tinycomp.target import Target
+from tinycomp.target import Settings, Target
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -38,6 +38,7 @@ class Lowering:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
+        settings: How regions are to be computed.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
@@ -46,6 +47,7 @@ class Lowering:
     targets: Mapping[str, Target]
     pool: Pool
     weights: Weights = field(default_factory=Weights)
+    settings: Settings = field(default_factory=Settings)
     programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
     reference: bool = False
 
@@ -100,7 +102,7 @@ class Lowering:
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
-            target.build(node)
+            target.build(node, self.settings.renewed())
         shapes = static_shapes(node.inputs)
         if shapes is not None and is_static(node):
             return self._built(node, shapes)
@@ -112,7 +114,7 @@ class Lowering:
         if key in self.programs:
             return self._generated(self.programs[key], node)
         reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
-        made = self._target(node).build(node)
+        made = self._target(node).build(node, self.settings if keep else self.settings.renewed())
         if isinstance(made, (Program, CSource)):
             if keep:
                 self.programs[key] = made

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
-from tinycomp.runtime.report import HostRow, Position, Reason, RegionRow, Report
+from tinycomp.runtime.program import Program
+from tinycomp.runtime.report import HostRow, LayerRow, Position, Reason, RegionRow, Report
 
 
-def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequence[str] = ()) -> Report:
-    """Return what runs where in a partitioned graph, and why."""
+def make_report(
+    graph: Graph,
+    model: str,
+    targets: Sequence[str],
+    notes: Sequence[str] = (),
+    programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
+) -> Report:
+    """Return what runs where in a partitioned graph, and why.
+
+    Args:
+        graph: The graph.
+        model: Name of the model.
+        targets: In priority order.
+        notes: What else the reader should know.
+        programs: What was generated for its regions, by symbol and shapes.
+    """
     regions, hosts = [], []
     reasons = _reasons(graph)
     for position, node in _outside_regions(graph):
@@ -21,7 +38,20 @@ def make_report(graph: Graph, model: str, targets: Sequence[str], notes: Sequenc
             regions.append(_region_row(node, position))
         else:
             hosts.append(_host_row(node, position, reasons))
-    return Report(model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons)
+    return Report(
+        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs)
+    )
+
+
+def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
+    """The calls of native programs that could have been computed otherwise."""
+    return tuple(
+        LayerRow(symbol, call.source, call.kernel, call.algorithm)
+        for (symbol, _), program in programs.items()
+        if isinstance(program, Program)
+        for call in program.instructions
+        if call.algorithm
+    )
 
 
 def _doubts(graph: Graph) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.errors import ArtifactError, TargetError, TinycompError
+from tinycomp.errors import ArtifactError, OptionError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import print_graph
@@ -32,6 +32,7 @@ from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.report import Report
 from tinycomp.target import Target, find
+from tinycomp.target.settings import Winograd, checked_winograd
 
 if TYPE_CHECKING:
     from tinycomp.compiler import Compiler
@@ -70,6 +71,7 @@ def pack(
         "report": report.to_dict(),
         "plan": native,
         "threads": compiler.threads,
+        "winograd": compiler.winograd,
         "passes": compiler.passes if isinstance(compiler.passes, str) else None,
     }
     archive.texts["graph.tir"] = str(partitioned)
@@ -129,7 +131,10 @@ def restore(
     # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
     wanted = _find_targets(_target_names(about), targets, optional=trusted and "source.tir" not in archive.texts)
     passes = about.get("passes")
-    compiler = Compiler(wanted, pool_for(archive, threads), passes=passes if isinstance(passes, str) else None)
+    compiler = Compiler(
+        wanted, pool_for(archive, threads), passes=passes if isinstance(passes, str) else None,
+        winograd=_winograd(about),
+    )  # fmt: skip
     try:
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         programs = {
@@ -150,6 +155,13 @@ def restore(
     if graph is not None:
         parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, graph, partitioned))
     return Module(parts)
+
+
+def _winograd(about: Mapping[str, Any]) -> Winograd:
+    try:
+        return checked_winograd(about.get("winograd", "auto"))
+    except OptionError as error:
+        raise ArtifactError("the description is damaged", found=f"winograd: {error.found}") from None
 
 
 def _target_names(about: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
-from tinycomp.cli.options import shapes_of, targets_of
+from tinycomp.cli.options import shapes_of, targets_of, winograd_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
 from tinycomp.dumping import read_dump
@@ -79,10 +79,10 @@ def load_module(options: Namespace, session: Session) -> Module:
     path = model_path(options.model)
     if path.suffix != SAVED:
         return compile_model(options, session)
-    if options.target or options.shape:
+    if options.target or options.shape or options.winograd or options.tuning:
         raise UsageError(
-            "a saved module has its target and shapes already", where=options.model,
-            hint="Leave out --target and --shape, or compile the .onnx file anew.",
+            "a saved module has its target, shapes and kernels already", where=options.model,
+            hint="Leave out --target, --shape, --winograd and --tuning, or compile the .onnx file anew.",
         )  # fmt: skip
     return tinycomp.load(path, threads=options.threads)
 
@@ -91,4 +91,7 @@ def compile_model(options: Namespace, session: Session, graph: Graph | None = No
     """Return the model of ``options``, compiled as they say; ``graph`` if it is loaded already."""
     targets = targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
-        return tinycomp.compile(graph or load_graph(options), targets, threads=options.threads)
+        return tinycomp.compile(
+            graph or load_graph(options), targets, threads=options.threads, winograd=winograd_of(options),
+            tuning=options.tuning,
+        )  # fmt: skip

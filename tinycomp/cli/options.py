@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from tinycomp.cli.exits import UsageError
+from tinycomp.target.settings import Winograd
 
 Shape = tuple[int | str | None, ...]
+WINOGRAD: Mapping[str, Winograd] = MappingProxyType({"never": False, "auto": "auto", "always": True})
+"""What the words of ``--winograd`` stand for."""
 
 
 def add_model(parser: ArgumentParser, *, saved: bool = False, optional: bool = False) -> None:
@@ -34,6 +39,16 @@ def add_compilation(parser: ArgumentParser) -> None:
     )  # fmt: skip
     add_shape(parser)
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
+    parser.add_argument(
+        "--winograd", choices=tuple(WINOGRAD), metavar="WHEN",
+        help="compute 3x3 convolutions by Winograd's algorithm: never, always, or where it pays (default: auto)",
+    )  # fmt: skip
+    parser.add_argument("--tuning", metavar="FILE", help="choose kernels by what tinycomp tune has measured")
+
+
+def winograd_of(options: Namespace) -> Winograd:
+    """Return what ``--winograd`` stands for."""
+    return WINOGRAD[options.winograd or "auto"]
 
 
 def add_feeds(parser: ArgumentParser, *, default: str) -> None:

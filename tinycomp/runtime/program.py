@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from tinycomp.errors import ArtifactError
 from tinycomp.runtime.spec import TensorSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+ALGORITHMS = MappingProxyType({1: "direct", 2: "lines", 3: "winograd 2x2", 4: "winograd 4x4"})
+"""The algorithms of convolutions by their number, ``enum tc_conv_algorithm`` of the runtime."""
 
 SPACES = ("none", "input", "output", "constant", "arena")
 
@@ -63,6 +67,11 @@ class Instruction:
     params: Mapping[str, int | float]
     source: tuple[str, ...] = ()
     macs: int = 0
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm that a convolution uses; empty for kernels that have only one."""
+        return ALGORITHMS.get(int(self.params.get("algorithm", 0)), "")
 
 
 @dataclass(frozen=True, slots=True)

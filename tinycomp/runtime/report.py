@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -106,6 +107,23 @@ class HostRow:
 
 
 @dataclass(frozen=True)
+class LayerRow:
+    """How one kernel call that could be computed in several ways is computed.
+
+    Attributes:
+        region: Symbol of the region.
+        sources: Source names of the nodes behind it.
+        kernel: The kernel.
+        algorithm: What it does, such as ``direct`` or ``winograd 4x4``.
+    """
+
+    region: str
+    sources: tuple[str, ...]
+    kernel: str
+    algorithm: str
+
+
+@dataclass(frozen=True)
 class Report:
     """The partition of a model, with totals.
 
@@ -116,6 +134,7 @@ class Report:
         hosts: Nodes left to the host in order of execution.
         notes: What else the reader should know (symbolic sizes, memory, …).
         reasons: Every refusal by source name, near misses first; also of nodes that another target took.
+        layers: The algorithms of the convolutions in native regions, in order of execution.
     """
 
     model: str
@@ -124,6 +143,7 @@ class Report:
     hosts: tuple[HostRow, ...]
     notes: tuple[str, ...] = field(default=())
     reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    layers: tuple[LayerRow, ...] = ()
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -148,6 +168,10 @@ class Report:
                 return region.symbol
         return "host" if self.why(node) else None
 
+    def how(self, node: str) -> list[LayerRow]:
+        """Return the algorithms that compute a source name; empty if its kernels leave no choice."""
+        return [layer for layer in self.layers if node in layer.sources]
+
     def with_seconds(self, seconds: Mapping[Position, float]) -> Report:
         """Return the report with times by position."""
         return dataclasses.replace(
@@ -170,6 +194,7 @@ class Report:
             tuple(_host_row(h) for h in data["hosts"]),
             tuple(data["notes"]),
             {source: tuple(Reason(**r) for r in reasons) for source, reasons in data["reasons"].items()},
+            tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
         )
 
     def to_json(self) -> str:
@@ -193,6 +218,8 @@ class Report:
             parts.append(_region_table(self.regions))
         if self.hosts:
             parts.append(_host_table(self.hosts))
+        if self.layers:
+            parts.append(Text(f"Convolutions: {_algorithms(self.layers)}."))
         parts.extend(Text(note) for note in self.notes)
         return Group(*parts)
 
@@ -249,6 +276,12 @@ def _region_table(rows: Sequence[RegionRow]) -> Table:
 def _counts(row: RegionRow) -> str:
     inside = {**row.composites, **row.singles}
     return ", ".join(f"{count} {name}" for name, count in sorted(inside.items(), key=lambda i: (-i[1], i[0])))
+
+
+def _algorithms(layers: Sequence[LayerRow]) -> str:
+    """How often each algorithm is used, the most frequent first."""
+    counts = Counter(layer.algorithm for layer in layers)
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda i: (-i[1], i[0])))
 
 
 def _host_table(rows: Sequence[HostRow]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
@@ -12,10 +13,12 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.rewrite import Composite
 from tinycomp.target.policy import Policy
+from tinycomp.target.settings import Settings
 
 Predicate = Callable[[Node], Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no."""
-Codegen = Callable[[Node], Any]
+Codegen = Callable[..., Any]
+"""Takes a region, and if it has a second parameter the :class:`Settings` of the compilation."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -135,6 +138,7 @@ class Target:
         self.composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._codegen: Codegen | None = None
+        self._codegen_reads_settings = False
 
     # Describing ----------------------------------------------------------------------------------------------------
 
@@ -189,8 +193,12 @@ class Target:
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate))
 
     def codegen(self, function: _F) -> _F:
-        """Make the decorated function the code generator: from a region node to a program, callable or C source."""
+        """Make the decorated function the code generator: from a region node to a program, callable or C source.
+
+        A function with a second parameter is also given the :class:`Settings` of the compilation.
+        """
         self._codegen = function
+        self._codegen_reads_settings = len(inspect.signature(function).parameters) > 1
         return function
 
     # Asking --------------------------------------------------------------------------------------------------------
@@ -213,8 +221,12 @@ class Target:
         if self._requires is not None:
             self._requires()
 
-    def build(self, region: Node) -> Any:
+    def build(self, region: Node, settings: Settings | None = None) -> Any:
         """Return what the code generator makes of ``region``.
+
+        Args:
+            region: The region.
+            settings: How it is to be computed; by default as a plain ``tinycomp.compile`` has it.
 
         Raises:
             TargetError: If there is no code generator, or it fails.
@@ -226,6 +238,8 @@ class Target:
                 hint=f"Add one with @{self.name}.codegen.",
             )
         try:
+            if self._codegen_reads_settings:
+                return self._codegen(region, settings or Settings())
             return self._codegen(region)
         except TargetError:
             raise

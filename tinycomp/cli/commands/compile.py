@@ -10,12 +10,13 @@ import tinycomp
 from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import SAVED, load_graph
-from tinycomp.cli.options import add_compilation, add_model, targets_of
+from tinycomp.cli.options import add_compilation, add_model, targets_of, winograd_of
 from tinycomp.cli.session import Session
 from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.files import write_file
-from tinycomp.runtime.native import Pool
+from tinycomp.runtime.native import Pool, default_isa
+from tinycomp.tuning_log import applicable
 
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm
@@ -46,8 +47,9 @@ def _compile(options: Namespace, session: Session) -> int:
     graph, targets = load_graph(options), targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         module = tinycomp.compile(
-            graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify
-        )
+            graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify,
+            winograd=winograd_of(options), tuning=options.tuning,
+        )  # fmt: skip
     if options.output is not None:
         module.save(options.output)
     report = module.report()
@@ -64,9 +66,11 @@ def _closing(options: Namespace) -> str:
 
 
 def _emit(options: Namespace, session: Session) -> int:
+    pool = Pool(options.threads)
     compiler = Compiler(
-        resolve_targets(targets_of(options)), Pool(options.threads), dump=options.dump and Path(options.dump),
-        verify=options.verify,
+        resolve_targets(targets_of(options)), pool, dump=options.dump and Path(options.dump), verify=options.verify,
+        winograd=winograd_of(options),
+        measured=applicable(options.tuning, default_isa(), pool.threads) if options.tuning else {},
     )  # fmt: skip
     with session.progress(f"compiling {options.model}"):
         partitioned = compiler.partition(load_graph(options))

@@ -49,6 +49,7 @@ def _why(report: Report, node: str, session: Session) -> int:
     hosts = report.why(node)
     if not hosts:
         session.show(f"{node} runs in the region {where}.")
+        session.show(*(f"  computed by {layer.kernel}, {layer.algorithm}" for layer in report.how(node)))
         session.show(*(f"  not elsewhere: {reason.stage}: {reason}" for reason in report.reasons.get(node, ())))
     for row in hosts:
         session.show(f"{row.name} ({row.op}) runs on the host, {row.tier} tier:")
@@ -57,7 +58,13 @@ def _why(report: Report, node: str, session: Session) -> int:
             session.show("  no target was asked" if not report.targets else "  no target has a rule for it")
     reasons = [dataclasses.asdict(reason) for reason in report.reasons.get(node, ())]
     session.result(
-        {"node": node, "where": where, "hosts": [dataclasses.asdict(row) for row in hosts], "reasons": reasons}
+        {
+            "node": node,
+            "where": where,
+            "hosts": [dataclasses.asdict(row) for row in hosts],
+            "reasons": reasons,
+            "layers": [dataclasses.asdict(layer) for layer in report.how(node)],
+        }
     )
     return OK
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.runtime.program import Program
-from tinycomp.target import Target, Tolerance
+from tinycomp.target import Settings, Target, Tolerance
 from tinycomp.targets.c import (
     attention,
     conv,
@@ -25,6 +25,7 @@ from tinycomp.targets.c import (
     scatter,
     selection,
 )
+from tinycomp.targets.c.choices import choose
 from tinycomp.targets.c.codegen import generate
 from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
@@ -50,8 +51,8 @@ def _make_target() -> Target:
         target.op(f"{domain}::{name}" if domain else name)(rule.check)
 
     @target.codegen
-    def build(region: Node) -> Program:
-        return generate(region, TABLE)
+    def build(region: Node, settings: Settings) -> Program:
+        return choose(generate(region, TABLE), settings)
 
     return target
 

@@ -172,7 +172,7 @@ def emit_conv(
     if not depthwise:
         params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
         params |= {"group_channels": 0, **OWN_BLOCKS}
-    kernel = "dwconv2d_f32" if depthwise else _dense_kernel(shape)
+    kernel = "dwconv2d_f32" if depthwise else "conv2d_f32"
     emit.call(kernel, [y.view, x.view, *weights, None if residual is None else residual.view], params, node)
 
 
@@ -253,15 +253,3 @@ def _by_axis(name: str, values: Sequence[int], default: int) -> dict[str, int]:
     """One entry per spatial axis; a one-dimensional operator has the width only."""
     both = [default] * (2 - len(values)) + list(values)
     return {f"{name}_height": both[0], f"{name}_width": both[1]}
-
-
-WINOGRAD_CHANNELS = 16
-"""Fewest channels on either side for which transforming tiles pays (``benchmarks/kernels.py``)."""
-
-
-def _dense_kernel(shape: ConvShape) -> str:
-    """Choose between the direct form and Winograd's F(4x4, 3x3)."""
-    window = shape.window
-    square = window.kernel == (3, 3) and set(window.strides) == set(window.dilations) == {1}
-    enough = min(shape.channels, shape.out_channels) >= WINOGRAD_CHANNELS and min(window.output) > 4
-    return "conv2d_winograd_f32" if square and shape.groups == 1 and enough else "conv2d_f32"

@@ -1,0 +1,73 @@
+"""What the user of a compilation asks of code generators, beside the region itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tinycomp.errors import OptionError
+
+Winograd = bool | Literal["auto"]
+"""Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
+
+Measured = Mapping[str, Mapping[str, float]]
+"""Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
+
+EXTRA_WEIGHT_BYTES = 256 << 20
+"""Bytes that the packed weights of one plan may take beyond those of the most compact algorithms."""
+
+
+def checked_winograd(winograd: Any) -> Winograd:
+    """Return the option as it is.
+
+    Raises:
+        OptionError: If it is not one of its three values.
+    """
+    if winograd is not True and winograd is not False and winograd != "auto":
+        raise OptionError(
+            "not a way to use Winograd's algorithm", where="winograd", expected='True, False or "auto"',
+            found=repr(winograd),
+        )  # fmt: skip
+    chosen: Winograd = winograd
+    return chosen
+
+
+@dataclass
+class Allowance:
+    """Memory that may still be spent on faster forms of the weights; regions of one plan spend it together.
+
+    Attributes:
+        bytes: What is left.
+    """
+
+    bytes: int = EXTRA_WEIGHT_BYTES
+
+    def take(self, wanted: int) -> bool:
+        """Spend ``wanted`` bytes if they are left; say whether they were."""
+        if wanted > self.bytes:
+            return False
+        self.bytes -= wanted
+        return True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How regions are to be computed.
+
+    Attributes:
+        winograd: See :data:`Winograd`.
+        threads: Threads that will run the program.
+        measured: See :data:`Measured`; what it does not hold is estimated.
+        allowance: What ``winograd="auto"`` may spend on transformed weights.
+    """
+
+    winograd: Winograd = "auto"
+    threads: int = 1
+    measured: Measured = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def renewed(self) -> Settings:
+        """Return the same settings with a whole allowance, for a plan of its own."""
+        return dataclasses.replace(self, allowance=Allowance())

@@ -1,0 +1,128 @@
+"""What a call will cost: an analytic model of the kernels, for choosing between candidates that nobody has measured.
+
+Counted in processor cycles: multiplications at the peak of two fused multiply-adds per cycle, with what partial tiles
+and vectors waste; the transforms of Winograd's algorithm; and the weights, which other layers have pushed out of the
+nearer caches since the last run, once per block of rows. Only ratios matter; :data:`CLOCK` makes seconds of them, so
+that they can be compared with measured ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tinycomp.runtime.native import IsaShape
+
+CLOCK = 3e9
+"""Cycles per second."""
+
+FLOAT = 4
+"""Bytes of a float32."""
+
+_FMAS = 2.0
+"""Fused multiply-adds of vectors per cycle."""
+_FMA_LATENCY = 4.0
+"""Cycles until a sum can be added to again."""
+_LOADS = 2.0
+"""Vectors loaded per cycle."""
+_FAR_RATE = 7.0
+"""Bytes per cycle of weights that come from the last-level cache or from memory."""
+_NEAR_RATE = 28.0
+"""Bytes per cycle from the second-level cache."""
+_ROW_POINTER = 1.5
+"""Cycles to find the input of one kernel position of one output pixel."""
+_TAP = 8.0
+"""Cycles to begin a kernel position in a tile of the micro-kernel."""
+_CALL = 2000.0
+"""Cycles to begin a call."""
+
+TRANSFORMS = {2: (46.0, 40.0), 4: (150.0, 130.0)}
+"""Cycles to transform one vector of channels of one tile, input and output, by the side of the tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What the estimates depend on.
+
+    Attributes:
+        shape: The vectors and panels of the instruction set.
+        l2: Bytes of the second-level cache.
+        threads: Threads that share a call.
+    """
+
+    shape: IsaShape
+    l2: int
+    threads: int
+
+
+def _padded(columns: int, lanes: int) -> int:
+    return -(-columns // lanes) * lanes
+
+
+def packed_bytes(depth: int, columns: int, lanes: int) -> int:
+    """Bytes of a packed right operand."""
+    return depth * _padded(columns, lanes) * FLOAT
+
+
+def tile_cycles(rows: int, columns: int, on: Processor) -> float:
+    """Cycles of the micro-kernel per unit of depth, for rows x columns of the output."""
+    whole, rest = divmod(columns, on.shape.panel)
+    panels = [(whole, on.shape.panel)] + [(1, rest)] * (rest > 0)
+    return sum(count * _panel_cycles(rows, -(-width // on.shape.lanes)) for count, width in panels)
+
+
+def _panel_cycles(rows: int, vectors: int) -> float:
+    most = 6 if vectors > 1 else 12
+    whole, rest = divmod(rows, most)
+    return whole * _step(most, vectors) + (_step(rest, vectors) if rest else 0.0)
+
+
+def _step(rows: int, vectors: int) -> float:
+    """Cycles of one step along the depth in one tile: bound by multiplying, by loading, or by waiting for sums."""
+    return max(rows * vectors / _FMAS, (rows + vectors) / _LOADS, _FMA_LATENCY)
+
+
+def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
+    """Cycles to read the weights once from afar and again for every further block of rows."""
+    again = _NEAR_RATE if weights <= on.l2 // 2 else 2 * _FAR_RATE
+    return weights / _FAR_RATE + (passes - 1) * weights / again
+
+
+def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1, block_rows: int = 48) -> float:
+    """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns."""
+    panels = -(-columns // on.shape.panel)
+    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * taps * panels * _TAP
+    weights = packed_bytes(taps * depth, columns, on.shape.lanes)
+    # A panel of a few rows' output is all that is read again, unless no other order is left.
+    return _seconds(work, _weights_cycles(weights, max(1, rows // (4 * block_rows)), on), on)
+
+
+def window_rows(pixels: int, taps: int) -> float:
+    """Cycles to find the input of all output pixels."""
+    return pixels * taps * _ROW_POINTER
+
+
+def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
+    """Seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` are those of one group."""
+    finding = window_rows(pixels, taps) / CLOCK / on.threads
+    return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
+
+
+def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -> float:
+    """Seconds of a 3x3 convolution by F(out x out, 3x3)."""
+    products = (out + 2) ** 2
+    into, back = TRANSFORMS[out]
+    transforms = tiles * (math.ceil(channels / on.shape.lanes) * into + math.ceil(columns / on.shape.lanes) * back)
+    patch = products * _padded(channels, on.shape.lanes) * FLOAT
+    block = max(12, min(48, on.l2 * 7 // 8 // patch))
+    blocks = math.ceil(tiles / block)
+    rows = math.ceil(tiles / blocks)
+    work = blocks * products * channels * tile_cycles(rows, columns, on)
+    weights = products * packed_bytes(channels, columns, on.shape.lanes)
+    return _seconds(work + transforms, _weights_cycles(weights, blocks, on), on)
+
+
+def _seconds(work: float, reading: float, on: Processor) -> float:
+    """Threads share the work and the path to the memory; reading ahead hides most of the shorter of the two."""
+    share = work / on.threads
+    return (max(share, reading) + 0.25 * min(share, reading) + _CALL) / CLOCK
