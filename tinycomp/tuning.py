@@ -33,7 +33,10 @@ from tinycomp.targets.c.trial import trial_of
 from tinycomp.tuning_log import Entry, TuningLog
 
 ROUNDS = 7
-"""How often every candidate of a problem is measured; the least of its times counts."""
+"""How often every candidate of a problem is measured at least; the least of its times counts."""
+PATIENCE = 0.3
+"""Seconds that the candidates of a problem may take together for further rounds."""
+_MOST_ROUNDS = 30
 _MOST_SWEPT = 64 << 20
 _PROMISING = 1.25
 
@@ -150,7 +153,7 @@ def _progress(wanted: bool | None, problems: int) -> Iterator[Callable[[], None]
     console = Console(stderr=True)
     shown = console.is_terminal if wanted is None else wanted
     columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("layers"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+    with Progress(*columns, console=console, transient=console.is_terminal, disable=not shown) as bar:
         task = bar.add_task("tuning", total=problems)
         yield lambda: bar.advance(task)
 
@@ -178,7 +181,7 @@ class Bench:
         shaped = [c for c in problem.candidates(self._lanes, shaped=True) if c.is_shaped and c.algorithm in best]
         # The plain ones once more, so that all that are compared ran side by side.
         again = self._race(problem, [*(c for c in plain if c.algorithm in best), *shaped]) if shaped else {}
-        return {**seconds, **again}
+        return {**seconds, **{name: min(least, seconds.get(name, least)) for name, least in again.items()}}
 
     def _race(self, problem: Problem, candidates: Sequence[Candidate]) -> dict[str, float]:
         """Run candidates in turns; whatever slows the machine slows them all."""
@@ -194,10 +197,13 @@ class Bench:
         }
         runs = {name: native.bound(inputs, outputs) for name, native in natives.items()}
         samples: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in range(ROUNDS + 1):  # the first round touches memory for the first time
+        started = time.perf_counter()
+        for number in range(_MOST_ROUNDS):
             for name, run in runs.items():
                 samples[name].append(self._timed(run, inputs))
-        return {name: min(times[1:]) for name, times in samples.items()}
+            if number >= ROUNDS and time.perf_counter() - started > PATIENCE:
+                break
+        return {name: min(times[1:]) for name, times in samples.items()}  # the first run touched memory afresh
 
     def _timed(self, run: Callable[[], None], inputs: Sequence[np.ndarray]) -> float:
         self._swept.sum()

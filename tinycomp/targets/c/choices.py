@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tinycomp.runtime.native import cache_bytes, default_isa, isa_shape
 from tinycomp.runtime.program import ALGORITHMS, Instruction, Program
@@ -131,16 +132,20 @@ def problem_of(call: Instruction) -> Problem | None:
 # Choosing --------------------------------------------------------------------------------------------------------
 
 
-def choose(program: Program, settings: Settings) -> Program:
+def choose(program: Program, settings: Settings, on: cost.Processor | None = None) -> Program:
     """Return a program whose calls have the parameters of the best candidates.
 
     Where convolutions compete for the memory that transformed weights may take, those that gain most per byte get it.
+
+    Args:
+        program: What lowering has emitted.
+        settings: What the user wants, and what was measured.
+        on: The processor that the program is for; by default the one at hand.
     """
     sites = _sites(program)
     if not sites:
         return program
-    shape = isa_shape(default_isa())
-    on = cost.Processor(shape, cache_bytes(2), settings.threads)
+    on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2), settings.threads)
     for site in sites:
         site.weigh(settings, on)
     _spend(sites, settings)
@@ -151,6 +156,24 @@ def choose(program: Program, settings: Settings) -> Program:
             params = {**calls[index].params, **chosen.params}
             calls[index] = dataclasses.replace(calls[index], kernel=chosen.kernel, params=params)
     return dataclasses.replace(program, instructions=tuple(calls))
+
+
+class _Upgrade(NamedTuple):
+    """A faster option of a site, in the order in which memory is spent.
+
+    Attributes:
+        loss: Seconds lost per byte: the less, the sooner.
+        site: The number of the site.
+        since: The option that it replaces.
+        option: What takes its place.
+        bytes: What the weights grow by.
+    """
+
+    loss: float
+    site: int
+    since: int
+    option: int
+    bytes: int
 
 
 @dataclass
@@ -177,13 +200,13 @@ class _Site:
         ]
         self.options = _frontier(timed)
 
-    def upgrades(self) -> Iterator[tuple[float, int, int]]:
-        """Yield (seconds saved per byte, bytes, option) for every faster option than the one taken."""
+    def upgrades(self, number: int) -> Iterator[_Upgrade]:
+        """Yield the ways to something faster than what is taken; ``number`` is that of the site."""
         candidate, seconds = self.options[self.taken]
         for index in range(self.taken + 1, len(self.options)):
             better, faster = self.options[index]
             more = better.weight_bytes - candidate.weight_bytes
-            yield (seconds - faster) * len(self.calls) / more, more, index
+            yield _Upgrade((faster - seconds) * len(self.calls) / more, number, self.taken, index, more)
 
 
 def _sites(program: Program) -> list[_Site]:
@@ -229,18 +252,15 @@ def _spend(sites: Sequence[_Site], settings: Settings) -> None:
         for site in sites:
             site.taken = len(site.options) - 1
         return
-    waiting = [
-        (-gain, number, more, option) for number, site in enumerate(sites) for gain, more, option in site.upgrades()
-    ]
+    waiting = [upgrade for number, site in enumerate(sites) for upgrade in site.upgrades(number)]
     heapq.heapify(waiting)
     while waiting:
-        _, number, more, option = heapq.heappop(waiting)
-        site = sites[number]
-        if option <= site.taken or not settings.allowance.take(more):
-            continue
-        site.taken = option
-        for gain, further, later in site.upgrades():
-            heapq.heappush(waiting, (-gain, number, further, later))
+        upgrade = heapq.heappop(waiting)
+        site = sites[upgrade.site]
+        if upgrade.since == site.taken and settings.allowance.take(upgrade.bytes):
+            site.taken = upgrade.option
+            for further in site.upgrades(upgrade.site):
+                heapq.heappush(waiting, further)
 
 
 # Families ----------------------------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 Counted in processor cycles: multiplications at the peak of two fused multiply-adds per cycle, with what partial tiles
 and vectors waste; the transforms of Winograd's algorithm; and the weights, which other layers have pushed out of the
-nearer caches since the last run, once per block of rows. Only ratios matter; :data:`CLOCK` makes seconds of them, so
-that they can be compared with measured ones.
+nearer caches since the last run, once per block of rows. The constants were fitted to tuning logs of four models on one
+AVX2 core. Only ratios matter; :data:`CLOCK` makes seconds of them, so that they can stand beside measured ones.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tinycomp.runtime.native import IsaShape
 
@@ -25,18 +26,20 @@ _FMA_LATENCY = 4.0
 """Cycles until a sum can be added to again."""
 _LOADS = 2.0
 """Vectors loaded per cycle."""
-_FAR_RATE = 7.0
+_FAR_RATE = 6.5
 """Bytes per cycle of weights that come from the last-level cache or from memory."""
-_NEAR_RATE = 28.0
+_NEAR_RATE = 32.0
 """Bytes per cycle from the second-level cache."""
 _ROW_POINTER = 1.5
 """Cycles to find the input of one kernel position of one output pixel."""
-_TAP = 8.0
+_TAP = 1.0
 """Cycles to begin a kernel position in a tile of the micro-kernel."""
+_TILE = 80.0
+"""Cycles to begin and end a tile of the micro-kernel: sums from the bias, sums into the result."""
 _CALL = 2000.0
 """Cycles to begin a call."""
 
-TRANSFORMS = {2: (46.0, 40.0), 4: (150.0, 130.0)}
+TRANSFORMS = MappingProxyType({2: (40.0, 80.0), 4: (340.0, 270.0)})
 """Cycles to transform one vector of channels of one tile, input and output, by the side of the tile."""
 
 
@@ -91,7 +94,7 @@ def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
 def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1, block_rows: int = 48) -> float:
     """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns."""
     panels = -(-columns // on.shape.panel)
-    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * taps * panels * _TAP
+    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * panels * (_TILE + taps * _TAP)
     weights = packed_bytes(taps * depth, columns, on.shape.lanes)
     # A panel of a few rows' output is all that is read again, unless no other order is left.
     return _seconds(work, _weights_cycles(weights, max(1, rows // (4 * block_rows)), on), on)
@@ -117,7 +120,8 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
     block = max(12, min(48, on.l2 * 7 // 8 // patch))
     blocks = math.ceil(tiles / block)
     rows = math.ceil(tiles / blocks)
-    work = blocks * products * channels * tile_cycles(rows, columns, on)
+    tiles_of_product = math.ceil(rows / 6) * math.ceil(columns / on.shape.panel)
+    work = blocks * products * (channels * tile_cycles(rows, columns, on) + tiles_of_product * _TILE)
     weights = products * packed_bytes(channels, columns, on.shape.lanes)
     return _seconds(work + transforms, _weights_cycles(weights, blocks, on), on)
 

@@ -1,0 +1,312 @@
+"""Which kernels calls get: by estimates, by measurements, and within the memory that faster weights may take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import tinycomp
+from tinycomp.errors import OptionError
+from tinycomp.runtime.native import IsaShape, NativeProgram, Pool, default_isa, isa_shape, lib
+from tinycomp.runtime.program import ALGORITHMS, Instruction, Operand, Program
+from tinycomp.target import Settings
+from tinycomp.target.settings import Allowance
+from tinycomp.targets.c.choices import SHAPE_GAIN, Problem, choose, problem_of
+from tinycomp.targets.c.cost import Processor
+from tinycomp.targets.c.trial import trial_of
+
+AVX2 = Processor(IsaShape(8, 16), 512 << 10, 1)
+AVX512 = Processor(IsaShape(16, 64), 1 << 20, 1)
+
+
+def conv(
+    size: tuple[int, int], channels: tuple[int, int], kernel: int = 3, stride: int = 1, *, groups: int = 1,
+    dilation: int = 1, batch: int = 1,
+) -> Problem:  # fmt: skip
+    pad = (kernel - 1) * dilation // 2
+    out = [(n + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1 for n in size]
+    sizes = {
+        "batch": batch, "height": size[0], "width": size[1], "channels": channels[0],
+        "out_height": out[0], "out_width": out[1], "out_channels": channels[1],
+        "kernel_height": kernel, "kernel_width": kernel, "stride_height": stride, "stride_width": stride,
+        "dilation_height": dilation, "dilation_width": dilation, "pad_top": pad, "pad_left": pad, "groups": groups,
+    }  # fmt: skip
+    return Problem("conv2d", sizes)
+
+
+PROBLEMS = {
+    "3x3": conv((9, 13), (12, 20)),
+    "3x3, one tile": conv((3, 3), (16, 16)),
+    "3x3, many channels": conv((7, 7), (70, 200)),
+    "3x3, batch 3": conv((8, 5), (4, 5), batch=3),
+    "stem": conv((23, 20), (3, 17), 7, 2),
+    "1x1": conv((10, 11), (24, 33), 1),
+    "groups": conv((6, 6), (8, 12), groups=4),
+    "dilated": conv((11, 11), (3, 9), dilation=2),
+    "gemm": Problem("gemm", {"m": 50, "n": 70, "k": 33}),
+    "row": Problem("gemm", {"m": 1, "n": 40, "k": 300}),
+    "matmul": Problem("matmul", {"batch0": 2, "batch1": 3, "m": 60, "n": 20, "k": 9, "turned_a": 0, "turned_b": 0}),
+    "turned": Problem("matmul", {"batch0": 1, "batch1": 2, "m": 30, "n": 21, "k": 8, "turned_a": 1, "turned_b": 1}),
+}
+
+
+def results(program: Program, threads: int = 2) -> np.ndarray:
+    rng = np.random.default_rng(3)
+    feeds = [rng.standard_normal(spec.shape, np.float32) for spec in program.inputs]
+    y = np.full(program.outputs[0].shape, np.nan, np.float32)
+    NativeProgram(program, Pool(threads)).run(feeds, [y])
+    return y
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_candidate_computes_the_same(name):
+    problem = PROBLEMS[name]
+    candidates = problem.candidates(isa_shape(default_isa()).lanes, shaped=True)
+    assert len({c.name for c in candidates}) == len(candidates)
+    expected = results(trial_of(problem, candidates[0]))
+    for candidate in candidates:
+        y = results(trial_of(problem, candidate))
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=3e-4, err_msg=candidate.name)
+        np.testing.assert_array_equal(y, results(trial_of(problem, candidate), threads=1), candidate.name)
+        if candidate.algorithm == candidates[0].algorithm:
+            np.testing.assert_array_equal(y, expected, "blocks never change a bit")
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_call_tells_its_problem_back(name):
+    problem = PROBLEMS[name]
+    for candidate in problem.candidates(8):
+        found = problem_of(trial_of(problem, candidate).instructions[0])
+        assert found is not None
+        assert (found.key, found.candidates(8)) == (problem.key, problem.candidates(8))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_candidates_have_the_weights_that_they_say(name):
+    """What the allowance counts is what the runtime packs, up to bias, zeros and padding."""
+    problem = PROBLEMS[name]
+    for candidate in problem.candidates(isa_shape(default_isa()).lanes):
+        packed = NativeProgram(trial_of(problem, candidate)).state_bytes
+        assert candidate.weight_bytes <= packed <= 1.25 * candidate.weight_bytes + 1024, candidate.name
+
+
+def test_the_names_of_algorithms_are_those_of_the_runtime():
+    codes = (lib.TC_CONV_DIRECT, lib.TC_CONV_LINES, lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4)
+    assert dict(zip(codes, ("direct", "lines", "winograd 2x2", "winograd 4x4"), strict=True)) == dict(ALGORITHMS)
+
+
+def algorithms(problem: Problem) -> list[str]:
+    return [c.name for c in problem.candidates(8)]
+
+
+def test_algorithms_are_offered_where_they_are_valid():
+    assert algorithms(conv((9, 9), (64, 64))) == ["direct", "winograd 2x2", "winograd 4x4"]
+    assert algorithms(conv((9, 9), (8, 8))) == ["direct", "lines", "winograd 2x2", "winograd 4x4"]
+    assert algorithms(Problem("conv2d", conv((9, 9), (8, 8)).sizes, adjacent=False)) == [
+        "direct", "winograd 2x2", "winograd 4x4",
+    ]  # fmt: skip
+    assert algorithms(conv((9, 9), (8, 8), stride=2)) == ["direct", "lines"]
+    assert algorithms(conv((9, 9), (64, 64), dilation=2)) == ["direct"]
+    assert algorithms(conv((9, 9), (64, 64), groups=2)) == ["direct"]
+    assert algorithms(conv((9, 9), (3, 8), 5)) == ["direct", "lines"]
+    assert algorithms(conv((9, 9), (3, 8), 1)) == ["direct"]
+
+
+# Layers of resnet18, unet and yolov8n, and what the cost model gives them.
+GOLDEN = {
+    "stem 224, 3 channels": (conv((224, 224), (3, 64), 7, 2), "lines", "lines"),
+    "56, 64 channels": (conv((56, 56), (64, 64)), "winograd 4x4", "winograd 4x4"),
+    "28, 128 channels": (conv((28, 28), (128, 128)), "winograd 4x4", "winograd 4x4"),
+    "14, 256 channels": (conv((14, 14), (256, 256)), "winograd 4x4", "winograd 4x4"),
+    "7, 512 channels": (conv((7, 7), (512, 512)), "winograd 4x4", "winograd 2x2"),
+    "stride 2": (conv((56, 56), (64, 128), 3, 2), "direct", "direct"),
+    "1x1": (conv((28, 28), (128, 512), 1), "direct", "direct"),
+    "3 channels": (conv((192, 192), (3, 16)), "lines", "lines"),
+    "one pixel": (conv((1, 1), (64, 64)), "direct", "direct"),
+    "2x2 pixels": (conv((2, 2), (64, 64)), "direct", "direct"),
+}
+
+
+def program_of(problems: Sequence[Problem], copies: Mapping[int, int] | None = None) -> Program:
+    """A program of calls in the neutral form, each with a constant of its own."""
+    calls = []
+    for number, problem in enumerate(problems):
+        call = trial_of(problem, problem.candidates(8)[0]).instructions[0]
+        neutral = {**call.params, "algorithm": 0}
+        operands = (*call.operands[:2], Operand("constant", (copies or {}).get(number, number)), *call.operands[3:])
+        calls.append(Instruction("conv2d_f32", operands, neutral))
+    return Program("net", (), (), (), 0, tuple(calls))
+
+
+def chosen(problems: Sequence[Problem], settings: Settings, on: Processor = AVX2) -> list[str]:
+    return [call.algorithm for call in choose(program_of(problems), settings, on).instructions]
+
+
+@pytest.mark.parametrize("layer", GOLDEN)
+def test_golden_choices(layer):
+    problem, avx2, avx512 = GOLDEN[layer]
+    assert chosen([problem], Settings()) == [avx2]
+    assert chosen([problem], Settings(), AVX512) == [avx512]
+
+
+def test_estimates_leave_the_blocks_to_the_kernel():
+    for call in choose(program_of([p for p, *_ in GOLDEN.values()]), Settings(), AVX2).instructions:
+        assert (call.params["block_rows"], call.params["panel_order"], call.params["group_channels"]) == (0, 0, 0)
+
+
+def test_the_kernel_follows_the_algorithm():
+    problems = [problem for problem, *_ in GOLDEN.values()]
+    for call in choose(program_of(problems), Settings(), AVX2).instructions:
+        assert call.kernel == ("conv2d_winograd_f32" if "winograd" in call.algorithm else "conv2d_f32")
+
+
+BIG, SMALL, STRIDED = conv((14, 14), (256, 256)), conv((2, 2), (64, 64)), conv((56, 56), (64, 64), 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("winograd", "expected"),
+    [
+        (False, ["direct", "direct", "direct"]),
+        ("auto", ["winograd 4x4", "direct", "direct"]),
+        (True, ["winograd 4x4", "winograd 2x2", "direct"]),
+    ],
+)
+def test_winograd_modes(winograd, expected):
+    assert chosen([BIG, SMALL, STRIDED], Settings(winograd)) == expected
+
+
+def extra(problem: Problem, name: str) -> int:
+    sizes = {c.name: c.weight_bytes for c in problem.candidates(8)}
+    return sizes[name] - sizes["direct"]
+
+
+def test_layers_that_gain_most_per_byte_get_the_memory_first():
+    few, many = conv((56, 56), (64, 64)), BIG
+    assert extra(few, "winograd 4x4") < extra(many, "winograd 2x2")
+    allowance = Allowance(extra(few, "winograd 4x4"))
+    assert chosen([many, few], Settings(allowance=allowance)) == ["direct", "winograd 4x4"]
+    assert allowance.bytes == 0
+
+
+def test_a_smaller_form_is_taken_where_the_larger_one_has_no_room():
+    allowance = Allowance(extra(BIG, "winograd 2x2") + 100)
+    assert chosen([BIG], Settings(allowance=allowance)) == ["winograd 2x2"]
+    assert allowance.bytes == 100
+
+
+def test_the_allowance_is_shared_by_the_regions_of_a_plan_and_only_auto_keeps_to_it():
+    settings = Settings(allowance=Allowance(extra(BIG, "winograd 4x4")))
+    assert chosen([BIG], settings) == ["winograd 4x4"]
+    assert chosen([BIG], settings) == ["direct"]
+    assert chosen([BIG], settings.renewed()) == ["winograd 4x4"]
+    assert chosen([BIG], Settings(True, allowance=Allowance(0))) == ["winograd 4x4"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_allowance_is_never_overdrawn_and_pays_for_what_is_taken(seed):
+    rng = np.random.default_rng(seed)
+    problems = [conv((n, n), (c, d)) for n, c, d in rng.integers(2, 80, (12, 3)).tolist()]
+    total = int(rng.integers(0, 20_000_000))
+    settings = Settings(allowance=Allowance(total))
+    spent = sum(extra(p, a) for p, a in zip(problems, chosen(problems, settings), strict=True))
+    assert spent == total - settings.allowance.bytes <= total
+
+
+def test_calls_over_the_same_weights_pay_for_them_once():
+    settings = Settings(allowance=Allowance(extra(BIG, "winograd 4x4")))
+    program = program_of([BIG, BIG], {1: 0})
+    assert [c.algorithm for c in choose(program, settings, AVX2).instructions] == ["winograd 4x4"] * 2
+
+
+def test_measurements_overrule_estimates():
+    seconds = {"direct": 1e-3, "winograd 2x2": 2e-3, "winograd 4x4": 3e-3}
+    assert chosen([BIG], Settings(measured={BIG.key: seconds})) == ["direct"]
+    assert chosen([BIG], Settings(True, measured={BIG.key: seconds})) == ["winograd 2x2"]
+    assert chosen([SMALL], Settings(measured={BIG.key: seconds})) == ["direct"]
+
+
+def test_measured_blocks_must_gain_more_than_noise():
+    shaped = next(c for c in BIG.candidates(8, shaped=True) if c.is_shaped and c.algorithm == 1)
+    for share, expected in ((1 - SHAPE_GAIN / 2, 0), (1 - SHAPE_GAIN * 2, shaped.params["block_rows"])):
+        measured = {BIG.key: {"direct": 1e-3, shaped.name: share * 1e-3}}
+        (call,) = choose(program_of([BIG]), Settings(measured=measured), AVX2).instructions
+        assert (call.algorithm, call.params["block_rows"]) == ("direct", expected)
+
+
+def test_a_log_of_candidates_that_are_no_more_leaves_the_estimate():
+    assert chosen([BIG], Settings(measured={BIG.key: {"fft": 1e-9}})) == ["winograd 4x4"]
+
+
+def network() -> onnx.ModelProto:
+    """Two 3x3 convolutions on images of any batch size, and a product."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": rng.standard_normal((32, 16, 3, 3), np.float32) / 12,
+        "w2": rng.standard_normal((16, 32, 3, 3), np.float32) / 17,
+        "w3": rng.standard_normal((20, 10), np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"], "activation"),
+        helper.make_node("Conv", ["b", "w2"], ["c"], "second", pads=[1] * 4),
+        helper.make_node("MatMul", ["c", "w3"], ["y"], "last"),
+    ]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", 1, ["N", 16, 24, 20])],
+        [helper.make_tensor_value_info("y", 1, ["N", 16, 24, 10])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+SHAPES = {"x": (1, 16, 24, 20)}
+
+
+@pytest.mark.parametrize("winograd", [False, True, "auto"])
+def test_models_agree_whatever_is_chosen(winograd):
+    x = np.random.default_rng(1).standard_normal(SHAPES["x"], np.float32)
+    module = tinycomp.compile(network(), shapes=SHAPES, threads=1, winograd=winograd)
+    expected = tinycomp.compile(network(), "host", shapes=SHAPES)(x)
+    np.testing.assert_allclose(module(x), expected, rtol=1e-4, atol=1e-4)
+    layers = module.report().layers
+    assert [layer.sources for layer in layers] == [("first", "activation"), ("second",)]
+    assert {"winograd" in layer.algorithm for layer in layers} == {winograd is not False}
+    assert [layer.kernel for layer in module.report().how("activation")] == [layers[0].kernel]
+    assert re.search(r"^Convolutions: .*\b(1|2) " + layers[0].algorithm, str(module.report()), re.MULTILINE)
+    algorithms_of_rows = [row.algorithm for row in module.profile({"x": x}, runs=1).rows if row.algorithm]
+    assert algorithms_of_rows == [layer.algorithm for layer in layers]
+
+
+def test_another_value_is_refused():
+    with pytest.raises(OptionError, match=r'winograd: not a way .*expected True, False or "auto"; found \'always\''):
+        tinycomp.compile(network(), winograd="always")
+
+
+@pytest.mark.parametrize("winograd", [False, "auto"])
+def test_a_saved_module_keeps_to_it_for_every_size(winograd, tmp_path):
+    """With open sizes, programs are generated after loading, too."""
+    tinycomp.compile(network(), threads=1, winograd=winograd).save(tmp_path / "net.tcm")
+    module = tinycomp.load(tmp_path / "net.tcm")
+    x = np.random.default_rng(1).standard_normal((3, *SHAPES["x"][1:]), np.float32)
+    profile = module.profile({"x": x}, runs=1)
+    found = {"winograd" in row.algorithm for row in profile.rows if row.algorithm}
+    assert found == {winograd is not False}
+
+
+def test_a_code_generator_may_read_the_settings():
+    seen = []
+    target = tinycomp.Target("curious")
+    target.accept("Relu")
+
+    @target.codegen
+    def build(region, settings):
+        seen.append(settings)
+        return lambda x: np.maximum(x, 0)
+
+    tinycomp.compile(network(), target, shapes=SHAPES, threads=1, winograd=False)
+    assert (seen[-1].winograd, seen[-1].threads) == (False, 1)
