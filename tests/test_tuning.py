@@ -46,7 +46,7 @@ def test_a_model_is_measured_once(tmp_path):
     assert (tuned.problems, tuned.measured) == (3, 3)
     lines = path.read_text().splitlines()
     assert [json.loads(line)["problem"].split()[0] for line in lines] == ["conv2d", "conv2d", "gemm"]
-    assert {"direct", "lines", "winograd 2x2", "winograd 4x4"} <= json.loads(lines[0])["seconds"].keys()
+    assert {"direct", "lines", "Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"} <= json.loads(lines[0])["seconds"].keys()
     again = tinycomp.tune(network(), path, shapes=SHAPES, threads=1)
     assert (again.problems, again.measured) == (3, 0)
     assert path.read_text().splitlines() == lines
@@ -63,7 +63,7 @@ def test_threads_are_measured_apart():
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("algorithm", ["direct", "winograd 2x2", "winograd 4x4"])
+@pytest.mark.parametrize("algorithm", ["direct", "Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"])
 def test_a_log_decides(algorithm, tmp_path):
     tuned = tinycomp.tune(network(), tmp_path / "log", shapes=SHAPES, threads=1)
     log = favouring(tuned.log, algorithm)
@@ -78,7 +78,7 @@ def test_a_log_decides_for_the_sizes_that_it_has_measured():
     """A model with open sizes is tuned for some of them; a specialised plan uses what fits."""
     log = favouring(tinycomp.tune(network(), TuningLog(), shapes={"x": (4, 16, 24, 20)}, threads=1).log, "direct")
     module = tinycomp.compile(network(), threads=1, tuning=log)
-    for batch, expected in ((4, "direct"), (5, "winograd")):
+    for batch, expected in ((4, "direct"), (5, "Winograd")):
         profile = module.profile({"x": np.zeros((batch, 16, 24, 20), np.float32)}, runs=1)
         assert {row.algorithm.split()[0] for row in profile.rows if row.algorithm} == {expected}
 

@@ -19,7 +19,7 @@ from tinycomp.runtime.spec import TensorSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ALGORITHMS = MappingProxyType({1: "direct", 2: "lines", 3: "winograd 2x2", 4: "winograd 4x4"})
+ALGORITHMS = MappingProxyType({1: "direct", 2: "lines", 3: "Winograd F(2x2, 3x3)", 4: "Winograd F(4x4, 3x3)"})
 """The algorithms of convolutions by their number, ``enum tc_conv_algorithm`` of the runtime."""
 
 SPACES = ("none", "input", "output", "constant", "arena")

@@ -114,7 +114,7 @@ class LayerRow:
         region: Symbol of the region.
         sources: Source names of the nodes behind it.
         kernel: The kernel.
-        algorithm: What it does, such as ``direct`` or ``winograd 4x4``.
+        algorithm: What it does, such as ``direct`` or ``Winograd F(4x4, 3x3)``.
     """
 
     region: str

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.runtime.program import Instruction, Program
+from tinycomp.runtime.program import ALGORITHMS, Instruction, Program
 
 Params = Mapping[str, int | float]
 
@@ -26,10 +26,8 @@ _GATES = (1, 4, 3, 3)
 """By ``enum tc_cell``."""
 _COMPARE, _LOGICAL, _CAST = 2, 3, 5
 """Of ``enum tc_element``: the steps whose result is of another type than their sources."""
-_ALGORITHMS = ("", "direct", "lines")
-"""Of ``conv2d_f32`` by ``enum tc_conv_algorithm``; the first leaves the choice to the runtime."""
-_WINOGRAD_2 = 3
-"""The tile of 2x2 in ``enum tc_conv_algorithm``; all others are 4x4."""
+_WINOGRAD_2, _WINOGRAD_4 = 3, 4
+"""The tiles of 2x2 and 4x4 in ``enum tc_conv_algorithm``; the latter are the runtime's own choice."""
 _DIMS = range(8)
 _OUTPUTS, _PROGRAM, _INPUTS = 4, 4, 11
 """Of ``elementwise``: the operands before its program, the program's place, and the operands behind it."""
@@ -141,16 +139,17 @@ def _direct_flops(p: _Params, sizes: Sequence[int]) -> int:
 
 def _conv(p: _Params) -> _Count:
     sizes = _conv_sizes(p)
-    return _Count(_direct_flops(p, sizes), sizes, algorithm=_ALGORITHMS[p.algorithm])
+    return _Count(_direct_flops(p, sizes), sizes, algorithm=ALGORITHMS.get(p.algorithm, ""))
 
 
 def _winograd(p: _Params) -> _Count:
     """F(m x m, 3x3): (m + 2)^2 products of channels for every tile of m x m pixels; its transforms are not counted."""
-    tile = 2 if p.algorithm == _WINOGRAD_2 else 4
+    algorithm = p.algorithm or _WINOGRAD_4
+    tile = 2 if algorithm == _WINOGRAD_2 else 4
     tiles = p.batch * math.ceil(p.out_height / tile) * math.ceil(p.out_width / tile)
     done = 2 * (tile + 2) ** 2 * tiles * p.channels * p.out_channels
     sizes = _conv_sizes(p)
-    return _Count(_direct_flops(p, sizes), sizes, done, f"Winograd F({tile}x{tile}, 3x3)")
+    return _Count(_direct_flops(p, sizes), sizes, done, ALGORITHMS[algorithm])
 
 
 def _depthwise(p: _Params) -> _Count:

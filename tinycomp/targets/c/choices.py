@@ -64,7 +64,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Its name in a tuning log, for example ``winograd 4x4, block_rows=24``."""
+        """Its name in a tuning log, for example ``Winograd F(4x4, 3x3), block_rows=24``."""
         shapes = [f"{name}={value}" for name, value in self.params.items() if value and name != "algorithm"]
         return ", ".join([ALGORITHMS.get(self.algorithm, self.kernel), *shapes])
 
