@@ -253,7 +253,7 @@ class Compiler:
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
-        settings = Settings(self.winograd, self.pool.threads, self.measured)
+        settings = Settings(self.winograd, self.measured)
         return Lowering({t.name: t for t in self.targets}, self.pool, self.weights, settings)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:

@@ -58,13 +58,11 @@ class Settings:
 
     Attributes:
         winograd: See :data:`Winograd`.
-        threads: Threads that will run the program.
         measured: See :data:`Measured`; what it does not hold is estimated.
         allowance: What ``winograd="auto"`` may spend on transformed weights.
     """
 
     winograd: Winograd = "auto"
-    threads: int = 1
     measured: Measured = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
 

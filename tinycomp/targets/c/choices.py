@@ -32,6 +32,9 @@ _MOST_LINES = 64
 SHAPE_GAIN = 0.03
 """The share of the time that blocks of another shape must save before the kernel's own choice is overruled."""
 
+WINOGRAD_GAIN = 0.1
+"""The share of its time that Winograd's algorithm must be expected to save: it costs memory, and the last bits."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -145,7 +148,7 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
     sites = _sites(program)
     if not sites:
         return program
-    on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2), settings.threads)
+    on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2))
     for site in sites:
         site.weigh(settings, on)
     _spend(sites, settings)
@@ -340,10 +343,13 @@ def _winograd_candidate(problem: Problem, lanes: int, params: Mapping[str, int])
 
 
 def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
+    """Estimate one image, so that a model keeps its algorithms and packed weights whatever the batch."""
+    problem = dataclasses.replace(problem, sizes={**problem.sizes, "batch": 1})
     s = problem.sizes
     if candidate.is_winograd:
         out = _OUT[candidate.algorithm]
-        return cost.winograd(out, _tiles(problem, out), s["channels"], s["out_channels"], on)
+        seconds = cost.winograd(out, _tiles(problem, out), s["channels"], s["out_channels"], on)
+        return seconds * (1 + WINOGRAD_GAIN)
     taps, depth, columns = _taps(problem), s["channels"] // s["groups"], s["out_channels"] // s["groups"]
     if candidate.algorithm == LINES:
         taps, depth = s["kernel_height"], s["kernel_width"] * depth

@@ -3,7 +3,8 @@
 Counted in processor cycles: multiplications at the peak of two fused multiply-adds per cycle, with what partial tiles
 and vectors waste; the transforms of Winograd's algorithm; and the weights, which other layers have pushed out of the
 nearer caches since the last run, once per block of rows. The constants were fitted to tuning logs of four models on one
-AVX2 core. Only ratios matter; :data:`CLOCK` makes seconds of them, so that they can stand beside measured ones.
+AVX2 core. The number of threads is left out, so that it does not change the bits of a result. Only ratios matter;
+:data:`CLOCK` makes seconds of them, so that they can stand beside measured ones.
 """
 
 from __future__ import annotations
@@ -50,12 +51,10 @@ class Processor:
     Attributes:
         shape: The vectors and panels of the instruction set.
         l2: Bytes of the second-level cache.
-        threads: Threads that share a call.
     """
 
     shape: IsaShape
     l2: int
-    threads: int
 
 
 def _padded(columns: int, lanes: int) -> int:
@@ -97,7 +96,7 @@ def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1
     work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * panels * (_TILE + taps * _TAP)
     weights = packed_bytes(taps * depth, columns, on.shape.lanes)
     # A panel of a few rows' output is all that is read again, unless no other order is left.
-    return _seconds(work, _weights_cycles(weights, max(1, rows // (4 * block_rows)), on), on)
+    return _seconds(work, _weights_cycles(weights, max(1, rows // (4 * block_rows)), on))
 
 
 def window_rows(pixels: int, taps: int) -> float:
@@ -107,7 +106,7 @@ def window_rows(pixels: int, taps: int) -> float:
 
 def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
     """Seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` are those of one group."""
-    finding = window_rows(pixels, taps) / CLOCK / on.threads
+    finding = window_rows(pixels, taps) / CLOCK
     return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
 
 
@@ -116,17 +115,16 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
     products = (out + 2) ** 2
     into, back = TRANSFORMS[out]
     transforms = tiles * (math.ceil(channels / on.shape.lanes) * into + math.ceil(columns / on.shape.lanes) * back)
-    patch = products * _padded(channels, on.shape.lanes) * FLOAT
+    patch = products * _padded(max(channels, 1), on.shape.lanes) * FLOAT
     block = max(12, min(48, on.l2 * 7 // 8 // patch))
-    blocks = math.ceil(tiles / block)
+    blocks = max(1, math.ceil(tiles / block))
     rows = math.ceil(tiles / blocks)
     tiles_of_product = math.ceil(rows / 6) * math.ceil(columns / on.shape.panel)
     work = blocks * products * (channels * tile_cycles(rows, columns, on) + tiles_of_product * _TILE)
     weights = products * packed_bytes(channels, columns, on.shape.lanes)
-    return _seconds(work + transforms, _weights_cycles(weights, blocks, on), on)
+    return _seconds(work + transforms, _weights_cycles(weights, blocks, on))
 
 
-def _seconds(work: float, reading: float, on: Processor) -> float:
-    """Threads share the work and the path to the memory; reading ahead hides most of the shorter of the two."""
-    share = work / on.threads
-    return (max(share, reading) + 0.25 * min(share, reading) + _CALL) / CLOCK
+def _seconds(work: float, reading: float) -> float:
+    """Reading ahead hides most of the shorter of the two."""
+    return (max(work, reading) + 0.25 * min(work, reading) + _CALL) / CLOCK
