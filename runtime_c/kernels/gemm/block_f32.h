@@ -18,17 +18,28 @@ typedef struct tc_block_f32 {
   tc_epilogue_f32 epilogue;
 } tc_block_f32;
 
-/* Runs one part of the depth over all rows. */
+/* With so few rows a product waits for its panels: they are fetched just ahead of their use. Measured against fetching
+ * the next panel, with panels in the third-level cache: 1.4 times the speed for one row. */
+enum { TC_FEW_ROWS = 2, TC_NEAR_BYTES = 512 };
+
+/* Runs one part of the depth over all rows, in tiles of nearly the same height. Together the tiles fetch as much as the
+ * panel holds of what comes behind it, which is the next panel or the next part of this one. */
 static void tc_block_part(const tc_block_f32 *block, tc_tile_f32 tile) {
   const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
-  const int64_t most = tc_tile_rows[vectors];
+  const int64_t tiles = tc_max(tc_ceil_div(block->row_count, tc_tile_rows[vectors]), 1);
+  const int64_t rows = block->row_count / tiles, longer = block->row_count % tiles; /* tiles of one row more */
   tile.row_stride = block->row_stride;
   tile.residual_stride = block->residual_stride;
   tile.c_stride = block->c_stride;
   tile.last = block->columns - (vectors - 1) * TC_LANES;
-  for (int64_t m = 0; m < block->row_count; m += most) {
-    const int64_t count = tc_min(block->row_count - m, most);
+  if (block->row_count <= TC_FEW_ROWS) {
+    tile.ahead = (const char *)tile.panel + TC_NEAR_BYTES;
+  }
+  tile.ahead_step = vectors * TC_LANES * (int64_t)sizeof(float) / tiles;
+  for (int64_t i = 0; i < tiles; i++) {
+    const int64_t count = rows + (i < longer);
     tc_tiles_f32[vectors][count](&tile);
+    tile.ahead += tile.ahead_step * tile.depth * tile.taps;
     tile.rows += count;
     tile.c += count * block->c_stride;
     if (tile.residual) {
@@ -50,15 +61,19 @@ static void tc_block_run(const tc_block_f32 *block) {
   const int64_t total = block->taps == 1 ? block->depth : block->taps;
   const int64_t width = tc_round_up(block->columns, TC_LANES);
   int64_t begin = 0;
-  do { /* once even for a depth of zero, which leaves bias and residual */
+  const bool one_tap = block->taps == 1;
+  const int64_t step =
+      (one_tap ? 1 : block->depth) * width; /* floats of the panel per tap, or per depth of the only tap */
+  do {                                      /* once even for a depth of zero, which leaves bias and residual */
     const int64_t count = tc_min(total - begin, part);
-    const bool one_tap = block->taps == 1, is_last = begin + count >= total;
+    const bool is_last = begin + count >= total;
     tc_block_part(block, (tc_tile_f32){
                              .rows = block->rows + (one_tap ? 0 : begin * block->row_stride),
                              .taps = one_tap ? 1 : count,
                              .depth_begin = one_tap ? begin : 0,
                              .depth = one_tap ? count : block->depth,
-                             .panel = block->panel + begin * (one_tap ? 1 : block->depth) * width,
+                             .panel = block->panel + begin * step,
+                             .ahead = (const char *)(block->panel + (begin + count) * step),
                              .bias = begin ? NULL : block->bias,
                              .residual = begin ? NULL : block->residual,
                              .c = block->c,
@@ -106,6 +121,9 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   grid.panel_outer = left_floats <= half_l2 && right_floats > left_floats;
   if (wish.block_rows) {
     grid.block_rows = wish.block_rows;
+  } else { /* about as many, in blocks of whole tiles, so that only the last tiles are short */
+    const int64_t blocks = tc_max((rows + grid.block_rows / 2) / grid.block_rows, 1);
+    grid.block_rows = tc_max(tc_round_up(tc_ceil_div(rows, blocks), tc_tile_rows[TC_TILE_VECTORS]), 1);
   }
   if (wish.panel_order) {
     grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;

@@ -18,6 +18,8 @@ typedef struct tc_tile_f32 {
   int64_t c_stride;
   int64_t last; /* columns in the last vector, 1..TC_LANES */
   float low, high;
+  const char *ahead; /* what will be read next: fetched into the second-level cache, ahead_step bytes per depth */
+  int64_t ahead_step;
 } tc_tile_f32;
 
 typedef void (*tc_tile_f32_fn)(const tc_tile_f32 *tile);
@@ -26,29 +28,83 @@ TC_INLINE tc_vf tc_load_column(const float *p, bool is_last, int64_t last) {
   return is_last && last < TC_LANES ? tc_vf_load_first(p, last) : tc_vf_load(p);
 }
 
-/* The start of the sums: what an earlier part of the depth left in c, or bias and residual. */
-TC_INLINE tc_vf tc_tile_start(const tc_tile_f32 *t, int m, int j, bool is_last) {
-  if (!t->bias) {
-    return tc_load_column(t->c + m * t->c_stride + j * TC_LANES, is_last, t->last);
+/* The sums of a tile. All functions of a tile are inlined with literal sizes, so that these live in registers; the
+ * array bounds must be literals too. */
+typedef struct tc_tile_sums {
+  tc_vf v[12][4];
+} tc_tile_sums;
+
+/* From what an earlier part of the depth left in c, or from bias and residual. */
+TC_INLINE void tc_tile_start(const int mr, const int nv, const bool partial, const tc_tile_f32 *t, tc_tile_sums *sum) {
+  const float *from = t->bias ? t->residual : t->c;
+  const int64_t stride = t->bias ? t->residual_stride : t->c_stride;
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+    const tc_vf bias = t->bias ? tc_vf_load(t->bias + j * TC_LANES) : tc_vf_set1(0.0f);
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+      sum->v[m][j] = bias;
+    }
   }
-  const tc_vf bias = tc_vf_load(t->bias + j * TC_LANES);
-  if (!t->residual) {
-    return bias;
+  if (from) {
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+#pragma GCC unroll 4
+      for (int j = 0; j < nv; j++) {
+        const float *added = from + m * stride + j * TC_LANES;
+        sum->v[m][j] = tc_vf_add(sum->v[m][j], tc_load_column(added, partial && j == nv - 1, t->last));
+      }
+    }
   }
-  return tc_vf_add(bias, tc_load_column(t->residual + m * t->residual_stride + j * TC_LANES, is_last, t->last));
 }
 
-/* Always inlined with literal mr and nv, so that the sums live in registers; the array bounds must be literals too. */
-TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const tc_tile_f32 *t) {
-  tc_vf sum[12][4];
+/* One depth: a line of the panel times the values of all rows. */
+TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, const float *const *row, int64_t k,
+                            tc_tile_sums *sum) {
+  tc_vf column[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+    column[j] = tc_vf_load(panel + j * TC_LANES);
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+    const tc_vf x = tc_vf_set1(row[m][k]);
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      sum->v[m][j] = tc_vf_fma(x, column[j], sum->v[m][j]);
+    }
+  }
+}
+
+/* Clamps and stores. */
+TC_INLINE void tc_tile_finish(const int mr, const int nv, const bool partial, const tc_tile_f32 *t,
+                              const tc_tile_sums *sum) {
+  const tc_vf low = tc_vf_set1(t->low), high = tc_vf_set1(t->high);
 #pragma GCC unroll 12
   for (int m = 0; m < mr; m++) {
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) {
-      sum[m][j] = tc_tile_start(t, m, j, j == nv - 1);
+      float *c = t->c + m * t->c_stride + j * TC_LANES;
+      const tc_vf y = tc_vf_min(high, tc_vf_max(low, sum->v[m][j]));
+      if (partial && j == nv - 1) {
+        tc_vf_store_first(c, y, t->last);
+      } else {
+        tc_vf_store(c, y);
+      }
     }
   }
+}
+
+/* Every element is one sum in the order of its depth, whatever the tile: how rows are cut into tiles changes no bit. */
+TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const bool partial, const tc_tile_f32 *t) {
+  tc_tile_sums sum;
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+    __builtin_prefetch(t->c + m * t->c_stride, 1);
+  }
+  tc_tile_start(mr, nv, partial, t, &sum);
   const float *panel = t->panel;
+  const char *ahead = t->ahead;
   for (int64_t tap = 0; tap < t->taps; tap++) {
     const float *row[12];
 #pragma GCC unroll 12
@@ -56,35 +112,13 @@ TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const tc_tile_f32 *t
       row[m] = t->rows[tap * t->row_stride + m] + t->depth_begin;
     }
     for (int64_t k = 0; k < t->depth; k++) {
-      tc_vf column[4];
-#pragma GCC unroll 4
-      for (int j = 0; j < nv; j++) {
-        column[j] = tc_vf_load(panel + j * TC_LANES);
-      }
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += t->ahead_step;
+      tc_tile_step(mr, nv, panel, row, k, &sum);
       panel += nv * TC_LANES;
-#pragma GCC unroll 12
-      for (int m = 0; m < mr; m++) {
-        const tc_vf x = tc_vf_set1(row[m][k]);
-#pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) {
-          sum[m][j] = tc_vf_fma(x, column[j], sum[m][j]);
-        }
-      }
     }
   }
-#pragma GCC unroll 12
-  for (int m = 0; m < mr; m++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < nv; j++) {
-      float *c = t->c + m * t->c_stride + j * TC_LANES;
-      const tc_vf y = tc_clamp(sum[m][j], t->low, t->high);
-      if (j == nv - 1 && t->last < TC_LANES) {
-        tc_vf_store_first(c, y, t->last);
-      } else {
-        tc_vf_store(c, y);
-      }
-    }
-  }
+  tc_tile_finish(mr, nv, partial, t, &sum);
 }
 
 /* The tiles that this instruction set has: as many sums as its registers hold beside the columns and one row value. */
@@ -106,7 +140,11 @@ enum { TC_PANEL = TC_TILE_VECTORS * TC_LANES };
 
 #define TC_TILE(mr, nv)                                                                    \
   static __attribute__((noinline)) void tc_tile_f32_##mr##x##nv(const tc_tile_f32 *tile) { \
-    tc_tile_body_f32(mr, nv, tile);                                                        \
+    if (tile->last == TC_LANES) {                                                          \
+      tc_tile_body_f32(mr, nv, false, tile);                                               \
+    } else {                                                                               \
+      tc_tile_body_f32(mr, nv, true, tile);                                                \
+    }                                                                                      \
   }
 TC_TILE_LIST
 #undef TC_TILE
