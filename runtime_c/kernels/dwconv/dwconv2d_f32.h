@@ -1,18 +1,27 @@
-/* dwconv2d_f32: depthwise convolution, a vector of channels at a time. A unit is one line of output pixels. State: the
- * padded bias, then the weights as [kernel position][padded channels].
+/* dwconv2d_f32: depthwise convolution, a vector of channels at a time. A unit is a band of two lines of output pixels.
+ * State: the padded bias, then the weights as [kernel position][padded channels].
  *
- * Pixels whose window lies inside the image in x go through a fast path of several pixels at once; lines of the window
- * that are above or below the image are left out for the whole output line. */
+ * The usual windows go through tiles of two lines by four pixels: every input vector is loaded once and added to all
+ * the sums that it belongs to, which a single line would load three times for a 3x3 window. What lies outside the image
+ * is left out, so every sum sees the positions of its window that are inside, in their order. */
 
 enum { DW_Y, DW_X, DW_W, DW_BIAS, DW_RESIDUAL };
 
-/* One output line and one vector of channels. */
-typedef struct dw_line {
+enum { DW_LINES = 2, DW_PIXELS = 4 }; /* of a tile: as many sums as hide the latency of a multiply-add */
+
+/* From the first to the last, which is not included. */
+typedef struct dw_range {
+  int64_t first, last;
+} dw_range;
+
+/* One vector of channels of a band of output lines. */
+typedef struct dw_band {
   const tc_window *window;
+  dw_range inner; /* the output pixels whose windows do not leave the image on the left or right */
   const float *x; /* the first channel of the image's first pixel */
-  int64_t x_pixel;
-  int64_t first_tap, last_tap; /* lines of the window that are inside the image */
-  int64_t y;                   /* of the window's first line; may be outside */
+  int64_t x_pixel, x_line;
+  int64_t y;     /* of the first line's window; may be outside */
+  int64_t lines; /* of the output, 1 to DW_LINES */
   const float *weights;
   int64_t weight_stride; /* padded channels */
   tc_vf bias;
@@ -22,7 +31,7 @@ typedef struct dw_line {
   float *out;
   int64_t out_pixel;
   float low, high;
-} dw_line;
+} dw_band;
 
 static void dw_check(tc_prepare *prepare) {
   const tc_dwconv2d_f32_params *p = prepare->params;
@@ -54,8 +63,8 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const int64_t taps = p->kernel_height * p->kernel_width, padded = tc_round_up(p->channels, TC_LANES);
-  prepare->units = p->batch * p->out_height;
-  prepare->cost = 4.0 * (double)prepare->units * (double)p->out_width * (double)p->channels * (double)taps;
+  prepare->units = p->batch * tc_ceil_div(p->out_height, DW_LINES);
+  prepare->cost = 4.0 * (double)(p->batch * p->out_height) * (double)p->out_width * (double)p->channels * (double)taps;
   prepare->state_bytes = TC_PRODUCT(prepare, taps + 1, padded, sizeof(float));
   TC_SHARE(prepare, p->channels, taps);
 }
@@ -73,190 +82,231 @@ static void TC_NAME(tc_dwconv2d_f32_pack)(const tc_prepare *prepare, void *state
   }
 }
 
-/* Adds the residual, clamps and stores one pixel. */
-TC_INLINE void dw_store(const dw_line *line, int64_t out_x, tc_vf sum) {
-  if (line->residual) {
-    sum = tc_vf_add(sum, tc_load_column(line->residual + out_x * line->residual_pixel, true, line->channels));
-  }
-  sum = tc_clamp(sum, line->low, line->high);
-  float *out = line->out + out_x * line->out_pixel;
-  if (line->channels < TC_LANES) {
-    tc_vf_store_first(out, sum, line->channels);
-  } else {
-    tc_vf_store(out, sum);
-  }
+/* Where pixel 0 of one output line goes, and what is added to it. Copied out of the band so that the compiler need not
+ * read it again behind every store. */
+typedef struct dw_line {
+  float *out;
+  const float *residual;
+  int64_t out_pixel, residual_pixel, channels;
+  tc_vf low, high;
+} dw_line;
+
+TC_INLINE dw_line dw_line_of(const dw_band *band, int64_t line, int64_t out_x) {
+  const int64_t pixel = line * band->window->out_width + out_x;
+  return (dw_line){.out = band->out + pixel * band->out_pixel,
+                   .residual = band->residual ? band->residual + pixel * band->residual_pixel : NULL,
+                   .out_pixel = band->out_pixel,
+                   .residual_pixel = band->residual_pixel,
+                   .channels = band->channels,
+                   .low = tc_vf_set1(band->low),
+                   .high = tc_vf_set1(band->high)};
 }
 
-/* One pixel for any window, which may leave the image on either side. */
-static void dw_any_pixel(const dw_line *line, int64_t out_x) {
-  const tc_window *w = line->window;
-  const int64_t x = out_x * w->stride_width - w->pad_left, step = w->dilation_width;
-  const int64_t first = x < 0 ? tc_min(tc_ceil_div(-x, step), w->kernel_width) : 0;
-  const int64_t last = x >= w->width ? 0 : tc_min(tc_ceil_div(w->width - x, step), w->kernel_width);
-  tc_vf sum = line->bias;
-  for (int64_t i = line->first_tap; i < line->last_tap; i++) {
-    const int64_t row = ((line->y + i * w->dilation_height) * w->width + x) * line->x_pixel;
-    const float *weight = line->weights + i * w->kernel_width * line->weight_stride;
-    for (int64_t j = first; j < last; j++) {
-      const tc_vf value = tc_load_column(line->x + (row + j * step * line->x_pixel), true, line->channels);
-      sum = tc_vf_fma(value, tc_vf_load(weight + j * line->weight_stride), sum);
+/* Adds the residual, clamps and stores `count` neighbouring pixels. */
+TC_INLINE void dw_store(const int count, const bool whole, const dw_line line, tc_vf *sum) {
+  if (line.residual) {
+#pragma GCC unroll 4
+    for (int p = 0; p < count; p++) {
+      sum[p] = tc_vf_add(sum[p], tc_load_column(line.residual + p * line.residual_pixel, !whole, line.channels));
     }
   }
-  dw_store(line, out_x, sum);
-}
-
-/* Where the input of an inner output pixel starts in one line of the window. */
-static inline const float *dw_inner_input(const dw_line *line, int64_t tap_line, int64_t out_x) {
-  const tc_window *w = line->window;
-  const int64_t x = out_x * w->stride_width - w->pad_left;
-  return line->x + ((line->y + tap_line * w->dilation_height) * w->width + x) * line->x_pixel;
-}
-
-/* `count` neighbouring inner pixels of a window without dilation in x. Every input vector is loaded once per line of
- * the window and added to all the sums that it belongs to; a sum still sees its positions in their order. */
-TC_INLINE void dw_inner_pixels(const int count, const int width, const int stride, const bool whole,
-                               const dw_line *line, int64_t out_x) {
-  tc_vf sum[8];
-#pragma GCC unroll 8
+#pragma GCC unroll 4
   for (int p = 0; p < count; p++) {
-    sum[p] = line->bias;
-  }
-  for (int64_t i = line->first_tap; i < line->last_tap; i++) {
-    const float *x = dw_inner_input(line, i, out_x);
-    const float *weights = line->weights + i * width * line->weight_stride;
-    tc_vf weight[7];
-#pragma GCC unroll 7
-    for (int j = 0; j < width; j++) {
-      weight[j] = tc_vf_load(weights + j * line->weight_stride);
+    const tc_vf y = tc_vf_min(line.high, tc_vf_max(line.low, sum[p]));
+    if (whole) {
+      tc_vf_store(line.out + p * line.out_pixel, y);
+    } else {
+      tc_vf_store_first(line.out + p * line.out_pixel, y, line.channels);
     }
-#pragma GCC unroll 24
-    for (int t = 0; t < (count - 1) * stride + width; t++) {
-      const tc_vf value = tc_vf_keep(whole ? tc_vf_load(x) : tc_vf_load_first(x, line->channels));
-      x += line->x_pixel;
-#pragma GCC unroll 8
-      for (int p = 0; p < count; p++) {
+  }
+}
+
+/* Which of `count` positions that begin at `start` and are `step` apart lie inside [0, size). */
+static inline dw_range dw_inside(int64_t start, int64_t step, int64_t count, int64_t size) {
+  const int64_t first = start < 0 ? tc_min(tc_ceil_div(-start, step), count) : 0;
+  const int64_t last = start >= size ? 0 : tc_min(tc_ceil_div(size - start, step), count);
+  return (dw_range){first, tc_max(first, last)};
+}
+
+/* One pixel of any window, anywhere. */
+static void dw_any_pixel(const dw_band *band, int64_t line, int64_t out_x) {
+  const tc_window *w = band->window;
+  const int64_t x = out_x * w->stride_width - w->pad_left, y = band->y + line * w->stride_height;
+  const dw_range rows = dw_inside(y, w->dilation_height, w->kernel_height, w->height);
+  const dw_range columns = dw_inside(x, w->dilation_width, w->kernel_width, w->width);
+  tc_vf sum = band->bias;
+  for (int64_t i = rows.first; i < rows.last; i++) {
+    const float *from = band->x + (y + i * w->dilation_height) * band->x_line;
+    const float *weight = band->weights + i * w->kernel_width * band->weight_stride;
+    for (int64_t j = columns.first; j < columns.last; j++) {
+      const tc_vf value = tc_load_column(from + (x + j * w->dilation_width) * band->x_pixel, true, band->channels);
+      sum = tc_vf_fma(value, tc_vf_load(weight + j * band->weight_stride), sum);
+    }
+  }
+  dw_store(1, false, dw_line_of(band, line, out_x), &sum);
+}
+
+/* What a tile reads, again as a copy. */
+typedef struct dw_source {
+  const float *weights;
+  int64_t weight_stride, x_pixel, channels;
+} dw_source;
+
+/* One line of input, which lies in the windows of `lines` output lines, over the positions [inside.first, inside.last)
+ * of a tile. Line l of the output sees it as line `tap - l * stride` of its window. */
+TC_INLINE void dw_tile_line(const int lines, const int pixels, const int size, const int stride, const bool whole,
+                            const bool edge, const dw_source *source, const float *x, dw_range inside, int tap,
+                            tc_vf sum[DW_LINES][DW_PIXELS]) {
+#pragma GCC unroll 16
+  for (int t = 0; t < (pixels - 1) * stride + size; t++) {
+    if (edge && (t < inside.first || t >= inside.last)) {
+      continue;
+    }
+    const float *from = x + t * source->x_pixel;
+    const tc_vf value = tc_vf_keep(whole ? tc_vf_load(from) : tc_vf_load_first(from, source->channels));
+#pragma GCC unroll 2
+    for (int l = 0; l < lines; l++) {
+      const int i = tap - l * stride;
+#pragma GCC unroll 4
+      for (int p = 0; p < pixels; p++) {
         const int j = t - p * stride;
-        if (j >= 0 && j < width) {
-          sum[p] = tc_vf_fma(value, weight[j], sum[p]);
+        if (i >= 0 && i < size && j >= 0 && j < size) {
+          const tc_vf weight = tc_vf_load(source->weights + (i * size + j) * source->weight_stride);
+          sum[l][p] = tc_vf_fma(value, weight, sum[l][p]);
         }
       }
     }
   }
-#pragma GCC unroll 8
-  for (int p = 0; p < count; p++) {
-    dw_store(line, out_x + p, sum[p]);
-  }
 }
 
-/* The inner pixels [begin, end) of a line. */
-TC_INLINE void dw_inner_line(const int count, const int width, const int stride, const bool whole, const dw_line *line,
-                             int64_t begin, int64_t end) {
-  int64_t x = begin;
-  for (; x + count <= end; x += count) {
-    dw_inner_pixels(count, width, stride, whole, line, x);
+/* A tile of square windows without dilation. With `edge`, the windows may leave the image on the left and right. */
+TC_INLINE void dw_tile(const int lines, const int pixels, const int size, const int stride, const bool whole,
+                       const bool edge, const dw_band *band, int64_t out_x) {
+  const dw_source source = {band->weights, band->weight_stride, band->x_pixel, band->channels};
+  const int64_t left = out_x * stride - band->window->pad_left, height = band->window->height;
+  const int64_t y = band->y, x_line = band->x_line;
+  const dw_range inside = dw_inside(left, 1, (pixels - 1) * stride + size, band->window->width);
+  tc_vf sum[DW_LINES][DW_PIXELS];
+#pragma GCC unroll 2
+  for (int l = 0; l < lines; l++) {
+#pragma GCC unroll 4
+    for (int p = 0; p < pixels; p++) {
+      sum[l][p] = band->bias;
+    }
   }
-  if (count > 4 && x + 4 <= end) {
-    dw_inner_pixels(4, width, stride, whole, line, x);
-    x += 4;
+  const float *x = band->x + y * x_line + left * source.x_pixel;
+#pragma GCC unroll 9
+  for (int tap = 0; tap < (lines - 1) * stride + size; tap++, x += x_line) {
+    if (y + tap >= 0 && y + tap < height) {
+      dw_tile_line(lines, pixels, size, stride, whole, edge, &source, x, inside, tap, sum);
+    }
   }
-  if (x + 2 <= end) {
-    dw_inner_pixels(2, width, stride, whole, line, x);
-    x += 2;
+#pragma GCC unroll 2
+  for (int l = 0; l < lines; l++) {
+    dw_store(pixels, whole, dw_line_of(band, l, out_x), sum[l]);
   }
-  for (; x < end; x++) {
-    dw_inner_pixels(1, width, stride, whole, line, x);
-  }
-}
-
-/* The windows with a fast path: DW_FAST(width, stride, pixels at once). */
-#define DW_FAST_LIST DW_FAST(3, 1, 8) DW_FAST(3, 2, 4) DW_FAST(5, 1, 8) DW_FAST(5, 2, 4) DW_FAST(7, 1, 8)
-
-#define DW_FAST(width, stride, count)                                                           \
-  static void dw_inner_##width##_by_##stride(const dw_line *line, int64_t begin, int64_t end) { \
-    if (line->channels == TC_LANES) {                                                           \
-      dw_inner_line(count, width, stride, true, line, begin, end);                              \
-    } else {                                                                                    \
-      dw_inner_line(count, width, stride, false, line, begin, end);                             \
-    }                                                                                           \
-  }
-DW_FAST_LIST
-#undef DW_FAST
-
-static void dw_inner_any(const dw_line *line, int64_t begin, int64_t end) {
-  for (int64_t x = begin; x < end; x++) {
-    dw_any_pixel(line, x);
-  }
-}
-
-typedef void (*dw_inner_fn)(const dw_line *line, int64_t begin, int64_t end);
-
-static dw_inner_fn dw_inner_for(const tc_window *w) {
-#define DW_FAST(width, stride, count)                                                        \
-  if (w->kernel_width == (width) && w->stride_width == (stride) && w->dilation_width == 1) { \
-    return dw_inner_##width##_by_##stride;                                                   \
-  }
-  DW_FAST_LIST
-#undef DW_FAST
-  return dw_inner_any;
 }
 
 /* The output pixels [begin, end) whose windows do not leave the image on the left or right. */
-static void dw_inner_range(const tc_window *w, int64_t *begin, int64_t *end) {
+static dw_range dw_inner(const tc_window *w) {
   const int64_t reach = (w->kernel_width - 1) * w->dilation_width;
-  *begin = tc_min(tc_ceil_div(w->pad_left, w->stride_width), w->out_width);
+  const int64_t begin = tc_min(tc_ceil_div(w->pad_left, w->stride_width), w->out_width);
   const int64_t room = w->width - 1 - reach + w->pad_left; /* the last window may start here, counted from the pad */
-  *end = room < 0 ? 0 : tc_min(room / w->stride_width + 1, w->out_width);
-  *end = tc_max(*end, *begin);
+  const int64_t end = room < 0 ? 0 : tc_min(room / w->stride_width + 1, w->out_width);
+  return (dw_range){begin, tc_max(begin, end)};
 }
 
-static void dw_vector(const dw_line *line) {
-  const tc_window *w = line->window;
-  int64_t begin, end;
-  dw_inner_range(w, &begin, &end);
-  for (int64_t x = 0; x < begin; x++) {
-    dw_any_pixel(line, x);
+/* All tiles of a band. */
+TC_INLINE void dw_tiles(const int lines, const int size, const int stride, const bool whole, const dw_band *band) {
+  const int64_t width = band->window->out_width;
+  int64_t x = 0;
+  for (; x + DW_PIXELS <= width; x += DW_PIXELS) {
+    if (x >= band->inner.first && x + DW_PIXELS <= band->inner.last) {
+      dw_tile(lines, DW_PIXELS, size, stride, whole, false, band, x);
+    } else {
+      dw_tile(lines, DW_PIXELS, size, stride, whole, true, band, x);
+    }
   }
-  dw_inner_for(w)(line, begin, end);
-  for (int64_t x = end; x < w->out_width; x++) {
-    dw_any_pixel(line, x);
+  if (x + 2 <= width) {
+    dw_tile(lines, 2, size, stride, whole, true, band, x);
+    x += 2;
+  }
+  if (x < width) {
+    dw_tile(lines, 1, size, stride, whole, true, band, x);
   }
 }
 
-/* Sets the lines of the window that are inside the image. */
-static void dw_clip_taps(dw_line *line) {
-  const tc_window *w = line->window;
-  line->first_tap = line->y < 0 ? tc_min(tc_ceil_div(-line->y, w->dilation_height), w->kernel_height) : 0;
-  const int64_t room = w->height - line->y;
-  line->last_tap = room <= 0 ? 0 : tc_min(tc_ceil_div(room, w->dilation_height), w->kernel_height);
+/* The windows that go through tiles: DW_TILED(size, stride). */
+#define DW_TILED_LIST DW_TILED(3, 1) DW_TILED(3, 2) DW_TILED(5, 1) DW_TILED(5, 2) DW_TILED(7, 1)
+
+#define DW_TILED(size, stride)                                                              \
+  static __attribute__((noinline)) void dw_band_##size##_by_##stride(const dw_band *band) { \
+    if (band->lines < DW_LINES) {                                                           \
+      dw_tiles(1, size, stride, false, band);                                               \
+    } else if (band->channels < TC_LANES) {                                                 \
+      dw_tiles(DW_LINES, size, stride, false, band);                                        \
+    } else {                                                                                \
+      dw_tiles(DW_LINES, size, stride, true, band);                                         \
+    }                                                                                       \
+  }
+DW_TILED_LIST
+#undef DW_TILED
+
+static void dw_band_any(const dw_band *band) {
+  for (int64_t l = 0; l < band->lines; l++) {
+    for (int64_t x = 0; x < band->window->out_width; x++) {
+      dw_any_pixel(band, l, x);
+    }
+  }
+}
+
+typedef void (*dw_band_fn)(const dw_band *band);
+
+static dw_band_fn dw_band_for(const tc_window *w) {
+  const bool square = w->kernel_height == w->kernel_width && w->stride_height == w->stride_width;
+  if (square && w->dilation_height == 1 && w->dilation_width == 1) {
+#define DW_TILED(size, stride)                                    \
+  if (w->kernel_width == (size) && w->stride_width == (stride)) { \
+    return dw_band_##size##_by_##stride;                          \
+  }
+    DW_TILED_LIST
+#undef DW_TILED
+  }
+  return dw_band_any;
 }
 
 static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_dwconv2d_f32_params *p = call->params;
   const tc_window window = TC_WINDOW(p);
+  const dw_range inner = dw_inner(&window);
+  const dw_band_fn run = dw_band_for(&window);
   const tc_epilogue_f32 epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b);
   const float *x = call->operands[DW_X], *residual = call->operands[DW_RESIDUAL], *bias = call->state;
   const int64_t padded = tc_round_up(p->channels, TC_LANES), image = p->height * p->width * p->x_pixel_stride;
+  const int64_t bands = tc_ceil_div(p->out_height, DW_LINES);
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t first = unit * p->out_width; /* pixel of the output */
+    const int64_t line = unit % bands * DW_LINES, first = (unit / bands * p->out_height + line) * p->out_width;
     float *out = (float *)call->operands[DW_Y] + first * p->y_pixel_stride;
-    dw_line line = {.window = &window,
+    dw_band band = {.window = &window,
+                    .inner = inner,
                     .x_pixel = p->x_pixel_stride,
-                    .y = unit % p->out_height * p->stride_height - p->pad_top,
+                    .x_line = p->width * p->x_pixel_stride,
+                    .y = line * p->stride_height - p->pad_top,
+                    .lines = tc_min(p->out_height - line, DW_LINES),
                     .weight_stride = padded,
                     .residual_pixel = p->residual_pixel_stride,
                     .out_pixel = p->y_pixel_stride,
                     .low = epilogue.low,
                     .high = epilogue.high};
-    dw_clip_taps(&line);
     for (int64_t c = 0; c < p->channels; c += TC_LANES) {
-      line.x = x + unit / p->out_height * image + c;
-      line.bias = tc_vf_load(bias + c);
-      line.weights = bias + padded + c;
-      line.channels = tc_min(p->channels - c, TC_LANES);
-      line.residual = residual ? residual + first * p->residual_pixel_stride + c : NULL;
-      line.out = out + c;
-      dw_vector(&line);
+      band.x = x + unit / bands * image + c;
+      band.bias = tc_vf_load(bias + c);
+      band.weights = bias + padded + c;
+      band.channels = tc_min(p->channels - c, TC_LANES);
+      band.residual = residual ? residual + first * p->residual_pixel_stride + c : NULL;
+      band.out = out + c;
+      run(&band);
     }
-    tc_activate_rows(&epilogue, out, p->y_pixel_stride, p->out_width, p->channels);
+    tc_activate_rows(&epilogue, out, p->y_pixel_stride, band.lines * p->out_width, p->channels);
   }
 }
