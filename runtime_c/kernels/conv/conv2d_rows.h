@@ -74,9 +74,21 @@ static void conv_point_interior(const tc_window *w, const conv_source *source, c
   }
 }
 
+/* Whether every output pixel sees the one input pixel of its own index. */
+static inline bool conv_is_pointwise(const tc_window *w) {
+  return w->kernel_height == 1 && w->kernel_width == 1 && w->stride_height == 1 && w->stride_width == 1 &&
+         w->pad_top == 0 && w->pad_left == 0 && w->out_height == w->height && w->out_width == w->width;
+}
+
 /* The pointers of `count` output pixels from `first` on: rows[position * row_stride + pixel]. */
 static void conv_point_rows(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
                             const float **rows, int64_t row_stride) {
+  if (conv_is_pointwise(w)) {
+    for (int64_t m = 0; m < count; m++) {
+      rows[m] = source->data + (first + m) * source->pixel_stride;
+    }
+    return;
+  }
   conv_pixel pixel = conv_pixel_at(w, first);
   for (int64_t m = 0; m < count; m++) {
     if (conv_is_interior(w, &pixel)) {
@@ -98,9 +110,9 @@ static void conv_copy_line(const tc_window *w, const conv_source *source, const 
   }
 }
 
-/* One pixel's pointers by kernel line; `copies` has room for all of its lines. */
-static void conv_point_pixel_lines(const tc_window *w, const conv_source *source, const conv_pixel *pixel,
-                                   const float **rows, int64_t row_stride, float *copies) {
+/* One pixel's pointers by kernel line, near a border; `copies` has room for all of its lines. */
+static void conv_point_border_lines(const tc_window *w, const conv_source *source, const conv_pixel *pixel,
+                                    const float **rows, int64_t row_stride, float *copies) {
   const int64_t line = w->kernel_width * source->pixel_stride;
   const bool inside = pixel->x >= 0 && pixel->x + w->kernel_width <= w->width;
   for (int64_t i = 0; i < w->kernel_height; i++, rows += row_stride, copies += line) {
@@ -121,9 +133,17 @@ static void conv_point_pixel_lines(const tc_window *w, const conv_source *source
 static void conv_point_lines(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
                              const float **rows, int64_t row_stride, float *copies) {
   const int64_t window = w->kernel_height * w->kernel_width * source->pixel_stride;
+  const int64_t line_step = w->dilation_height * w->width * source->pixel_stride;
   conv_pixel pixel = conv_pixel_at(w, first);
   for (int64_t m = 0; m < count; m++) {
-    conv_point_pixel_lines(w, source, &pixel, rows + m, row_stride, copies + m * window);
+    if (conv_is_interior(w, &pixel)) {
+      const float *line = conv_position(w, source, pixel.image, pixel.y, pixel.x);
+      for (int64_t i = 0; i < w->kernel_height; i++) {
+        rows[i * row_stride + m] = line + i * line_step;
+      }
+    } else {
+      conv_point_border_lines(w, source, &pixel, rows + m, row_stride, copies + m * window);
+    }
     conv_pixel_next(w, &pixel);
   }
 }
