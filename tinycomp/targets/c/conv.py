@@ -19,6 +19,7 @@ from tinycomp.targets.c.epilogue import bias_and_residual
 from tinycomp.targets.c.fused import Fused, take_apart
 from tinycomp.targets.c.pixels import Pixels, pixels_of, pixels_to, residual_of
 from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.c.spacing import spaced
 from tinycomp.targets.c.volume import planes_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
 
@@ -112,7 +113,8 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     read = pixels_of(emit, x)
     if read.stride != source.channels and shape.has_lines:
         read = Pixels(emit.view(x), source.channels)
-    images = Images(pixels_to(emit, fused.output), read, residual)
+    written = spaced(emit, node, fused.output) or pixels_to(emit, fused.output)
+    images = Images(written, read, residual)
     if window.rank == 2:
         emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation)
     else:

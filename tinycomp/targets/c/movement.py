@@ -56,7 +56,7 @@ def emit_copy(
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
     """The elements stay where they are until somebody needs them in the new order: two changes in a row may cancel."""
-    _leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
+    leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
 
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
@@ -71,11 +71,11 @@ def reshape(emit: Emitter, node: Node) -> None:
     if steps is None:
         emit.alias(node.output, emit.view(source))
     else:
-        _leave(emit, node, node.output, Strided(where.view, steps))
+        leave(emit, node, node.output, Strided(where.view, steps))
 
 
-def _leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
-    """Let a result of a node lie where its elements are already; at once if that is its own memory order."""
+def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
+    """Let a result of a node lie where its elements are, or will be; at once if that is its own memory order."""
     result, shape = static_type(value)
     to = strides(result)
     if same_steps(shape, source.strides, to):
@@ -129,7 +129,7 @@ def transpose(emit: Emitter, node: Node) -> None:
     source = first(node)
     where = emit.strided(source, adjacent=False)
     perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
-    _leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
+    leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
 
 
 def _rows_are_adjacent(steps: tuple[int, ...]) -> bool:
@@ -156,12 +156,12 @@ def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], b
             steps[dim] = step
         if fits(tuple(steps)) and tuple(steps) != plain:
             place = Strided(emit.view(user.output), tuple(steps))
-            _leave(emit, user, value, place)
+            leave(emit, user, value, place)
             return place
     part = emit.joined(value)
     if part is not None and fits(part.strides) and not lies_as(tensor(value.type), part.strides):
         assert value.producer is not None, value
-        _leave(emit, value.producer, value, part)
+        leave(emit, value.producer, value, part)
         return part
     return Strided(emit.view(value), plain)
 
@@ -197,7 +197,7 @@ def split(emit: Emitter, node: Node) -> None:
     start = 0
     for value in node.outputs:
         if value.name:
-            _leave(emit, node, value, Strided(where.view.at(start * step), where.strides))
+            leave(emit, node, value, Strided(where.view.at(start * step), where.strides))
         start += static_type(value)[1][axis]
 
 
@@ -216,7 +216,7 @@ def slice_(emit: Emitter, node: Node) -> None:
     offset = sum(b * s for b, s in zip(lowest, where.strides, strict=True)) if math.prod(part) else 0
     place, steps = where.view.at(offset * size), tuple(s * by for s, by in zip(where.strides, step, strict=True))
     if min(step, default=1) > 0:
-        _leave(emit, node, node.output, Strided(place, steps))
+        leave(emit, node, node.output, Strided(place, steps))
     else:
         emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, size)
 
