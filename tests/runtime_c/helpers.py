@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 import ml_dtypes
 import numpy as np
 
-from tinycomp.runtime.native import NativeProgram, Pool, available_isas
+from tests.runtime_c.emulated import runner
+from tinycomp.runtime.native import Pool
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.work import work_of
-
-ISAS = available_isas()
 
 OWN_BLOCKS = {"block_rows": 0, "panel_order": 0}
 NO_ACTIVATION = {"activation": 0, "activation_a": 0.0, "activation_b": 0.0}
@@ -74,7 +73,7 @@ def run_single(
     results = []
     for threads in (None, pool) if pool is not None else (None,):
         result = np.full(output[1], 77, output[0])  # so that what is not written shows
-        NativeProgram(program, threads, isa).run(feeds, [result])
+        runner(program, threads, isa).run(feeds, [result])
         results.append(result)
     check_work(program)
     for other in results[1:]:

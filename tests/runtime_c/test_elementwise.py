@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.runtime_c.element import BINARY, CAST, COMPARE, LOGICAL, TYPES, UNARY, WHERE, encode, run_steps, step
+from tests.runtime_c.emulated import runner
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
@@ -78,27 +80,27 @@ def outputs_program(outputs: list[int]) -> Program:
 def test_several_outputs(isa, pool, rng):
     x = rng.standard_normal((7, 300), np.float32)
     found = [np.zeros_like(x), np.zeros_like(x)]
-    NativeProgram(outputs_program([2, 1]), pool, isa).run([x], found)
+    runner(outputs_program([2, 1]), pool, isa).run([x], found)
     np.testing.assert_array_equal(found[0], 4 * x * x)
     np.testing.assert_array_equal(found[1], 2 * x)
 
 
 @pytest.mark.parametrize(("outputs", "message"), [([1, 1], "two outputs of the same step"), ([0], "which is no step")])
-def test_outputs_that_cannot_be(outputs, message, isa):
+def test_outputs_that_cannot_be(outputs, message, native_isa):
     with pytest.raises(TargetError, match=message):
-        NativeProgram(outputs_program(outputs), None, isa)
+        NativeProgram(outputs_program(outputs), None, native_isa)
 
 
-def test_a_program_of_another_length(isa):
+def test_a_program_of_another_length(native_isa):
     program = outputs_program([2])
     (call,) = program.instructions
     for words, message in ((4, "a program of 4 words"), (1000, "a program of 1000 words"), (30, "words, not ")):
         damaged = Instruction(call.kernel, call.operands, {"words": words})
         with pytest.raises(TargetError, match=message):
-            NativeProgram(Program("p", program.inputs, program.outputs, program.constants, 0, (damaged,)), None, isa)
+            NativeProgram(replace(program, instructions=(damaged,)), None, native_isa)
 
 
-def test_no_damaged_word_crashes(isa):
+def test_no_damaged_word_crashes(native_isa):
     """Every word of a program is replaced by many others: it runs inside its buffers, or is refused."""
     x = np.zeros((7, 300), np.float32)
     program = encode(
@@ -119,4 +121,4 @@ def test_no_damaged_word_crashes(isa):
             places += [Operand("arena", 0, 16384), Operand("arena", 0, 32768), *[ABSENT] * 9]
             call = Instruction("elementwise", tuple(places), {"words": damaged.size})
             with contextlib.suppress(TargetError, ExecutionError, MemoryError):
-                NativeProgram(Program("damaged", (), (), (damaged,), 65536, (call,)), None, isa).run([], [])
+                NativeProgram(Program("damaged", (), (), (damaged,), 65536, (call,)), None, native_isa).run([], [])

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime import native
@@ -53,7 +54,7 @@ def run(runner: NativeProgram, x: np.ndarray) -> np.ndarray:
 def test_chain_of_calls(isa, pool):
     program = perceptron()
     x = feed(program)
-    serial, shared = run(NativeProgram(program, None, isa), x), run(NativeProgram(program, pool, isa), x)
+    serial, shared = run(runner(program, None, isa), x), run(runner(program, pool, isa), x)
     np.testing.assert_allclose(serial, expected(program, x), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(serial, shared)
 

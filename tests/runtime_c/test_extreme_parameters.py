@@ -25,7 +25,7 @@ def operands_of(kernel: str) -> tuple[Operand, ...]:
 
 @pytest.mark.parametrize("kernel", kernel_names())
 @pytest.mark.parametrize("start", [1, 2])
-def test_extreme_parameters(kernel, start, isa):
+def test_extreme_parameters(kernel, start, native_isa):
     fields = kernel_params(kernel)
     for name, kind in fields.items():
         for value in VALUES:
@@ -33,4 +33,4 @@ def test_extreme_parameters(kernel, start, isa):
             call = Instruction(kernel, operands_of(kernel), params)
             program = Program("extreme", (), (), (np.ones(64, np.int64),), 8192, (call,))
             with contextlib.suppress(TargetError, ExecutionError, MemoryError):
-                NativeProgram(program, None, isa).run([], [])
+                NativeProgram(program, None, native_isa).run([], [])

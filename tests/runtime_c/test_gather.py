@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.runtime.native import NativeProgram
@@ -40,7 +41,7 @@ def test_index_out_of_range(index, isa):
     data, indices = np.zeros((5, 3), np.float32), np.array([0, index])
     program, feeds = single("gather", [data, indices], gather_params(data, indices, 0), ("float32", (2, 3)))
     with pytest.raises(ExecutionError, match="an index is out of range"):
-        NativeProgram(program, None, isa).run(feeds, [np.empty((2, 3), np.float32)])
+        runner(program, None, isa).run(feeds, [np.empty((2, 3), np.float32)])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.views import eight, strides
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.program import BufferSpec, Instruction, Operand, Program
 
 DTYPES = ["uint8", "int16", "float32", "int64"]
@@ -62,7 +62,7 @@ def run_onto(kernel: str, data: np.ndarray, operands: list[np.ndarray], params: 
     out = BufferSpec("y", data.dtype.name, data.shape)
     program = Program("test", specs, (out,), (), 0, (Instruction(kernel, places, params, source=("node",)),))
     y = data.copy()
-    NativeProgram(program, threads, isa).run([np.ascontiguousarray(x) for x in operands], [y])
+    runner(program, threads, isa).run([np.ascontiguousarray(x) for x in operands], [y])
     return y
 
 
@@ -143,7 +143,7 @@ def test_index_out_of_range(index, isa):
     ):
         program, feeds = single(kernel, [data, fed], params, ("float32", shape))
         with pytest.raises(ExecutionError, match="an index is out of range"):
-            NativeProgram(program, None, isa).run(feeds, [np.empty(shape, np.float32)])
+            runner(program, None, isa).run(feeds, [np.empty(shape, np.float32)])
     params = {"type": 0, "reduction": 0} | tuples_params(data, indices[:1, :1], 3)
     with pytest.raises(ExecutionError, match="an index is out of range"):
         run_onto("scatter_nd", data, [indices[:1, :1], data[:1]], params, isa)

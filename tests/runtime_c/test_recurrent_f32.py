@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import Weight
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 RNN, LSTM, GRU, GRU_LINEAR = range(4)
@@ -103,7 +103,7 @@ def run(problem: Problem, isa: str, pool: Any = None, changes: Any = (), wanted:
     call = Instruction("recurrent_f32", tuple(places), params)
     program = Program("test", tuple(specs), outputs, tuple(constants), 0, (call,))
     results = [np.full(spec.shape, 77, np.float32) for spec in outputs]
-    NativeProgram(program, pool, isa).run(feeds, results)
+    runner(program, pool, isa).run(feeds, results)
     return results
 
 

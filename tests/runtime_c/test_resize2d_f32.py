@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import Weight, run_single, single
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.runtime.native import NativeProgram
@@ -79,7 +80,7 @@ def test_position_outside_the_image(position, isa):
     operands = [x, Weight(np.array([[0], [position]])), Weight(inside), None, None]
     program, feeds = single("resize2d_f32", operands, resize_params(x.shape, 2, 2, 1, 1), ("float32", (1, 2, 2, 3)))
     with pytest.raises(ExecutionError, match="a position in the tables lies outside the image"):
-        NativeProgram(program, None, isa).run(feeds, [np.empty((1, 2, 2, 3), np.float32)])
+        runner(program, None, isa).run(feeds, [np.empty((1, 2, 2, 3), np.float32)])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.test_indexing import TYPES
 from tinycomp.errors import TargetError
@@ -62,7 +63,7 @@ def run_both(x, params, shape, isa):
         "test", (BufferSpec("x", x.dtype.name, x.shape),), specs, (), 0, (Instruction("top_k", places, params, ("n",)),)
     )
     results = [np.full(shape, 77, s.dtype) for s in specs]
-    NativeProgram(program, None, isa).run([np.ascontiguousarray(x)], results)
+    runner(program, None, isa).run([np.ascontiguousarray(x)], results)
     return results
 
 

@@ -29,10 +29,10 @@ def result(runner: NativeProgram, a: np.ndarray) -> np.ndarray:
     return y
 
 
-def test_programs_for_several_batch_sizes_share_one_copy(isa):
+def test_programs_for_several_batch_sizes_share_one_copy(native_isa):
     weights = Weights()
-    runners = [(NativeProgram(gemm(m)[0], None, isa, weights), gemm(m)[1]) for m in (1, 2, 77)]
-    once = NativeProgram(gemm(1)[0], None, isa)
+    runners = [(NativeProgram(gemm(m)[0], None, native_isa, weights), gemm(m)[1]) for m in (1, 2, 77)]
+    once = NativeProgram(gemm(1)[0], None, native_isa)
     assert weights.nbytes == once.state_bytes > 0
     assert [runner.state_bytes for runner, _ in runners] == [0, 0, 0]
     for runner, a in runners:
@@ -40,12 +40,12 @@ def test_programs_for_several_batch_sizes_share_one_copy(isa):
 
 
 @pytest.mark.parametrize("other", [{"b": B.copy()}, {"trans_b": 1}, {"n": 12, "k": 48}, {"n": 48, "k": 12}], ids=str)
-def test_what_packing_depends_on_keeps_weights_apart(other, isa):
+def test_what_packing_depends_on_keeps_weights_apart(other, native_isa):
     weights = Weights()
-    first, second = (NativeProgram(gemm(3, **options)[0], None, isa, weights) for options in ({}, other))
-    assert weights.nbytes == sum(NativeProgram(r.program, None, isa).state_bytes for r in (first, second))
+    first, second = (NativeProgram(gemm(3, **options)[0], None, native_isa, weights) for options in ({}, other))
+    assert weights.nbytes == sum(NativeProgram(r.program, None, native_isa).state_bytes for r in (first, second))
     a = gemm(3, **other)[1]
-    np.testing.assert_array_equal(result(second, a), result(NativeProgram(second.program, None, isa), a))
+    np.testing.assert_array_equal(result(second, a), result(NativeProgram(second.program, None, native_isa), a))
 
 
 def test_instruction_sets_pack_for_themselves():
@@ -75,7 +75,7 @@ def test_nothing_is_kept_for_programs_that_are_gone():
 
 
 @pytest.mark.parametrize("kernel", ["conv2d_f32", "conv2d_winograd_f32", "dwconv2d_f32", "conv_transpose2d_f32"])
-def test_convolutions_share_over_batch_and_image_size(kernel, isa, rng):
+def test_convolutions_share_over_batch_and_image_size(kernel, native_isa, rng):
     depthwise, weights = kernel == "dwconv2d_f32", Weights()
     w = Weight(rng.standard_normal((8, 1 if depthwise else 8, 3, 3), np.float32))
     runners = []
@@ -86,11 +86,11 @@ def test_convolutions_share_over_batch_and_image_size(kernel, isa, rng):
         params = {name: given[name] for name in kernel_params(kernel)}
         operands = [x, w, None] if kernel == "conv_transpose2d_f32" else [x, w, None, None]
         program, feeds = single(kernel, operands, params, ("float32", x.shape))
-        runners.append(NativeProgram(program, None, isa, weights))
+        runners.append(NativeProgram(program, None, native_isa, weights))
         np.testing.assert_array_equal(
-            result(runners[-1], feeds[0]), result(NativeProgram(program, None, isa), feeds[0])
+            result(runners[-1], feeds[0]), result(NativeProgram(program, None, native_isa), feeds[0])
         )
-    assert weights.nbytes == NativeProgram(runners[0].program, None, isa).state_bytes
+    assert weights.nbytes == NativeProgram(runners[0].program, None, native_isa).state_bytes
 
 
 def test_threads_that_pack_the_same_weights_end_up_with_one_copy():

@@ -1,0 +1,210 @@
+/* Runs programs that another process describes, so that instruction sets can be tested where they are emulated.
+ *
+ * Requests come on standard input and answers go to standard output, one after another until the input ends. A number
+ * is an int64 in the byte order that both processes share; bytes are their number and then they themselves.
+ *
+ * Request: the instruction set (bytes), threads, number of inputs, of outputs, of constants, of instructions, bytes of
+ * the arena; every constant (bytes); every instruction: kernel (bytes), number of operands, space, index and offset of
+ * each, parameter struct (bytes); every input (bytes); every output, as it is before the run (bytes).
+ *
+ * Answer: a stage, 0 if all went well, 1 if the program was refused, 2 if its run failed; then every output (bytes), or
+ * the error's code and message (bytes). */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tinycomp.h"
+
+enum { ALIGNMENT = 64, MAX_NAME = 64, MAX_OPERANDS = 64 };
+enum stage { STAGE_DONE, STAGE_REFUSED, STAGE_FAILED };
+
+typedef struct buffer {
+  int64_t bytes;
+  void *data;
+} buffer;
+
+typedef struct list {
+  int64_t count;
+  buffer *buffers;
+} list;
+
+/* Ends the process: a driver that lost its place in the input has nothing to say any more. */
+static void require(bool condition, const char *message) {
+  if (!condition) {
+    fprintf(stderr, "replay: %s\n", message);
+    exit(1);
+  }
+}
+
+static void read_exactly(void *data, int64_t bytes) {
+  require(fread(data, 1, (size_t)bytes, stdin) == (size_t)bytes, "the input ended within a request");
+}
+
+static int64_t read_number(void) {
+  int64_t number;
+  read_exactly(&number, sizeof(number));
+  return number;
+}
+
+/* Reads a count or size that nothing here needs above `most`. */
+static int64_t read_up_to(int64_t most) {
+  const int64_t number = read_number();
+  require(number >= 0 && number <= most, "a count or size is out of range");
+  return number;
+}
+
+static buffer read_buffer(void) {
+  buffer found = {.bytes = read_up_to((int64_t)1 << 32)};
+  found.data = aligned_alloc(ALIGNMENT, (size_t)(found.bytes / ALIGNMENT + 1) * ALIGNMENT);
+  require(found.data, "no memory");
+  read_exactly(found.data, found.bytes);
+  return found;
+}
+
+static list read_buffers(int64_t count) {
+  list found = {count, calloc((size_t)count + 1, sizeof(buffer))};
+  require(found.buffers, "no memory");
+  for (int64_t i = 0; i < count; i++) {
+    found.buffers[i] = read_buffer();
+  }
+  return found;
+}
+
+static void read_name(char name[MAX_NAME]) {
+  const int64_t length = read_up_to(MAX_NAME - 1);
+  read_exactly(name, length);
+  name[length] = 0;
+}
+
+static void release(list *held) {
+  for (int64_t i = 0; i < held->count; i++) {
+    free(held->buffers[i].data);
+  }
+  free(held->buffers);
+}
+
+/* The pointers of a list, as tc_run takes them. */
+static void **pointers(const list *held) {
+  void **found = calloc((size_t)held->count + 1, sizeof(void *));
+  require(found, "no memory");
+  for (int64_t i = 0; i < held->count; i++) {
+    found[i] = held->buffers[i].data;
+  }
+  return found;
+}
+
+static int32_t kernel_named(const char *name) {
+  for (int32_t kernel = 0; kernel < tc_kernel_count(); kernel++) {
+    if (!strcmp(tc_kernel_name(kernel), name)) {
+      return kernel;
+    }
+  }
+  return -1;
+}
+
+/* Reads one instruction, and appends it unless the program has been refused already. */
+static void read_instruction(tc_program *program, tc_error *error) {
+  char name[MAX_NAME];
+  read_name(name);
+  tc_operand operands[MAX_OPERANDS];
+  const int32_t count = (int32_t)read_up_to(MAX_OPERANDS);
+  for (int32_t i = 0; i < count; i++) {
+    operands[i].space = (int32_t)read_number();
+    operands[i].index = (int32_t)read_number();
+    operands[i].offset = read_number();
+  }
+  buffer params = read_buffer();
+  if (!error->code) {
+    tc_program_append(program, kernel_named(name), operands, count, params.data, params.bytes, error);
+  }
+  free(params.data);
+}
+
+typedef struct request {
+  tc_program *program;
+  int64_t threads;
+  list constants, inputs, outputs;
+} request;
+
+/* Reads a request to its end, whatever becomes of the program. */
+static request read_request(const char *isa, tc_error *error) {
+  request r = {.threads = read_up_to(64)};
+  const int64_t inputs = read_up_to(1 << 20), outputs = read_up_to(1 << 20), constants = read_up_to(1 << 20);
+  const int64_t instructions = read_up_to(1 << 20), arena = read_number();
+  tc_program_create(isa, (int32_t)inputs, (int32_t)outputs, &r.program, error);
+  require(!error->code, error->message);
+  r.constants = read_buffers(constants);
+  for (int64_t i = 0; i < constants && !error->code; i++) {
+    tc_program_add_constant(r.program, r.constants.buffers[i].data, r.constants.buffers[i].bytes, error);
+  }
+  for (int64_t i = 0; i < instructions; i++) {
+    read_instruction(r.program, error);
+  }
+  r.inputs = read_buffers(inputs);
+  r.outputs = read_buffers(outputs);
+  if (!error->code) {
+    tc_program_finish(r.program, NULL, arena, error);
+  }
+  return r;
+}
+
+static enum stage run(const request *r, tc_error *error) {
+  tc_pool *pool;
+  tc_context *context;
+  require(!tc_pool_create((int32_t)r->threads, &pool, error), error->message);
+  require(!tc_context_create(r->program, (int32_t)r->threads, &context, error), error->message);
+  void **inputs = pointers(&r->inputs), **outputs = pointers(&r->outputs);
+  const int32_t code = tc_run(r->program, context, pool, inputs, outputs, error);
+  free(inputs);
+  free(outputs);
+  tc_context_destroy(context);
+  tc_pool_destroy(pool);
+  return code ? STAGE_FAILED : STAGE_DONE;
+}
+
+static void write_number(int64_t number) { fwrite(&number, sizeof(number), 1, stdout); }
+
+static void write_bytes(const void *data, int64_t bytes) {
+  write_number(bytes);
+  fwrite(data, 1, (size_t)bytes, stdout);
+}
+
+static void answer(enum stage stage, const list *outputs, const tc_error *error) {
+  write_number(stage);
+  if (stage != STAGE_DONE) {
+    write_number(error->code);
+    write_bytes(error->message, (int64_t)strlen(error->message));
+  }
+  for (int64_t i = 0; stage == STAGE_DONE && i < outputs->count; i++) {
+    write_bytes(outputs->buffers[i].data, outputs->buffers[i].bytes);
+  }
+  require(!fflush(stdout), "nobody reads the answer");
+}
+
+/* Answers one request; false at the end of the input. */
+static bool serve(void) {
+  int64_t length;
+  if (fread(&length, sizeof(length), 1, stdin) != 1) {
+    return false;
+  }
+  char isa[MAX_NAME];
+  require(length >= 0 && length < MAX_NAME, "the name of the instruction set is out of range");
+  read_exactly(isa, length);
+  isa[length] = 0;
+  tc_error error = {0};
+  request r = read_request(isa, &error);
+  const enum stage stage = error.code ? STAGE_REFUSED : run(&r, &error);
+  answer(stage, &r.outputs, &error);
+  tc_program_destroy(r.program);
+  release(&r.constants);
+  release(&r.inputs);
+  release(&r.outputs);
+  return true;
+}
+
+int main(void) {
+  while (serve()) {
+  }
+  return 0;
+}

@@ -1,0 +1,139 @@
+"""NEON kernels on a machine of another kind: programs go to the driver ``replay``, which an emulator runs.
+
+The driver is compiled when first asked for, and one process of it serves a whole test session.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import numpy as np
+import pytest
+
+from tinycomp.runtime import native
+from tinycomp.runtime.native import NativeProgram, Pool, available_isas
+from tinycomp.runtime.program import SPACES, Program
+
+PROJECT = Path(__file__).resolve().parents[2]
+BUILD = PROJECT / "build" / "aarch64"
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+
+ISAS = (*available_isas(), *(() if "neon" in available_isas() else ("neon",)))
+"""What this machine runs itself, and NEON, which it may emulate."""
+
+
+def require(isa: str) -> None:
+    """Skip the test if this machine can neither run nor emulate the instruction set."""
+    if isa not in available_isas():
+        missing = [tool for tool in (COMPILER, EMULATOR) if shutil.which(tool) is None]
+        if missing:
+            pytest.skip(f"{isa} cannot be emulated without {' and '.join(missing)}")
+
+
+class EmulatedProgram:
+    """What :class:`NativeProgram` is, for an emulated instruction set; the program is described anew for every run.
+
+    Raises:
+        TargetError: If the program is not valid, as soon as it is made.
+    """
+
+    def __init__(self, program: Program, pool: Pool | None, isa: str) -> None:
+        self.program = program
+        self.pool = pool
+        self.isa = isa
+
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """Run the program on contiguous arrays, writing the outputs in place.
+
+        Raises:
+            TargetError: If the program is not valid.
+            ExecutionError: If a kernel refused its data.
+        """
+        driver = _driver()
+        driver.send(b"".join(self._request(inputs, outputs)))
+        stage = driver.number()
+        if stage:
+            self._raise(stage, driver.number(), driver.bytes())
+        for array in outputs:
+            array.reshape(-1).view(np.uint8)[:] = np.frombuffer(driver.bytes(), np.uint8)
+
+    def _request(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Iterator[bytes]:
+        program = self.program
+        yield _text(self.isa)
+        threads = 1 if self.pool is None else self.pool.threads
+        lists = (inputs, outputs, program.constants, program.instructions)
+        yield _numbers(threads, *map(len, lists), program.arena_bytes)
+        yield from map(_array, program.constants)
+        for call in program.instructions:
+            yield _text(call.kernel)
+            yield _numbers(len(call.operands))
+            yield from (_numbers(SPACES.index(o.space), o.index, o.offset) for o in call.operands)
+            kernel = native._KERNELS[native._kernel_id(call.kernel)]
+            yield _bytes(bytes(native.ffi.buffer(kernel.make_params(call.params, ""))))
+        yield from map(_array, (*inputs, *outputs))
+
+    def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:
+        error = native.ffi.new("tc_error *", {"code": code, "message": message})
+        if stage == 1:
+            native.raise_error(error, self.program.name)
+        NativeProgram._raise_run(cast(Any, self), error)
+
+
+def runner(program: Program, pool: Pool | None, isa: str) -> NativeProgram | EmulatedProgram:
+    """Return a program ready to run on an instruction set of this machine or of the emulated one."""
+    return NativeProgram(program, pool, isa) if isa in available_isas() else EmulatedProgram(program, pool, isa)
+
+
+class _Driver:
+    """The process that runs requests; its form is described in ``runtime_c/tests/replay.c``."""
+
+    def __init__(self) -> None:
+        make = [sys.executable, PROJECT / "runtime_c" / "tests" / "cross.py", COMPILER, "aarch64", BUILD]
+        subprocess.run(make, check=True)
+        command = [EMULATOR, str(BUILD / "replay")]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def send(self, request: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(request)
+        self._process.stdin.flush()
+
+    def number(self) -> int:
+        return int(struct.unpack("<q", self._read(8))[0])
+
+    def bytes(self) -> bytes:
+        return self._read(self.number())
+
+    def _read(self, count: int) -> bytes:
+        assert self._process.stdout is not None
+        found = self._process.stdout.read(count)
+        assert len(found) == count, f"the driver ended with code {self._process.wait()}"
+        return found
+
+
+@functools.cache
+def _driver() -> _Driver:
+    return _Driver()
+
+
+def _numbers(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def _bytes(data: bytes) -> bytes:
+    return _numbers(len(data)) + data
+
+
+def _text(text: str) -> bytes:
+    return _bytes(text.encode())
+
+
+def _array(array: np.ndarray) -> bytes:
+    return _bytes(array.tobytes())
