@@ -15,8 +15,8 @@ struct tc_context {
 
 void tc_context_destroy(tc_context *context) {
   if (context) {
-    free(context->arena);
-    free(context->scratch);
+    tc_free(context->arena);
+    tc_free(context->scratch);
     free(context->pointers);
     free(context);
   }

@@ -167,7 +167,7 @@ void tc_pool_destroy(tc_pool *pool) {
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->mutex);
   }
-  free(pool);
+  tc_free(pool);
 }
 
 int32_t tc_pool_threads(const tc_pool *pool) { return pool->threads; }

@@ -17,20 +17,32 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
 }
 
 void *tc_allocate(int64_t bytes) {
-  /* Packed weights of this size are worth large pages: first touching small ones takes as long as packing. */
+  /* Large pages pay from this size on: first touching small ones takes as long as packing weights into them. */
   enum { LARGE_PAGE = 2 << 20, WORTH_IT = 8 << 20 };
-  const int64_t alignment = bytes >= WORTH_IT ? LARGE_PAGE : TC_ALIGNMENT;
-  const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), alignment);
-  void *memory = aligned_alloc((size_t)alignment, size);
-  if (memory) {
-#ifdef MADV_HUGEPAGE
-    if (alignment == LARGE_PAGE) {
-      (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish; without it everything works as well */
-    }
-#endif
-    memset(memory, 0, size);
+  const size_t alignment = bytes >= WORTH_IT ? LARGE_PAGE : TC_ALIGNMENT;
+  const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), (int64_t)alignment);
+  /* The system hands out zeros, so that calloc touches no page of a large block; its address goes before the memory. */
+  char *block = calloc(1, size + alignment + sizeof(void *));
+  if (!block) {
+    return NULL;
   }
+  char *memory = block + sizeof(void *);
+  memory += alignment - (uintptr_t)memory % alignment;
+  memcpy(memory - sizeof(void *), &block, sizeof(void *));
+#ifdef MADV_HUGEPAGE
+  if (alignment == LARGE_PAGE) {
+    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish; without it everything works as well */
+  }
+#endif
   return memory;
+}
+
+void tc_free(void *memory) {
+  if (memory) {
+    void *block;
+    memcpy(&block, (char *)memory - sizeof(void *), sizeof(void *));
+    free(block);
+  }
 }
 
 /* Makes room for one more item; false if there is no memory. */
@@ -79,7 +91,7 @@ void tc_step_drop_state(tc_program *program, tc_step *step) {
   if (step->packed) {
     tc_weights_release(program->weights, step->packed);
   } else {
-    free(step->state);
+    tc_free(step->state);
   }
   step->packed = NULL;
   step->state = NULL;

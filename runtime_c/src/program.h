@@ -64,7 +64,8 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __a
 /* Frees a step's state, or gives it back to those who share it. */
 void tc_step_drop_state(tc_program *program, tc_step *step);
 
-/* Zeroed memory aligned to TC_ALIGNMENT, to be released with free; NULL if there is none. */
+/* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
 void *tc_allocate(int64_t bytes);
+void tc_free(void *memory);
 
 #endif

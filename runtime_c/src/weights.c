@@ -100,7 +100,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
   }
   pthread_mutex_unlock(&weights->mutex);
   if (found) {
-    free(state);
+    tc_free(state);
     free(fresh);
     return found;
   }
@@ -120,7 +120,7 @@ void tc_weights_release(tc_weights *weights, tc_packed *packed) {
   }
   pthread_mutex_unlock(&weights->mutex);
   if (last) {
-    free(packed->state);
+    tc_free(packed->state);
     free(packed);
   }
 }
