@@ -1,4 +1,4 @@
-"""``python -m benchmarks`` lists the measurements; ``python -m benchmarks NAME …`` runs one."""
+"""``python -m benchmarks`` lists the measurements; ``python -m benchmarks NAME …`` runs one, ``all`` those of speed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from benchmarks.machine import describe, machine
+from benchmarks import output, page
+from benchmarks.machine import describe
 
 
 def relu_model() -> bytes:
@@ -58,21 +59,33 @@ def time_calls(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """The rows as Markdown, in microseconds."""
+    cells = ((row["call"], f"{row['median'] * 1e6:.2f}", f"{row['minimum'] * 1e6:.2f}") for row in rows)
+    return page.table(["one call of Relu on 8 floats", "median, µs", "minimum, µs"], cells)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
     """Measure and print a Markdown table."""
+    given = None if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(description="Time one call of a model that does next to nothing.")
     parser.add_argument("--rounds", type=int, default=30, help="blocks per way to call (%(default)s)")
     parser.add_argument("--calls", type=int, default=10_000, help="calls per block (%(default)s)")
-    options = parser.parse_args(None if arguments is None else list(arguments))
+    parser.add_argument("--quick", action="store_true", help="few and short blocks")
+    output.add_option(parser)
+    options = parser.parse_args(given)
+    effort = {"rounds": 3, "calls": 1_000} if options.quick else {"rounds": options.rounds, "calls": options.calls}
     contestants = callers(relu_model())
     samples: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(options.rounds):
+    for _ in range(effort["rounds"]):
         for name, call in contestants.items():
-            samples[name].append(time_calls(call, options.calls))
-    print(f"{describe(machine())}\n\n| one call of Relu on 8 floats | median, µs | minimum, µs |\n|---|---:|---:|")
-    for name, seconds in samples.items():
-        print(f"| {name} | {statistics.median(seconds) * 1e6:.2f} | {min(seconds) * 1e6:.2f} |")
+            samples[name].append(time_calls(call, effort["calls"]))
+    rows = [{"call": n, "median": statistics.median(s), "minimum": min(s)} for n, s in samples.items()]
+    found = output.record("call-overhead", output.command_line("call-overhead", given), effort, rows)
+    print(f"{describe(found['machine'])}\n\n{table(rows)}")
+    output.save(options.output, found, table(rows))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

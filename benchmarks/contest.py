@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import LOADERS, Feeds
+from benchmarks.peers import ENGINES, Feeds, prepare
 
 MAX_RUNS = 20_000
 """Runs of one block, however short they are."""
@@ -48,7 +48,8 @@ class Result:
 
     Attributes:
         engine: Its name.
-        load: Seconds from the file to the first result.
+        load: Seconds from the file to a function that runs the model: compilation, or the creation of a session.
+        first: Seconds of the first run, which may still make things ready.
         samples: Seconds per run, one for every run of every block.
         outputs: The results of the first run.
         error: Why there are no samples.
@@ -56,6 +57,7 @@ class Result:
 
     engine: str
     load: float = 0.0
+    first: float = 0.0
     samples: list[float] = field(default_factory=list)
     outputs: list[NDArray[np.generic]] = field(default_factory=list)
     error: str = ""
@@ -106,7 +108,7 @@ def _first_run(engine: str, worker: Connection) -> Result:
     result = Result(engine)
     answer = _receive(worker, result)
     if answer is not None:
-        result.load, result.outputs = answer
+        result.load, result.first, result.outputs = answer
     return result
 
 
@@ -128,10 +130,13 @@ def _serve(parent: Connection, engine: str, model: Path, feeds: Feeds, threads: 
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     try:
+        prepare(engine)
         start = time.perf_counter()
-        run = LOADERS[engine](model, threads, feeds)
-        outputs = [np.array(output) for output in run(feeds)]
-        parent.send(("first", (time.perf_counter() - start, outputs)))
+        run = ENGINES[engine].load(model, threads, feeds)
+        loaded = time.perf_counter()
+        outputs = run(feeds)
+        ended = time.perf_counter()
+        parent.send(("first", (loaded - start, ended - loaded, [np.array(output) for output in outputs])))
     except Exception as error:
         parent.send(("error", f"{type(error).__name__}: {error}".partition("\n")[0]))
         return

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tinycomp
-from benchmarks import corpus
-from benchmarks.page import write
+from benchmarks import corpus, page
 from benchmarks.peers import REFERENCE, load_onnxruntime, relative_error
 from benchmarks.regions import percent
 from tinycomp.runtime.report import HostRow, Report
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "coverage.md"
+PAGE = page.Page("coverage", "coverage.md")
 LIMIT = 1e-4
 """Largest difference from onnxruntime that counts as a match, as a share of the largest output."""
 BATCHES = (2, 3)
@@ -110,18 +109,15 @@ def _reasons(hosts: Iterable[HostRow]) -> tuple[tuple[str, str, int], ...]:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    lines = [
-        f"| model | exporter | batch | difference from {REFERENCE} | regions | MACs on c | time on c | on the host |",
-        "|---|---|--:|--:|--:|--:|--:|---|",
-    ]
-    lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
-    return "\n".join(lines)
+    difference = f"difference from {REFERENCE}"
+    names = ["model", "exporter", "batch", difference, "regions", "MACs on c", "time on c", "on the host"]
+    return page.table(names, map(_cells, rows), left=(0, 1, 7))
 
 
 def _cells(row: Row) -> list[str]:
     start = [row.model, row.exporter, f"{row.batch}"]
     if row.error is None:
-        return [*start, "failed", "", "", "", row.failure.partition("\n")[0].replace("|", "\\|")]
+        return [*start, "failed", "", "", "", row.failure.partition("\n")[0]]
     hosts: Counter[str] = Counter()
     for op, _, count in row.hosts:
         hosts[op] += count
@@ -136,11 +132,11 @@ def reasons_table(rows: Sequence[Row]) -> str:
         for op, reason, count in row.hosts:
             found = models.setdefault((op, reason), {})
             found[row.model] = max(found.get(row.model, 0), count)
-    lines = ["| operator | why it stays on the host | nodes per model |", "|---|---|---|"]
-    for (op, reason), counts in sorted(models.items()):
-        where = ", ".join(f"{model} {count}" for model, count in counts.items())
-        lines.append(f"| {op} | {reason.replace('|', chr(92) + '|')} | {where} |")
-    return "\n".join(lines)
+    cells = (
+        (op, reason, ", ".join(f"{model} {count}" for model, count in counts.items()))
+        for (op, reason), counts in sorted(models.items())
+    )
+    return page.table(["operator", "why it stays on the host", "nodes per model"], cells, left=3)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -175,23 +171,20 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="name", help="models of the corpus (default: all)")
     parser.add_argument("--runs", type=int, default=3, help="runs of each profile (default: 3)")
     parser.add_argument("--json", type=Path, metavar="file", help="write the figures to a file")
-    parser.add_argument("--write", action="store_true", help=f"write the tables into docs/{PAGE.name}")
+    PAGE.add_option(parser)
     options = parser.parse_args()
     measured: dict[str, list[Row]] = _stored(options.json)
     for name in options.names or corpus.names():
         measured[name] = []
         for row in measure(name, options.runs):
             measured[name].append(row)
-            print(f"| {' | '.join(_cells(row))} |", file=sys.stderr, flush=True)
+            print(page.line(_cells(row)), file=sys.stderr, flush=True)
         if options.json is not None:
             _store(options.json, measured)
     rows = [row for name in corpus.names() for row in measured.get(name, [])]
     missing = [name for name in corpus.names() if not measured.get(name)]
     unknown = [f"Not measured: {', '.join(missing)}."] if missing else []
-    text = "\n\n".join((summary(rows), *unknown, table(rows), reasons_table(rows)))
-    print(text)
-    if options.write:
-        write("coverage", text, PAGE)
+    PAGE.publish("\n\n".join((summary(rows), *unknown, table(rows), reasons_table(rows))), options)
     return 0 if all(row.matches for row in rows) else 1
 
 

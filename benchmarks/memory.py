@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
 import os
 import pickle
@@ -19,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpus
+from benchmarks import page, suites
 from benchmarks.machine import describe, machine
-from benchmarks.peers import LOADERS, OURS, Feeds, installed
+from benchmarks.peers import ENGINES, OURS, Feeds, installed, prepare
 
 MODELS = (
     "resnet18",
@@ -39,8 +38,6 @@ RUNS = 10
 _ROOT = Path(__file__).resolve().parents[1]
 _CHILD = "from benchmarks.memory import answer; answer()"
 _MEGABYTE = 1e6
-_FIRST_USED = {OURS: "compile"}
-"""A name that an engine imports only when it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def peak_memory(engine: str, model_path: Path, feeds: Feeds, threads: int = 1) -
     """Load a model and run it ten times in a fresh process.
 
     Args:
-        engine: One of ``benchmarks.peers.LOADERS``.
+        engine: One of ``benchmarks.peers.ENGINES``.
         model_path: The ONNX file.
         feeds: Its inputs.
         threads: Threads of the engine.
@@ -100,9 +97,9 @@ def peak_memory(engine: str, model_path: Path, feeds: Feeds, threads: int = 1) -
 def answer() -> None:
     """The child's side of :func:`peak_memory`: the question on standard input, the answer on standard output."""
     engine, model, feeds, threads = pickle.load(sys.stdin.buffer)
-    getattr(importlib.import_module(engine), _FIRST_USED.get(engine, "__name__"))
+    prepare(engine)
     imported = _status("VmRSS")
-    run = LOADERS[engine](model, threads, feeds)
+    run = ENGINES[engine].load(model, threads, feeds)
     load = _status("VmHWM")
     for _ in range(RUNS):
         run(feeds)
@@ -121,7 +118,7 @@ def _status(field: str) -> int:
 
 def measure(name: str, engines: Sequence[str], threads: int) -> dict[str, Any]:
     """One row: the figures of every engine on one model, as JSON-able values; an engine that fails has an ``error``."""
-    model, feeds = _model(name)
+    model, feeds = suites.model(name)
     row: dict[str, Any] = {"model": Path(name).stem, "file": model.stat().st_size, "engines": {}}
     for engine in engines:
         try:
@@ -135,7 +132,7 @@ def measure(name: str, engines: Sequence[str], threads: int) -> dict[str, Any]:
 def heading(engines: Sequence[str]) -> str:
     """The first two lines of the Markdown table."""
     names = ["model", "file", *engines, "smallest peer / ours"]
-    return f"| {' | '.join(names)} |\n|---{'|---:' * (len(names) - 1)}|"
+    return page.heading(names)
 
 
 def line(row: dict[str, Any], engines: Sequence[str]) -> str:
@@ -150,7 +147,7 @@ def line(row: dict[str, Any], engines: Sequence[str]) -> str:
         cells.append(f"{peak:.0f} ({added:.0f}, {resident:.0f})")
     ratios = [_smallest_peer(row, key) for key in ("run", "added")]
     cells.append("" if None in ratios else "{:.2f} ({:.2f})".format(*ratios))
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return page.line(cells)
 
 
 def _smallest_peer(row: dict[str, Any], key: str) -> float | None:
@@ -175,14 +172,6 @@ def main(arguments: Iterable[str] | None = None) -> int:
         figures = {"machine": facts, "threads": options.threads, "runs": RUNS, "rows": rows}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return int(any("error" in row["engines"].get(OURS, {}) for row in rows))
-
-
-def _model(name: str) -> tuple[Path, Feeds]:
-    if name in corpus.names():
-        return corpus.path(name), corpus.feeds(name, 0)
-    from benchmarks.feeds import random_feeds
-
-    return Path(name), random_feeds(Path(name))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

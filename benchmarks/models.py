@@ -1,52 +1,70 @@
-"""Whole models: tinycomp against onnxruntime and openvino, interleaved, with the outputs compared.
+"""Whole models: tinycomp against the other engines at hand, interleaved, with the outputs compared.
 
-``python -m benchmarks models resnet50 path/to/other.onnx`` times models of the corpus and ONNX files. A ratio is the
-time of the peer over ours: above 1, tinycomp is ahead. The table is Markdown; ``--json FILE`` keeps every figure.
+``python -m benchmarks models resnet50 path/to/other.onnx`` times models of the corpus and ONNX files, ``--suite`` a
+named set; ``--threads 1 2`` measures with one thread, then with two. A ratio is the time of the peer over ours: above
+1, tinycomp is ahead. The table is Markdown; ``--output DIR`` keeps every figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpus
+from benchmarks import output, page, suites
 from benchmarks.contest import Effort, Result, contest
-from benchmarks.feeds import random_feeds
-from benchmarks.machine import describe, machine
-from benchmarks.peers import OURS, REFERENCE, Feeds, installed, relative_error
+from benchmarks.machine import describe
+from benchmarks.memory import peak_memory
+from benchmarks.peers import OURS, REFERENCE, installed, relative_error
 
-TOLERANCE = 1e-3
-"""Largest relative error of an output that still counts as agreement."""
+TOLERANCE = 1e-4
+"""Largest difference of an output that still counts as agreement, as a share of the largest magnitude."""
+QUICK = Effort(rounds=2, block=0.05, pause=0.02)
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Measure; the exit status is 1 if tinycomp failed on a model or disagreed with onnxruntime."""
-    options = _options(None if arguments is None else list(arguments))
-    facts = machine()
-    print(describe(facts), f"\n{options.threads} thread(s), {options.rounds} blocks of {options.block} s\n")
-    print(heading(options.engines))
-    rows = []
-    for name in options.models:
-        rows.append(measure(name, options))
-        print(line(rows[-1], options.engines), flush=True)
-    print(f"\n{means(rows, options.engines)}")
-    if options.json:
-        options.json.write_text(
-            json.dumps({"machine": facts, "threads": options.threads, "rows": rows}, indent=1) + "\n"
-        )
-    return int(any(not row["agrees"] for row in rows))
+    given = None if arguments is None else list(arguments)
+    options = _options(given)
+    effort = QUICK if options.quick else Effort(options.rounds, options.block, options.pause)
+    found = output.record("models", output.command_line("models", given), dataclasses.asdict(effort), [])
+    found["engines"] = options.engines
+    print(describe(found["machine"]), f"\n{effort}")
+    for threads in options.threads:
+        print(f"\n{threads} thread(s)\n\n{heading(options.engines)}")
+        for name in options.models or suites.members(options.suite):
+            found["rows"].append(measure(name, threads, effort, options))
+            print(line(found["rows"][-1], options.engines), flush=True)
+        print(f"\n{means(_with(found['rows'], threads), options.engines)}")
+    text = "\n\n".join(section(found, threads) for threads in options.threads)
+    output.save(options.output, found, text, lambda figure: draw(found, figure))
+    return int(any(not row["agrees"] for row in found["rows"]))
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, threads: int, effort: Effort, options: argparse.Namespace) -> dict[str, Any]:
     """One row: the figures of every engine on one model, as JSON-able values."""
-    model, feeds = _model(name, dict(options.dim), options.seed)
-    effort = Effort(options.rounds, options.block, options.pause)
-    results = contest(model, feeds, options.engines, threads=options.threads, effort=effort)
-    return make_row(Path(name).stem, results)
+    model, feeds = suites.model(name, dict(options.dim), options.seed)
+    row = make_row(Path(name).stem, contest(model, feeds, options.engines, threads=threads, effort=effort))
+    row["threads"] = threads
+    for engine, figures in row["engines"].items():
+        if options.memory and "error" not in figures:
+            peak = peak_memory(engine, model, feeds, threads)
+            figures["memory"] = {"peak": peak.run, "added": peak.added}
+    return row
+
+
+def _with(rows: Iterable[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
+    return [row for row in rows if row["threads"] == threads]
+
+
+def section(found: dict[str, Any], threads: int) -> str:
+    """The table of one number of threads, and the means below it."""
+    rows, engines = _with(found["rows"], threads), found["engines"]
+    table = "\n".join([heading(engines), *(line(row, engines) for row in rows)])
+    return f"{table}\n\n{means(rows, engines)}"
 
 
 def make_row(name: str, results: Sequence[Result]) -> dict[str, Any]:
@@ -71,15 +89,16 @@ def make_row(name: str, results: Sequence[Result]) -> dict[str, Any]:
 def _figures(result: Result) -> dict[str, Any]:
     if result.error:
         return {"error": result.error}
-    figures = {"median": result.median, "minimum": result.minimum, "load": result.load}
-    return {**figures, "runs": len(result.samples)}
+    times = {"median": result.median, "minimum": result.minimum, "load": result.load, "first": result.first}
+    return {**times, "runs": len(result.samples)}
 
 
 def heading(engines: Sequence[str]) -> str:
     """The first two lines of the Markdown table."""
     peers = [engine for engine in engines if engine != OURS]
-    names = ["model", *(f"{e}, ms (min)" for e in engines), *(f"{p} / ours (of minima)" for p in peers), "error"]
-    return f"| {' | '.join(names)} |\n|---{'|---:' * (len(names) - 1)}|"
+    return page.heading(
+        ["model", *(f"{e}, ms (min)" for e in engines), *(f"{p} / ours (of minima)" for p in peers), "error"]
+    )
 
 
 def line(row: dict[str, Any], engines: Sequence[str]) -> str:
@@ -94,7 +113,7 @@ def line(row: dict[str, Any], engines: Sequence[str]) -> str:
         if peer != OURS:
             cells.append(f"{ratio['median']:.2f} ({ratio['minimum']:.2f})" if ratio else "")
     cells.append(f"{row['error']:.1e}{'' if row['agrees'] else ' differs'}" if "error" in row else "")
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return page.line(cells)
 
 
 def means(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
@@ -103,7 +122,7 @@ def means(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
     for peer in (engine for engine in engines if engine != OURS):
         ratios = [row["ratios"][peer]["median"] for row in rows if peer in row["ratios"]]
         texts.append(f"{peer} / ours {_geometric(ratios)} over {len(ratios)}")
-    best = [min(ratio["median"] for ratio in row["ratios"].values()) for row in rows if row["ratios"]]
+    best = [_fastest(row) for row in rows if row["ratios"]]
     return f"Geometric means of medians: {', '.join([*texts, f'fastest peer / ours {_geometric(best)}'])}."
 
 
@@ -111,10 +130,26 @@ def _geometric(ratios: Sequence[float]) -> str:
     return f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f}" if ratios else "n/a"
 
 
-def _model(name: str, sizes: dict[str, int], seed: int) -> tuple[Path, Feeds]:
-    if name in corpus.names():
-        return corpus.path(name), corpus.feeds(name, seed)
-    return Path(name), random_feeds(Path(name), sizes, seed)
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """The ratio to the fastest peer of every model, one bar for each number of threads."""
+    threads = sorted({row["threads"] for row in found["rows"]})
+    names = list(dict.fromkeys(row["model"] for row in found["rows"]))
+    figure.set_size_inches(8, 0.35 * len(names) + 1)
+    axes, height = figure.subplots(), 0.8 / len(threads)
+    for index, count in enumerate(threads):
+        best = {row["model"]: _fastest(row) for row in _with(found["rows"], count) if row["ratios"]}
+        places = [names.index(name) + index * height for name in best]
+        axes.barh(places, list(best.values()), height, label=f"{count} thread(s)")
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_yticks([i + 0.4 - height / 2 for i in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.set_xlabel("time of the fastest peer / time of tinycomp (medians)")
+    axes.legend()
+
+
+def _fastest(row: dict[str, Any]) -> float:
+    """The ratio to the fastest peer."""
+    return min(ratio["median"] for ratio in row["ratios"].values())
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -125,17 +160,18 @@ def _size(text: str) -> tuple[str, int]:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     usual = Effort()
     parser = argparse.ArgumentParser(description="Time whole models against other engines.")
-    parser.add_argument(
-        "models", nargs="*", default=corpus.names(), help="names of the corpus, or ONNX files (the corpus)"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="threads of every engine (%(default)s)")
+    parser.add_argument("models", nargs="*", help="names of the corpus, or ONNX files (default: the suite)")
+    parser.add_argument("--suite", choices=suites.NAMES, default="headline", help="%(default)s")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="threads of every engine (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few and short blocks")
+    parser.add_argument("--memory", action="store_true", help="measure the peak of resident memory too")
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="blocks per engine (%(default)s)")
     parser.add_argument("--block", type=float, default=usual.block, help="seconds per block (%(default)s)")
     parser.add_argument("--pause", type=float, default=usual.pause, help="seconds between blocks (%(default)s)")
     parser.add_argument("--dim", type=_size, action="append", default=[], metavar="NAME=SIZE", help="a symbolic size")
     parser.add_argument("--seed", type=int, default=0, help="chooses the inputs (%(default)s)")
     parser.add_argument("--engines", nargs="+", default=installed(), choices=installed(), help="%(default)s")
-    parser.add_argument("--json", type=Path, help="write every figure here")
+    output.add_option(parser)
     return parser.parse_args(arguments)
 
 

@@ -11,13 +11,12 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
 from onnx import defs
 
 import tinycomp
-from benchmarks.page import write
+from benchmarks.page import Page, heading, line, table
 from tinycomp.errors import TinycompError, UnsupportedError
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ir.types import UNKNOWN
@@ -27,8 +26,7 @@ from tinycomp.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.reporting import make_report
 from tinycomp.target import find
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "operators.md"
-MARKER = "operators"
+PAGE = Page("operators", "operators.md")
 NO_FAMILY = "other"
 """The family of operators without a record."""
 _DTYPES = {
@@ -175,45 +173,41 @@ def page(rows: Iterable[Operator], tests: NodeTests) -> str:
     families: dict[str, list[Operator]] = defaultdict(list)
     for row in rows:
         families[row.family].append(row)
-    lines = ["| family | operators | numpy | onnx.reference | none | rules of c | node tests on c | of |",
-             "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    names = ["family", "operators", "numpy", "onnx.reference", "none", "rules of c", "node tests on c", "of"]
+    lines = [heading(names)]
     lines += [
         _total(f"[{family}](#{family.replace('_', '-')})", members, tests) for family, members in families.items()
     ]
-    several = f"| models of several nodes | | | | | | {tests.several[1]} | {tests.several[0]} |"
-    every = _total("**all**", [m for members in families.values() for m in members], tests, tests.several)
-    lines += [several, every]
+    lines.append(line(["models of several nodes", *[""] * 5, tests.several[1], tests.several[0]]))
+    lines.append(_total("**all**", [m for members in families.values() for m in members], tests, tests.several))
+    names = ["operator", "domain", "host", "versions", "dtypes", "rule of c", "node tests on c"]
     for family, members in families.items():
-        lines += ["", f"### {family.replace('_', ' ')}", "",
-                  "| operator | domain | host | versions | dtypes | rule of c | node tests on c |",
-                  "|---|---|---|---|---|---|--:|"]  # fmt: skip
-        for row in members:
-            key = (row.domain, row.name)
-            count = f"{tests.taken.get(key, 0)} of {tests.total[key]}" if tests.total.get(key) else "no tests"
-            lines.append(f"| {' | '.join(row.cells)} | {count} |")
+        rows = ([*row.cells, _count(row, tests)] for row in members)
+        lines += ["", f"### {family.replace('_', ' ')}", "", table(names, rows, left=6)]
     return "\n".join(lines)
+
+
+def _count(row: Operator, tests: NodeTests) -> str:
+    key = (row.domain, row.name)
+    return f"{tests.taken.get(key, 0)} of {tests.total[key]}" if tests.total.get(key) else "no tests"
 
 
 def _total(label: str, rows: Sequence[Operator], tests: NodeTests, several: tuple[int, int] = (0, 0)) -> str:
     tiers = Counter(row.tier for row in rows)
     keys = [(row.domain, row.name) for row in rows]
     taken, total = (sum(counts.get(k, 0) for k in keys) for counts in (tests.taken, tests.total))
-    cells = (
+    return line((
         label, len(rows), tiers["numpy"], tiers["onnx.reference"], tiers["none"], sum(row.on_c for row in rows),
         taken + several[1], total + several[0],
-    )  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
+    ))  # fmt: skip
 
 
 def main() -> int:
     """Print the tables, and write them if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks operators", description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"write the tables into docs/{PAGE.name}")
+    PAGE.add_option(parser)
     options = parser.parse_args()
-    text = page(operators(), node_tests())
-    print(text)
-    if options.write:
-        write(MARKER, text, PAGE)
+    PAGE.publish(page(operators(), node_tests()), options)
     return 0
 
 

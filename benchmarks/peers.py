@@ -1,13 +1,20 @@
 """The engines that are compared: tinycomp itself, and the CPU engines of others, each set up at its best.
 
 Loading gives a function from feeds (arrays by input name) to the list of outputs, in the model's order. Every engine
-computes in float32 where the model says so; OpenVINO would otherwise take bfloat16 on processors that have it.
+computes in float32 where the model says so; OpenVINO would otherwise take bfloat16 on processors that have it. IREE and
+TVM compile for the processor at hand with their standard pipelines, without searching for schedules.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -72,21 +79,109 @@ def load_openvino(model: Path, threads: int, feeds: Feeds) -> Run:
     return run
 
 
-LOADERS: dict[str, Callable[[Path, int, Feeds], Run]] = {
-    OURS: load_tinycomp,
-    REFERENCE: load_onnxruntime,
-    "openvino": load_openvino,
+def load_iree(model: Path, threads: int, feeds: Feeds) -> Run:
+    """IREE's llvm-cpu backend at its highest level of optimisation, for the processor at hand."""
+    import iree.compiler
+    import iree.runtime
+
+    options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-input-demote-i64-to-i32=false"]
+    with tempfile.TemporaryDirectory() as folder:
+        imported = Path(folder) / "model.mlir"
+        command = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model), "-o", str(imported)]
+        subprocess.run([*command, "--opset-version", "17"], check=True, capture_output=True)
+        binary = iree.compiler.compile_file(
+            str(imported), target_backends=["llvm-cpu"], input_type="onnx", extra_args=options
+        )
+    iree.runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
+    module = iree.runtime.load_vm_flatbuffer(binary, driver="local-sync" if threads == 1 else "local-task")
+    main = next(module[name] for name in module.vm_module.function_names if "$" not in name and name[0] != "_")
+    names = input_names(model)
+
+    def run(feeds: Feeds) -> list[NDArray[np.generic]]:
+        results = main(*(feeds[name] for name in names))
+        return [r.to_host() for r in (results if isinstance(results, (tuple, list)) else (results,))]
+
+    return run
+
+
+def load_tvm(model: Path, threads: int, feeds: Feeds) -> Run:
+    """TVM's Relax pipeline for the processor at hand, with its default schedules."""
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    import onnx
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    shapes = {name: list(value.shape) for name, value in feeds.items()}
+    module = from_onnx(onnx.load(model), shape_dict=shapes, keep_params_in_input=False)
+    target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+    with target:
+        machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
+    names = input_names(model)
+
+    def run(feeds: Feeds) -> list[NDArray[np.generic]]:
+        results = machine["main"](*(tvm.runtime.tensor(feeds[name]) for name in names))
+        return [r.numpy() for r in ([results] if hasattr(results, "numpy") else results)]
+
+    return run
+
+
+def input_names(model: Path) -> list[str]:
+    """The inputs of an ONNX file that have no initializer, in order."""
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    return [value.name for value in graph.input if value.name not in constants]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine.
+
+    Attributes:
+        load: Makes a function that runs a model; importing the engine is part of neither.
+        module: What has to be importable.
+        distribution: What its version stands under.
+        uses: A name of the module that is only imported when it is asked for.
+    """
+
+    load: Callable[[Path, int, Feeds], Run]
+    module: str
+    distribution: str
+    uses: str = "__name__"
+
+
+ENGINES = {
+    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile"),
+    REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
+    "openvino": Engine(load_openvino, "openvino", "openvino"),
+    "iree": Engine(load_iree, "iree.compiler", "iree-base-compiler"),
+    "tvm": Engine(load_tvm, "tvm", "apache-tvm"),
 }
+
+
+def prepare(engine: str) -> None:
+    """Import an engine, so that what follows is loading alone."""
+    getattr(importlib.import_module(ENGINES[engine].module), ENGINES[engine].uses)
 
 
 def installed() -> list[str]:
     """The engines at hand, tinycomp first."""
-    return [name for name in LOADERS if importlib.util.find_spec(name) is not None]
+    return [name for name, engine in ENGINES.items() if _importable(engine.module)]
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def versions() -> dict[str, str]:
     """The version of every engine at hand, and of what they all build on."""
-    return {name: _version(name) for name in [*installed(), "numpy", "onnx"]}
+    found = {name: _version(ENGINES[name].distribution) for name in installed()}
+    return found | {name: _version(name) for name in ("numpy", "onnx")}
 
 
 def _version(name: str) -> str:

@@ -16,8 +16,7 @@ from pathlib import Path
 import onnx.backend.test
 
 import tinycomp
-from benchmarks import corpus
-from benchmarks.page import write
+from benchmarks import corpus, page
 from tinycomp.data import digits_model
 from tinycomp.errors import TargetError
 from tinycomp.passes.base import Pass
@@ -28,8 +27,7 @@ from tinycomp.reporting import make_report
 from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "partitioning.md"
-MARKER = "regions"
+PAGE = page.Page("regions", "partitioning.md")
 CORPUS = ("resnet50", "mobilenet_v2", "bert", "unet", "ssd_nms")
 TARGETS = ("c", "dnnl", "npu_sim")
 
@@ -117,14 +115,9 @@ def targets(names: Sequence[str]) -> list[Target]:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    lines = [
-        "| model | nodes | target | regions | minimum | host nodes | MACs in regions |",
-        "|---|--:|---|--:|--:|--:|--:|",
-    ]
-    for row in rows:
-        cells = (row.model, row.nodes, row.target, row.regions, row.minimum, row.hosts, percent(row.share))
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    names = ["model", "nodes", "target", "regions", "minimum", "host nodes", "MACs in regions"]
+    cells = ((r.model, r.nodes, r.target, r.regions, r.minimum, r.hosts, percent(r.share)) for r in rows)
+    return page.table(names, cells, left=(0, 2))
 
 
 def percent(share: float) -> str:
@@ -136,7 +129,7 @@ def main() -> int:
     """Print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks regions", description=__doc__.partition("\n")[0])
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), metavar="name", help="default: c dnnl npu_sim")
-    parser.add_argument("--write", action="store_true", help=f"write the table into docs/{PAGE.name}")
+    PAGE.add_option(parser)
     options = parser.parse_args()
     rows = []
     chosen = targets(options.targets)
@@ -144,10 +137,7 @@ def main() -> int:
         for target in chosen:
             rows.append(measure(name, path, target))
             print(f"{rows[-1]}", file=sys.stderr, flush=True)
-    text = table(rows)
-    print(text)
-    if options.write:
-        write(MARKER, text, PAGE)
+    PAGE.publish(table(rows), options)
     return 0
 
 

@@ -25,7 +25,7 @@ def relu(tmp_path: Path) -> Path:
 
 
 def result(engine: str, samples: list[float], output: list[float]) -> Result:
-    return Result(engine, 0.1, samples, [np.array(output, np.float32)])
+    return Result(engine, 0.1, 0.1, samples, [np.array(output, np.float32)])
 
 
 def test_engines_take_turns_and_give_their_first_outputs(relu: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_wrong_output_is_told() -> None:
 def test_a_failure_of_ours_is_no_agreement() -> None:
     row = models.make_row("m", [Result("tinycomp", error="ModelError: a | b"), result("onnxruntime", [1.0], [1])])
     assert (row["ratios"], row["agrees"]) == ({}, False)
-    assert "ModelError: a / b" in models.line(row, ["tinycomp", "onnxruntime"])
+    assert "ModelError: a \\| b" in models.line(row, ["tinycomp", "onnxruntime"])
 
 
 def test_means_are_geometric() -> None:

@@ -62,7 +62,7 @@ def test_a_ratio_is_the_smallest_peer_over_ours() -> None:
     engines = {"tinycomp": figures(50, 100), "a": figures(80, 150), "b": figures(40, 120), "c": {"error": "E: x | y"}}
     row = {"model": "m", "file": 2e6, "engines": engines}
     assert memory.line(row, list(engines)) == (
-        "| m | 2 | 100 (50, 90) | 150 (80, 90) | 120 (40, 90) | E: x / y | 1.20 (0.80) |"
+        "| m | 2 | 100 (50, 90) | 150 (80, 90) | 120 (40, 90) | E: x \\| y | 1.20 (0.80) |"
     )
 
 

@@ -1,0 +1,53 @@
+"""Named sets of models: architectures of the corpus, and files of the folder that ``TINYCOMP_MODELS`` names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks import corpus
+from benchmarks.feeds import random_feeds
+from benchmarks.peers import Feeds
+
+VARIABLE = "TINYCOMP_MODELS"
+HEADLINE = (
+    "resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2", "efficientnet_b0", "unet", "yolov8n", "bert_base",
+    "gpt2_small", "vit_tiny", "convnext_tiny", "segformer_b0", "whisper_encoder", "lstm_bidir",
+)  # fmt: skip
+"""One of every kind that the corpus has, at the size that people use."""
+TINY = ("ic_resnet8_fp32", "kws_dscnn_fp32", "ad_autoencoder_fp32", "vww_mobilenet_fp32")
+"""The float32 models of MLPerf Tiny, as ONNX files of these names."""
+NAMES = ("headline", "quick", "corpus")
+QUICK = ("resnet18", "mobilenet_v2", "vit_tiny", "lstm_bidir")
+
+
+def members(suite: str) -> list[str]:
+    """The models of a suite: names of the corpus, and paths of files.
+
+    ``headline`` holds :data:`HEADLINE`, and :data:`TINY` where ``TINYCOMP_MODELS`` names a folder with them; ``quick``
+    a few of both; ``corpus`` all architectures of the corpus.
+    """
+    if suite == "corpus":
+        return corpus.names()
+    return [*HEADLINE, *tiny_files()] if suite == "headline" else [*QUICK, *tiny_files()[:2]]
+
+
+def tiny_files() -> list[str]:
+    """The paths of the tiny models that are at hand."""
+    folder = os.environ.get(VARIABLE)
+    files = [Path(folder) / f"{name}.onnx" for name in TINY] if folder else []
+    return [str(file) for file in files if file.exists()]
+
+
+def model(name: str, sizes: Mapping[str, int] | None = None, seed: int = 0) -> tuple[Path, Feeds]:
+    """The file of a model and inputs for it.
+
+    Args:
+        name: Of the corpus, or the path of an ONNX file.
+        sizes: Sizes of a file's symbolic dimensions; 1 where not given.
+        seed: Chooses the inputs.
+    """
+    if name in corpus.names():
+        return corpus.path(name), corpus.feeds(name, seed)
+    return Path(name), random_feeds(Path(name), sizes, seed)
