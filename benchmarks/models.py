@@ -50,7 +50,7 @@ def measure(name: str, threads: int, effort: Effort, options: argparse.Namespace
     row = make_row(Path(name).stem, contest(model, feeds, options.engines, threads=threads, effort=effort))
     row["threads"] = threads
     for engine, figures in row["engines"].items():
-        if options.memory and "error" not in figures:
+        if options.memory and threads == options.threads[0] and "error" not in figures:
             peak = peak_memory(engine, model, feeds, threads)
             figures["memory"] = {"peak": peak.run, "added": peak.added}
     return row
@@ -164,7 +164,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--suite", choices=suites.NAMES, default="headline", help="%(default)s")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="threads of every engine (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="few and short blocks")
-    parser.add_argument("--memory", action="store_true", help="measure the peak of resident memory too")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="measure the peak of resident memory too, with the first number of threads",
+    )
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="blocks per engine (%(default)s)")
     parser.add_argument("--block", type=float, default=usual.block, help="seconds per block (%(default)s)")
     parser.add_argument("--pause", type=float, default=usual.pause, help="seconds between blocks (%(default)s)")

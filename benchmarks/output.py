@@ -27,8 +27,9 @@ def record(name: str, command: str, effort: Mapping[str, Any], rows: list[dict[s
 
 
 def command_line(name: str, arguments: list[str] | None) -> str:
-    """How a measurement was started; ``arguments`` as its ``main`` took them."""
-    return " ".join(["python -m benchmarks", name, *(sys.argv[1:] if arguments is None else arguments)])
+    """How a measurement was started, paths cut to their last part; ``arguments`` as its ``main`` took them."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return " ".join(["python -m benchmarks", name, *(Path(text).name if "/" in text else text for text in given)])
 
 
 def save(folder: Path | None, found: Mapping[str, Any], text: str, draw: Draw | None = None) -> None:

@@ -41,20 +41,15 @@ def _head(found: Mapping[str, Figures]) -> Iterator[str]:
             "machine. It shows what is measured, not how fast tinycomp is."
         )
     rows = [
-        (f"`{figures['command']}`", _effort(figures), figures["machine"]["load"], _software(figures))
-        for figures in found.values()
+        (f"`{figures['command']}`", _effort(figures), describe(dict(figures["machine"]))) for figures in found.values()
     ]
-    yield page.table(["command", "effort", "load at the start", "machine and versions"], rows, left=(0, 1, 3))
+    yield page.table(["command", "effort", "machine, its load at the start, versions"], rows, left=3)
     if missing := [name for name in MEASUREMENTS if name not in found]:
         yield f"Not measured: {', '.join(missing)}."
 
 
 def _effort(figures: Figures) -> str:
     return ", ".join(f"{name} {value}" for name, value in figures["effort"].items())
-
-
-def _software(figures: Figures) -> str:
-    return describe(dict(figures["machine"]))
 
 
 def _models(found: Figures) -> Iterator[str]:

@@ -55,7 +55,7 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
         "## Whole models, 1 thread", "## Whole models, 2 threads", "## From a file to the first result",
         "## Memory, 1 thread", "## Kernels, avx2", "## Instruction sets", "## How time grows",
     ]  # fmt: skip
-    assert "| `models` | rounds 3 | 0.1 | P, 2 cores" in text
+    assert "| `models` | rounds 3 | P, 2 cores, load 0.1" in text
     assert "Not measured: call-overhead." in text
     assert "Rough figures" not in text
 
@@ -150,6 +150,11 @@ def test_files_are_written_and_read_again(tmp_path: Path) -> None:
     assert output.load(tmp_path / "new", "call-overhead") == found
     assert (tmp_path / "new" / "call_overhead.md").read_text(encoding="utf-8") == "| table |\n"
     assert output.load(tmp_path, "models") is None
+
+
+def test_the_command_is_told_without_the_folders_of_this_machine() -> None:
+    told = output.command_line("models", ["/a/b/net.onnx", "--threads", "2", "--output", "/c/d"])
+    assert told == "python -m benchmarks models net.onnx --threads 2 --output d"
 
 
 def test_without_matplotlib_there_is_no_plot_and_a_line_says_so(
