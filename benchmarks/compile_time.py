@@ -121,6 +121,10 @@ def exponent(sizes: Iterable[int], seconds: Iterable[float]) -> float:
     return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
 
 
+def _file(model: str) -> str:
+    return model if Path(model).suffix == ".onnx" else str(corpus.path(model))
+
+
 def _row(name: str, found: Mapping[str, object]) -> str:
     phases = dict(found["phases"])  # type: ignore[call-overload]
     slowest = sorted(phases, key=phases.__getitem__, reverse=True)[:4]
@@ -131,7 +135,7 @@ def _row(name: str, found: Mapping[str, object]) -> str:
 def main(arguments: Iterable[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compile-time", description=__doc__)
-    parser.add_argument("models", nargs="*", help=f"models of the corpus; by default {' '.join(MODELS)}")
+    parser.add_argument("models", nargs="*", help=f"models of the corpus, or ONNX files; by default {' '.join(MODELS)}")
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, help="nodes of the generated graphs")
     parser.add_argument("--runs", type=int, default=5, help="runs of each")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -141,7 +145,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     print("\n| model | onnxruntime s | tinycomp s | ratio | slowest phases, ms |\n|---|--:|--:|--:|---|")
     compile_seconds(chain(10))
     rows: dict[str, dict[str, object]] = {}
-    jobs = [(name, str(corpus.path(name))) for name in options.models or MODELS]
+    jobs = [(Path(name).stem, _file(name)) for name in options.models or MODELS]
     made = [(f"{kind} {size}", make(size)) for kind, make in GRAPHS.items() for size in options.sizes]
     for name, model in [*jobs, *made]:
         rows[name] = measure(model, options.runs)
