@@ -21,10 +21,11 @@ typedef struct wino_plan {
 /* From one product to the next: a stride that is a multiple of 4 KB would map all of them to the same cache sets. */
 static int64_t wino_stride(int64_t floats) { return floats + 16 + (floats % 1024 == 0 ? 48 : 0); }
 
-/* As many tiles as the second-level cache holds transformed patches of, beside some of everything else. */
+/* As many tiles as the second-level cache holds transformed patches of, beside some of everything else; but not so few
+ * that reading the weights, once per block, takes longer than multiplying with them. */
 static int64_t wino_tiles_that_fit(const wino_plan *plan, int64_t l2_bytes) {
   const int64_t patch_bytes = plan->products * plan->padded_in * (int64_t)sizeof(float);
-  return tc_max(tc_min(l2_bytes * 7 / 8 / patch_bytes, 48), 12);
+  return tc_max(tc_min(l2_bytes * 7 / 8 / patch_bytes, 48), 24);
 }
 
 /* How the output channels are cut into groups: whole panels, and all of them where blocks enough keep threads busy. */

@@ -125,7 +125,7 @@ GOLDEN = {
     "56, 64 channels": (conv((56, 56), (64, 64)), "Winograd F(4x4, 3x3)", "Winograd F(4x4, 3x3)"),
     "28, 128 channels": (conv((28, 28), (128, 128)), "Winograd F(4x4, 3x3)", "Winograd F(4x4, 3x3)"),
     "14, 256 channels": (conv((14, 14), (256, 256)), "Winograd F(4x4, 3x3)", "Winograd F(4x4, 3x3)"),
-    "7, 512 channels": (conv((7, 7), (512, 512)), "Winograd F(4x4, 3x3)", "Winograd F(2x2, 3x3)"),
+    "7, 512 channels": (conv((7, 7), (512, 512)), "Winograd F(2x2, 3x3)", "Winograd F(2x2, 3x3)"),
     "stride 2": (conv((56, 56), (64, 128), 3, 2), "direct", "direct"),
     "1x1": (conv((28, 28), (128, 512), 1), "direct", "direct"),
     "3 channels": (conv((192, 192), (3, 16)), "lines", "lines"),

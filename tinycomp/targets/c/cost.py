@@ -27,20 +27,20 @@ _FMA_LATENCY = 4.0
 """Cycles until a sum can be added to again."""
 _LOADS = 2.0
 """Vectors loaded per cycle."""
-_FAR_RATE = 6.5
+_FAR_RATE = 8.0
 """Bytes per cycle of weights that come from the last-level cache or from memory."""
 _NEAR_RATE = 32.0
 """Bytes per cycle from the second-level cache."""
-_ROW_POINTER = 1.5
+_ROW_POINTER = 2.2
 """Cycles to find the input of one kernel position of one output pixel."""
-_TAP = 1.0
-"""Cycles to begin a kernel position in a tile of the micro-kernel."""
 _TILE = 80.0
 """Cycles to begin and end a tile of the micro-kernel: sums from the bias, sums into the result."""
+_ROWS_PER_PASS = 192
+"""Rows of the left operand that share one pass over the weights."""
 _CALL = 2000.0
 """Cycles to begin a call."""
 
-TRANSFORMS = MappingProxyType({2: (40.0, 80.0), 4: (340.0, 270.0)})
+TRANSFORMS = MappingProxyType({2: (36.0, 47.0), 4: (270.0, 127.0)})
 """Cycles to transform one vector of channels of one tile, input and output, by the side of the tile."""
 
 
@@ -90,23 +90,17 @@ def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
     return weights / _FAR_RATE + (passes - 1) * weights / again
 
 
-def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1, block_rows: int = 48) -> float:
+def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1) -> float:
     """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns."""
     panels = -(-columns // on.shape.panel)
-    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * panels * (_TILE + taps * _TAP)
+    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * panels * _TILE
     weights = packed_bytes(taps * depth, columns, on.shape.lanes)
-    # A panel of a few rows' output is all that is read again, unless no other order is left.
-    return _seconds(work, _weights_cycles(weights, max(1, rows // (4 * block_rows)), on))
-
-
-def window_rows(pixels: int, taps: int) -> float:
-    """Cycles to find the input of all output pixels."""
-    return pixels * taps * _ROW_POINTER
+    return _seconds(work, _weights_cycles(weights, max(1, rows // _ROWS_PER_PASS), on))
 
 
 def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
     """Seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` are those of one group."""
-    finding = window_rows(pixels, taps) / CLOCK
+    finding = pixels * taps * _ROW_POINTER / CLOCK
     return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
 
 
@@ -116,7 +110,7 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
     into, back = TRANSFORMS[out]
     transforms = tiles * (math.ceil(channels / on.shape.lanes) * into + math.ceil(columns / on.shape.lanes) * back)
     patch = products * _padded(max(channels, 1), on.shape.lanes) * FLOAT
-    block = max(12, min(48, on.l2 * 7 // 8 // patch))
+    block = max(24, min(48, on.l2 * 7 // 8 // patch))  # as the kernel chooses
     blocks = max(1, math.ceil(tiles / block))
     rows = math.ceil(tiles / blocks)
     tiles_of_product = math.ceil(rows / 6) * math.ceil(columns / on.shape.panel)
@@ -126,5 +120,5 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
 
 
 def _seconds(work: float, reading: float) -> float:
-    """Reading ahead hides most of the shorter of the two."""
-    return (max(work, reading) + 0.25 * min(work, reading) + _CALL) / CLOCK
+    """Waiting for weights is hardly hidden behind the work, which needs them at once."""
+    return (work + reading + _CALL) / CLOCK
