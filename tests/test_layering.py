@@ -13,29 +13,31 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-RUNTIME = frozenset({"errors", "limits", "runtime"})
+RUNTIME = frozenset({"errors", "limits", "mapped", "runtime"})
 OPS = frozenset({"errors", "limits", "ir", "ops"})
 PASSES = OPS | {"rewrite", "target", "passes"}
 EVERYTHING_BUT_CLI = PASSES | {"runtime", "frontend", "data", "targets", "pipeline", "compiler"} | {
     "lowering", "reporting", "dumping", "checking", "saving", "loading", "footprint", "specialisation", "collection",
-    "tuning_log",
+    "tuning_log", "residence", "mapped",
 }  # fmt: skip
 
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
     "limits": frozenset({"errors", "limits"}),
+    "mapped": frozenset({"errors", "mapped"}),
     "ir": frozenset({"errors", "ir"}),
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
     "target": OPS | {"rewrite", "target"},
     "passes": PASSES | {"frontend"},
-    "frontend": OPS | {"frontend"},
+    "frontend": OPS | {"frontend", "mapped"},
     "runtime": RUNTIME,
     "data": frozenset({"errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
     "pipeline": PASSES | {"pipeline"},
     "footprint": OPS | {"footprint"},
-    "lowering": PASSES | {"runtime", "footprint", "lowering"},
+    "residence": PASSES | {"runtime", "mapped", "residence"},
+    "lowering": PASSES | {"runtime", "footprint", "lowering", "residence"},
     "reporting": PASSES | {"runtime", "reporting"},
     "dumping": PASSES | {"runtime", "dumping"},
     "checking": PASSES | {"runtime", "frontend", "lowering", "checking"},
@@ -139,3 +141,13 @@ def test_the_runtime_loads_without_the_compiler() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     assert run.stdout.strip() == "[]", f"importing {modules} also imports {run.stdout.strip()}"
+
+
+def test_compiling_leaves_alone_what_few_need() -> None:
+    script = (
+        "import sys, tinycomp\nfrom tinycomp.data import digits, digits_model\n"
+        "tinycomp.compile(digits_model())(digits()[0][:2])\n"
+        "print([m for m in ('networkx', 'onnx.reference', 'jinja2', 'safetensors') if m in sys.modules])\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert run.stdout.strip() == "[]"

@@ -18,7 +18,7 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None)",
+    " requires=None, programs=False)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, winograd='auto', tuning=None)",

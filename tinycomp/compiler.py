@@ -26,8 +26,12 @@ from tinycomp.ops.typing import retype
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.reporting import make_report
+from tinycomp.residence import check_files, evict
+from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
-from tinycomp.runtime.native import Pool, default_isa, default_threads
+from tinycomp.runtime.native import Pool, default_isa
+from tinycomp.runtime.regions import arenas
+from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights
 from tinycomp.saving import pack
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
@@ -127,7 +131,7 @@ def compile(  # noqa: A001 - the public name
         measured={} if tuning is None else applicable(tuning, default_isa(), pool.threads),
     )
     with limited(memory_limit), collection_paused():
-        graph = load_graph(model, shapes)
+        graph = _loaded(model, shapes, mapped=True)
         partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
         compiler.partition_in_place(partitioned)
         if strict:
@@ -141,12 +145,17 @@ def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
     Raises:
         ModelError: If the model is not valid or ``shapes`` does not fit it.
     """
+    return _loaded(model, shapes, mapped=False)
+
+
+def _loaded(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
+    """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
     if isinstance(model, Graph):
         graph = model.clone()
         if shapes:
             _give_shapes(graph, shapes)
     else:
-        graph = import_model(model, shapes=shapes)
+        graph = import_model(model, shapes=shapes, mapped=mapped)
     named = [_with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
         retype(graph, named)
@@ -202,6 +211,7 @@ class Compiler:
         weights: Packed weights, which the plans for different sizes share.
         winograd: Whether convolutions may use Winograd's algorithm.
         measured: What a tuning log says for this machine.
+        constants: Copies of constants, likewise.
     """
 
     targets: tuple[Target, ...]
@@ -215,6 +225,7 @@ class Compiler:
     weights: Weights = field(default_factory=Weights)
     winograd: Winograd = "auto"
     measured: Measured = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -253,25 +264,27 @@ class Compiler:
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
-        settings = Settings(self.winograd, self.measured)
-        return Lowering({t.name: t for t in self.targets}, self.pool, self.weights, settings)
+        targets = {t.name: t for t in self.targets}
+        return Lowering(targets, self.pool, self.weights, Settings(self.winograd, self.measured), self.constants)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:
         """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
+        evict([graph, partitioned])
         lowering = self.lowering()
         plan = lowering.plan(partitioned)
         symbolic = has_symbols(graph)
         names = [t.name for t in self.targets]
         report = make_report(partitioned, graph.name, names, _notes(symbolic), lowering.programs)
+        report = report.with_arenas(arenas(plan))
         parts = ModuleParts(
             inputs=specs([v.name for v in graph.inputs], graph.inputs),
             outputs=specs(partitioned.output_names, partitioned.outputs),
             plan=plan,
             report=report,
-            graph=functools.partial(str, partitioned),
+            graph=functools.partial(_text, partitioned),
             pack=functools.partial(pack, self, graph, partitioned, plan, report, lowering.programs),
             threads=self.pool.threads,
-            defaults=graph.defaults,
+            defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
             specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
             memory_limit=self.memory_limit,
         )
@@ -289,6 +302,7 @@ class Compiler:
             TypeInferenceError: If the model does not work for these sizes.
         """
         with collection_paused():
+            check_files(graph)
             concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
             if concrete is None:
                 quiet = dataclasses.replace(self, dump=None, verify=False)
@@ -298,7 +312,13 @@ class Compiler:
             lowering = self.lowering()
             plan = lowering.plan(concrete)
             names = [t.name for t in self.targets]
-            return Specialised(plan, make_report(concrete, graph.name, names, notes, lowering.programs))
+            report = make_report(concrete, graph.name, names, notes, lowering.programs)
+            return Specialised(plan, report.with_arenas(arenas(plan)))
+
+
+def _text(graph: Graph) -> str:
+    check_files(graph)
+    return str(graph)
 
 
 def has_symbols(graph: Graph) -> bool:

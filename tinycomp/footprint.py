@@ -19,13 +19,14 @@ def value_bytes(value: Value) -> int:
     return math.prod(type_.static_shape) * width
 
 
-def check_footprint(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Sequence[Value]]) -> None:
-    """Refuse a graph whose values of known size need more at one step than the budget in force allows.
+def check_footprint(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Sequence[Value]], beside: int = 0) -> int:
+    """Return the most bytes that values of known size need at one step; refuse what the budget in force does not allow.
 
     Args:
         graph: The graph; its constants exist already and do not count.
         nodes: Its nodes in the order of execution.
         dying: By index of a node, the values that nobody needs after it.
+        beside: Bytes that a run needs for other things at the same time.
 
     Raises:
         MemoryLimitError: If a step needs more; it names the step with the peak.
@@ -39,4 +40,6 @@ def check_footprint(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Seq
         alive -= sum(value_bytes(v) for v in dying.get(index, ()))
     if culprit is not None:
         results = ", ".join(f"{v.name}: {v.type}" for v in culprit.used_outputs()[:4])
-        reserve_bytes(peak, f"node {culprit.label} ({culprit.qualified_op})", f"the values alive there, with {results}")
+        where = f"node {culprit.label} ({culprit.qualified_op})"
+        reserve_bytes(peak + beside, where, f"the values alive there, with {results}")
+    return peak

@@ -6,8 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tinycomp.runtime.archive import Archive, read_bytes
+import numpy as np
+from numpy.typing import NDArray
+
+from tinycomp.mapped import mappings_of
+from tinycomp.runtime.archive import Archive, map_path
 from tinycomp.runtime.artifact import load_native
+from tinycomp.runtime.constants import is_large, spilled
 from tinycomp.runtime.module import Module
 
 if TYPE_CHECKING:
@@ -34,12 +39,20 @@ def load(
         ArtifactError: If the file is damaged, was written by another format version, or is not a saved module.
         TargetError: If a target is missing.
     """
-    # Read once: the file may have been replaced or removed a moment later.
-    data, where = (source, "saved module") if isinstance(source, bytes) else (read_bytes(source), str(source))
+    # Opened once: the file may have been replaced or removed a moment later.
+    data, where = (_kept(source), "saved module") if isinstance(source, bytes) else (map_path(source), str(source))
     archive = Archive.from_bytes(data, where)
-    native = load_native(archive, data, threads)
-    if native is not None:
-        return native
-    from tinycomp.saving import restore
+    for mapping in mappings_of([data]):
+        mapping.give_back()  # the checksums have read everything
+    module = load_native(archive, data, threads)
+    if module is None:
+        from tinycomp.saving import restore
 
-    return restore(archive, data, targets, threads, trusted=trusted)
+        module = restore(archive, data, targets, threads, trusted=trusted)
+    return module
+
+
+def _kept(source: bytes) -> NDArray[np.uint8]:
+    """The bytes of a saved module where they take no memory while nobody reads them, if that is worth a file."""
+    data = np.frombuffer(source, np.uint8)
+    return spilled([data])[0] if is_large(data) else data

@@ -17,8 +17,10 @@ from tinycomp.limits import reserve_bytes
 from tinycomp.ops import bind
 from tinycomp.ops.opaque import is_opaque
 from tinycomp.ops.typing import retype
+from tinycomp.residence import check_files, own_constants
 from tinycomp.runtime.c_region import CRegion, Origin
 from tinycomp.runtime.c_source import CSource
+from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.native import Pool
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.program import Program
@@ -39,6 +41,7 @@ class Lowering:
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
         settings: How regions are to be computed.
+        constants: Copies of constants that plans share.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
@@ -48,8 +51,13 @@ class Lowering:
     pool: Pool
     weights: Weights = field(default_factory=Weights)
     settings: Settings = field(default_factory=Settings)
+    constants: Constants = field(default_factory=Constants)
     programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
     reference: bool = False
+    _values: int = field(default=0, init=False)
+    """Bytes of the values alive together in the graphs that are being lowered."""
+    _contexts: int = field(default=0, init=False)
+    """Bytes that the regions lowered so far keep for their runs."""
 
     def plan(self, graph: Graph) -> Plan:
         """Return the plan of a graph; nested bodies become plans of their own.
@@ -59,14 +67,16 @@ class Lowering:
             UnsupportedError: If no tier knows an operator.
             MemoryLimitError: If values of known size exceed the budget in force.
         """
-        slots = _Slots(graph)
+        slots = _Slots(graph, self.constants)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)
-        check_footprint(graph, nodes, last_use)
+        peak = check_footprint(graph, nodes, last_use, self._values + self._contexts)
+        self._values += peak
         steps = []
         for index, node in enumerate(nodes):
             frees = tuple(slots.of[v] for v in last_use.get(index, ()))
             steps.append(self._step(node, slots, frees))
+        self._values -= peak
         return Plan(
             specs([v.name for v in graph.inputs], graph.inputs),
             specs(graph.output_names, graph.outputs),
@@ -111,14 +121,13 @@ class Lowering:
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
         key = (node.op, shapes)
-        if key in self.programs:
-            return self._generated(self.programs[key], node)
-        reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
-        made = self._target(node).build(node, self.settings if keep else self.settings.renewed())
+        made: Any = self.programs[key] if key in self.programs else self._made(node, keep)
+        if isinstance(made, Program):
+            made = self.constants.settle(made)
         if isinstance(made, (Program, CSource)):
             if keep:
                 self.programs[key] = made
-            return self._generated(made, node)
+            return self._generated(made, node, keep)
         if callable(made):
             return lambda operands: _checked(made(*operands), node)
         raise TargetError(
@@ -128,10 +137,22 @@ class Lowering:
             found=type(made).__name__,
         )
 
-    def _generated(self, made: Program | CSource, node: Node) -> Run:
+    def _made(self, node: Node, keep: bool) -> Any:
+        """Return what the target's code generator makes of a region."""
+        reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
+        check_files(node.body)
+        target = self._target(node)
+        if not target.programs:
+            own_constants(node.body, self.constants)
+        return target.build(node, self.settings if keep else self.settings.renewed())
+
+    def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
-            reserve_bytes(made.arena_bytes, f"region {node.op}", "its intermediate values")
-            return NativeRegion(made, self.pool, self.weights)
+            beside = self._values + self._contexts
+            reserve_bytes(beside + made.arena_bytes, f"region {node.op}", "the values alive there and its arena")
+            region = NativeRegion(made, self.pool, self.weights, beside)
+            self._contexts += region.native.context_bytes if keep else 0
+            return region
         body = node.body
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
@@ -150,13 +171,14 @@ class Lowering:
 class _Slots:
     """Numbers the values of a graph; constants start out in their slots."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, constants: Constants) -> None:
         self.initial: list[Any] = [None] * FIRST_FREE
         self.of: dict[Value, int] = {}
         for value in graph.inputs:
             self._add(value, None)
         for value in graph.constants:
-            self._add(value, value.const)
+            assert value.const is not None
+            self._add(value, constants.own(value.const))
         for node in graph.nodes:
             for value in node.used_outputs():
                 self._add(value, None)

@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinycomp.errors import ArtifactError, OptionError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ir.printer import print_graph
 from tinycomp.lowering import Shapes
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.residence import check_files
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import (
     module_parts,
@@ -59,6 +63,7 @@ def pack(
     from tinycomp.compiler import has_symbols
     from tinycomp.lowering import specs
 
+    check_files(partitioned)
     archive = Archive()
     symbolic = has_symbols(graph)
     native = None if symbolic else native_plan_to_dict(plan, archive)
@@ -110,7 +115,7 @@ def _generated_from_dict(entry: Mapping[str, Any], archive: Archive) -> Program 
 
 
 def restore(
-    archive: Archive, data: bytes, targets: Sequence[Target], threads: int | None, *, trusted: bool = False
+    archive: Archive, data: NDArray[np.uint8], targets: Sequence[Target], threads: int | None, *, trusted: bool = False
 ) -> Module:
     """Return the module of an archive that :func:`pack` made.
 

@@ -63,7 +63,8 @@ int32_t tc_peak_flops(const char *isa, double *flops_per_second, tc_error *error
 
 int32_t tc_kernel_count(void);
 const char *tc_kernel_name(int32_t kernel);
-/* One letter per operand: o written, i read, w constant weights; upper case when it may be absent. */
+/* One letter per operand: o written, i read, w constant, p constant and packed, so that a run does not read it; upper
+ * case when it may be absent. */
 const char *tc_kernel_signature(int32_t kernel);
 
 /* ---- program ---- */
@@ -71,8 +72,9 @@ const char *tc_kernel_signature(int32_t kernel);
 /* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. */
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **program, tc_error *error);
 void tc_program_destroy(tc_program *program);
-/* The data is not copied and must outlive the program; it may be unaligned only if no kernel reads it directly. */
-int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error);
+/* The data is not copied and must outlive the program; it may be unaligned only if all kernels pack it.
+ * mapped: whether it lies in a file that is mapped for reading only; its pages are then given back once it is packed. */
+int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
 /* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
@@ -84,6 +86,8 @@ int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
 /* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
+/* Bytes of a context of a finished program: arena, scratch of all threads, pointers. */
+int64_t tc_program_context_bytes(const tc_program *program, int32_t threads);
 
 /* A store of packed weights, for one model; safe to use from many threads. Programs may outlive the caller's share. */
 int32_t tc_weights_create(tc_weights **weights, tc_error *error);

@@ -22,20 +22,31 @@ void tc_context_destroy(tc_context *context) {
   }
 }
 
-/* Sets the pointers that are the same in every run. */
+/* Sets the pointers that are the same in every run; packed constants have none, so that no run depends on them. */
 static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &program->steps[s];
+    const char *roles = tc_kernel_infos[step->kernel].signature;
     for (int i = 0; i < step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
       void **pointer = &context->pointers[step->first_pointer + i];
       if (operand->space == TC_ARENA) {
         *pointer = context->arena + operand->offset;
-      } else if (operand->space == TC_CONSTANT) {
+      } else if (operand->space == TC_CONSTANT && tc_role(roles[i]) != 'p') {
         *pointer = (char *)(uintptr_t)program->constants[operand->index].data + operand->offset;
       }
     }
   }
+}
+
+/* A line of its own between the scratch of two threads. */
+static int64_t scratch_stride(const tc_program *program) {
+  return tc_round_up(program->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
+}
+
+int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
+  return program->arena_bytes + scratch_stride(program) * threads +
+         (program->pointer_count + 1) * (int64_t)sizeof(void *);
 }
 
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **out, tc_error *error) {
@@ -46,8 +57,7 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
   tc_context *context = calloc(1, sizeof(*context));
   if (context) {
     context->threads = threads;
-    /* A line of its own between the scratch of two threads. */
-    context->scratch_stride = tc_round_up(program->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
+    context->scratch_stride = scratch_stride(program);
     context->arena = tc_allocate(program->arena_bytes);
     context->scratch = tc_allocate(context->scratch_stride * threads);
     context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));

@@ -1,6 +1,8 @@
 /* Finishing a program: every kernel validates its call, states what it needs, and packs its weights. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -24,8 +26,10 @@ static void require(tc_requirement *buffer, int64_t bytes, int32_t alignment) {
   buffer->alignment = alignment > buffer->alignment ? alignment : buffer->alignment;
 }
 
+static bool is_aligned(const void *data, int32_t alignment) { return (uintptr_t)data % (uintptr_t)alignment == 0; }
+
 /* Checks one operand against its buffer, and notes what a caller's buffer must hold. */
-static void bound_operand(tc_program *program, tc_prepare *prepare, int index) {
+static void bound_operand(tc_program *program, tc_prepare *prepare, int index, char role) {
   const tc_operand *operand = &prepare->operands[index];
   if (operand->space == TC_NONE) {
     return;
@@ -42,7 +46,7 @@ static void bound_operand(tc_program *program, tc_prepare *prepare, int index) {
   TC_REQUIRE(prepare, operand->offset % alignment == 0, "operand %d: offset %lld is not a multiple of %d", index,
              (long long)operand->offset, alignment);
   if (operand->space == TC_CONSTANT) {
-    TC_REQUIRE(prepare, (uintptr_t)program->constants[operand->index].data % (uintptr_t)alignment == 0,
+    TC_REQUIRE(prepare, role == 'p' || is_aligned(program->constants[operand->index].data, alignment),
                "operand %d: the constant is not aligned to its element size", index);
   } else if (operand->space == TC_INPUT) {
     require(&program->inputs[operand->index], end, alignment);
@@ -61,6 +65,7 @@ static const void *constant_data(const tc_program *program, const tc_operand *op
 
 /* Runs the prepare hook and checks everything that it stated. */
 static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare) {
+  const char *roles = tc_kernel_infos[step->kernel].signature;
   for (int i = 0; i < TC_MAX_OPERANDS; i++) {
     prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
@@ -72,7 +77,7 @@ static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare
   }
   program->isa->kernels[step->kernel].prepare(prepare);
   for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
-    bound_operand(program, prepare, i);
+    bound_operand(program, prepare, i, tc_role(roles[i]));
   }
   TC_REQUIRE(prepare,
              prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
@@ -93,6 +98,36 @@ static tc_weights_key weights_key(const tc_program *program, const tc_step *step
   return key;
 }
 
+/* Exchanges constants that do not lie at a multiple of their element size for copies that do; false without memory. */
+static bool align_constants(tc_prepare *prepare, int operands, void **copies) {
+  for (int i = 0; i < operands; i++) {
+    if (!prepare->constants[i] || prepare->extents[i] <= 0 ||
+        is_aligned(prepare->constants[i], prepare->alignments[i])) {
+      continue;
+    }
+    copies[i] = malloc((size_t)prepare->extents[i]);
+    if (!copies[i]) {
+      return false;
+    }
+    memcpy(copies[i], prepare->constants[i], (size_t)prepare->extents[i]);
+    prepare->constants[i] = copies[i];
+  }
+  return true;
+}
+
+static int32_t pack_step(const tc_program *program, const tc_step *step, const tc_prepare *prepare, void *state) {
+  tc_prepare aligned = *prepare;
+  void *copies[TC_MAX_OPERANDS] = {NULL};
+  const bool ready = align_constants(&aligned, step->operand_count, copies);
+  if (ready) {
+    program->isa->kernels[step->kernel].pack(&aligned, state);
+  }
+  for (int i = 0; i < step->operand_count; i++) {
+    free(copies[i]);
+  }
+  return ready ? TC_OK : tc_error_set(prepare->error, TC_NO_MEMORY, "no memory to pack weights");
+}
+
 /* Packs the weights of a step, or finds those that another program has packed. */
 static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *prepare) {
   const bool shared = prepare->shareable && program->weights;
@@ -104,7 +139,9 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
       return tc_error_set(prepare->error, TC_NO_MEMORY, "no memory for %lld bytes of packed weights",
                           (long long)prepare->state_bytes);
     }
-    program->isa->kernels[step->kernel].pack(prepare, step->state);
+    if (pack_step(program, step, prepare, step->state)) {
+      return prepare->error->code;
+    }
     step->packed = shared ? tc_weights_add(program->weights, &key, step->state) : NULL;
   }
   if (step->packed) {
@@ -113,6 +150,30 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
     program->state_bytes += prepare->state_bytes;
   }
   return TC_OK;
+}
+
+/* Gives the pages inside a constant back to the system, which reads them from their file again should they be needed. */
+static void give_back(const tc_constant *constant) {
+#ifdef MADV_DONTNEED
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)constant->data;
+  const uintptr_t first = (start + page - 1) / page * page, last = (start + (uintptr_t)constant->bytes) / page * page;
+  if (first < last) {
+    (void)madvise((void *)first, last - first, MADV_DONTNEED);
+  }
+#else
+  (void)constant;
+#endif
+}
+
+/* Lets go of what a step has packed and no run reads; of mapped files only, since other memory would be lost. */
+static void give_back_packed(const tc_program *program, const tc_step *step) {
+  const char *roles = tc_kernel_infos[step->kernel].signature;
+  for (int i = 0; i < step->operand_count; i++) {
+    const tc_operand *operand = &step->operands[i];
+    if (tc_role(roles[i]) == 'p' && operand->space == TC_CONSTANT && program->constants[operand->index].mapped) {
+      give_back(&program->constants[operand->index]);
+    }
+  }
 }
 
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
@@ -126,6 +187,7 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   if (kernel->pack && give_state(program, step, &prepare)) {
     return error->code;
   }
+  give_back_packed(program, step);
   step->units = prepare.units;
   step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
   program->scratch_bytes = tc_max(program->scratch_bytes, prepare.scratch_bytes);

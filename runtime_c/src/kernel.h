@@ -76,6 +76,9 @@ enum tc_kernel_id {
 
 extern const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT];
 
+/* The letter of a signature in lower case: what an operand is for, whether or not it may be absent. */
+static inline char tc_role(char letter) { return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter; }
+
 /* ---- for prepare functions ---- */
 
 /* Refuses the call with a printf-style message. */

@@ -115,7 +115,7 @@ void tc_program_destroy(tc_program *program) {
   free(program);
 }
 
-int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, tc_error *error) {
+int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error) {
   if (program->finished || bytes < 0 || bytes > TC_MAX_BYTES || (!data && bytes)) {
     return tc_error_set(error, TC_INVALID, "a constant of %lld bytes cannot be added", (long long)bytes);
   }
@@ -123,14 +123,14 @@ int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t b
                sizeof(tc_constant))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another constant");
   }
-  program->constants[program->constant_count++] = (tc_constant){data, bytes};
+  program->constants[program->constant_count++] = (tc_constant){data, bytes, mapped != 0};
   return TC_OK;
 }
 
 /* Whether an operand may stand where the signature has `role`; says why not in `error`. */
 static int32_t check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error) {
   const bool optional = role >= 'A' && role <= 'Z';
-  const char kind = optional ? (char)(role - 'A' + 'a') : role;
+  const char kind = tc_role(role);
   switch (operand->space) {
     case TC_NONE:
       return optional ? TC_OK : tc_error_set(error, TC_INVALID, "a required operand is absent");
@@ -146,7 +146,7 @@ static int32_t check_operand(const tc_program *program, char role, const tc_oper
     default:
       return tc_error_set(error, TC_INVALID, "there is no operand space %d", operand->space);
   }
-  if (kind == 'w' && operand->space != TC_CONSTANT) {
+  if ((kind == 'w' || kind == 'p') && operand->space != TC_CONSTANT) {
     return tc_error_set(error, TC_INVALID, "the operand must be a constant");
   }
   const int64_t count = operand->space == TC_INPUT    ? program->input_count

@@ -9,6 +9,7 @@
 typedef struct tc_constant {
   const void *data;
   int64_t bytes;
+  bool mapped; /* in a file that is mapped for reading only */
 } tc_constant;
 
 /* What the program needs of one caller-owned buffer. */

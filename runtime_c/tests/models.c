@@ -51,7 +51,7 @@ typedef struct constant_call {
 
 static int32_t add_constant(void *argument, tc_error *error) {
   const constant_call *c = argument;
-  return tc_program_add_constant(c->program, c->data, c->bytes, error);
+  return tc_program_add_constant(c->program, c->data, c->bytes, 0, error);
 }
 
 #define ADD_CONSTANT(floats) attempt(add_constant, &(constant_call){program, numbers, (floats) * 4}, error)

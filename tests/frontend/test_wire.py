@@ -118,3 +118,8 @@ def _joined(frame: bytes, weights: dict[int, np.ndarray]) -> onnx.ModelProto:
     for index, raw in weights.items():
         proto.graph.initializer[index].raw_data = raw.tobytes()
     return proto
+
+
+def test_nothing_is_copied() -> None:
+    data = np.frombuffer(usual().SerializeToString(), np.uint8)
+    assert np.shares_memory(split(data.data).weights[1], data)

@@ -19,12 +19,14 @@ import pytest
 
 import tinycomp
 from tests.runtime.c_sources import X, doubling, times
+from tinycomp import loading
 from tinycomp.checking.reproduce import Reproducer
 from tinycomp.cli import main
 from tinycomp.data import digits, digits_model
 from tinycomp.dumping import read_dump, write_graph
 from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
 from tinycomp.loading import load
+from tinycomp.runtime.archive import map_path
 from tinycomp.runtime.files import PARTIAL, make_folder, write_file, write_files
 
 FULL = Path("/dev/full")
@@ -208,15 +210,14 @@ def test_no_space_for_the_compiler(tmp_path, monkeypatch):
 def test_a_file_that_goes_away_while_it_is_loaded(tmp_path, monkeypatch):
     path = tmp_path / "module.tcm"
     save(path)
-    read = Path.read_bytes
 
-    def read_and_remove(self: Path) -> bytes:
-        data = read(self)
-        self.unlink(missing_ok=True)
+    def map_and_remove(wanted: Path) -> np.ndarray:
+        data = map_path(wanted)
+        wanted.unlink()
         return data
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", read_and_remove)
+        patch.setattr(loading, "map_path", map_and_remove)
         module = load(path)
     assert not path.exists()
     module.save(path)  # from what was read

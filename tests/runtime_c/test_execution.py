@@ -12,7 +12,7 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tinycomp.errors import ArtifactError
-from tinycomp.runtime import native
+from tinycomp.runtime import native, threads
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
@@ -159,7 +159,7 @@ def test_program_as_text():
 
 def test_machine_is_described():
     assert native.available_isas()[0] == "scalar"
-    assert native.default_threads() >= 1
+    assert threads.default_threads() >= 1
     assert ("avx512" in native.available_isas()) == (
         {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(native.cpu_features())
     )
@@ -179,4 +179,4 @@ def test_cgroup_quota(files, quota, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert native._cgroup_quota(tmp_path) == quota
+    assert threads._cgroup_quota(tmp_path) == quota

@@ -19,7 +19,7 @@ def operands_of(kernel: str) -> tuple[Operand, ...]:
     """Return operands in small buffers: constants where the kernel wants them, otherwise pieces of the arena."""
     signature = native._KERNELS[native._kernel_id(kernel)].signature
     return tuple(
-        Operand("constant") if letter in "wW" else Operand("arena", 0, 1024 * i) for i, letter in enumerate(signature)
+        Operand("constant") if letter in "wWpP" else Operand("arena", 0, 1024 * i) for i, letter in enumerate(signature)
     )
 
 

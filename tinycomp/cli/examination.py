@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 
+from tinycomp.runtime.threads import default_threads
+
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)
 _COMPILERS = ("cc", "gcc", "clang")
@@ -103,7 +105,7 @@ def _native() -> Iterator[Finding]:
     yield Finding("native runtime", f"loads, {len(native.kernel_names())} kernels")
     yield _guarded("processor features", lambda: ", ".join(native.cpu_features()) or "none that matter")
     yield _isa(native.available_isas())
-    yield _threads(native.default_threads())
+    yield _threads(default_threads())
 
 
 def _isa(available: tuple[str, ...]) -> Finding:

@@ -7,7 +7,6 @@ checked against the file and against dtype and shape before a single byte is rea
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import warnings
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend.loading import check_text
+from tinycomp.mapped import map_file
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
-_ALIGNMENT = 8
 
 
 class ExternalData:
@@ -66,8 +65,7 @@ class ExternalData:
                 found=f"offset {offset} + length {length}",
                 hint="The file may be truncated; fetch or export it again.",
             )
-        part = data[offset : offset + length]
-        return part if offset % _ALIGNMENT == 0 else part.copy()
+        return data[offset : offset + length]
 
     def _map(self, location: str, where: str) -> NDArray[np.uint8]:
         if location not in self._files:
@@ -148,9 +146,7 @@ def _map_file(path: Path, location: str, where: str) -> NDArray[np.uint8]:
     try:
         info = os.fstat(descriptor)
         _check_file(info, location, where)
-        if not info.st_size:
-            return np.zeros(0, np.uint8)
-        return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
+        return map_file(descriptor, path.absolute())
     finally:
         os.close(descriptor)
 

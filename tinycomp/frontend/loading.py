@@ -7,19 +7,20 @@ opset imports. Everything inside the graph is checked while it is imported.
 from __future__ import annotations
 
 import functools
-import mmap
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.wire import Bytes, split
+from tinycomp.mapped import map_file
 
 MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3
@@ -56,11 +57,12 @@ class LoadedModel:
     weights: Mapping[int, Bytes] = field(default_factory=dict)
 
 
-def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
+def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False) -> LoadedModel:
     """Read and parse a model, and check its frame.
 
     Args:
         model: Path of a file, the bytes of a file, or a parsed model.
+        mapped: Whether ``weights`` may be views of the file instead of copies.
 
     Raises:
         ModelError: If there is no such file, or its contents are not a valid ONNX model.
@@ -72,8 +74,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         loaded = _parse(memoryview(bytes(model)), None, "model bytes")
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        with _mapped(path) as data:
-            loaded = _parse(data, path.parent, str(path))
+        loaded = _parse(_mapped(path).data, path.parent, str(path))
     else:
         raise ModelError(
             "not a model",
@@ -81,7 +82,13 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
             found=f"an object of type {type(model).__name__}",
         )
     _check_frame(loaded)
-    return loaded
+    return loaded if mapped else replace(loaded, weights={i: _copied(data) for i, data in loaded.weights.items()})
+
+
+def _copied(data: Bytes) -> Bytes:
+    copy = data.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_version: int) -> dict[str, int]:
@@ -157,9 +164,8 @@ def _check_opset(domain: str, version: int, where: str) -> None:
         )
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[memoryview]:
-    """Give the bytes of a file for as long as the context lasts."""
+def _mapped(path: Path) -> NDArray[np.uint8]:
+    """Return the bytes of a file, mapped for reading."""
     if not path.exists():
         nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
         raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby))
@@ -168,16 +174,11 @@ def _mapped(path: Path) -> Iterator[memoryview]:
     size = path.stat().st_size
     if size > MAX_PROTOBUF:
         raise _too_large(size, str(path))
-    if not size:
-        yield memoryview(b"")
-        return
     try:
         with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return map_file(file, path.absolute())
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    with mapped, memoryview(mapped) as data:
-        yield data
 
 
 def _too_large(size: int, where: str) -> ModelError:

@@ -29,12 +29,16 @@ _DEFAULTS_SINCE = 4
 """Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
 
 
-def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, shapes: Shapes | None = None) -> Graph:
+def import_model(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, shapes: Shapes | None = None, mapped: bool = False
+) -> Graph:
     """Return an ONNX model as a typed graph.
 
     Args:
         model: Path of a file, the bytes of a file, or a parsed model. Weights in external files need a path.
         shapes: Shapes that replace the declared ones of graph inputs; a dimension is a size, a symbol or None.
+        mapped: Whether large weights may be views of the model's file, at any address: whoever asks for that must not
+            read them after the file was written to (:meth:`tinycomp.mapped.Mapping.check` tells).
 
     Returns:
         The graph. An input that has an initializer (IR version 4 and later) keeps it in ``graph.defaults``.
@@ -44,7 +48,7 @@ def import_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, sha
         UnsupportedError: If the model is valid but newer or more deeply nested than tinycomp can take.
         TypeInferenceError: If operands do not fit their operator.
     """
-    loaded = load_model(model)
+    loaded = load_model(model, mapped=mapped)
     proto = loaded.proto
     declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
     overrides = checked_shapes(declared, shapes or {}, loaded.where)

@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
     Attributes:
         frame: The bytes of the ModelProto without the ``raw_data`` of large tensors.
-        weights: That ``raw_data``, each a copy of its own, by the position of its tensor in ``graph.initializer``.
+        weights: That ``raw_data``, where they lie, by the position of their tensors in ``graph.initializer``.
     """
 
     frame: bytes
@@ -69,7 +69,7 @@ def _split(data: memoryview) -> Split:
             tensor = _Frame(data, field.content)
             tensor.leave_out(raw)
             inner.replace(field, _message(_GRAPH_INITIALIZER, tensor.until(field.end)))
-            weights[count] = _copied(data[raw.content : raw.end])
+            weights[count] = np.frombuffer(data[raw.content : raw.end], np.uint8)
         count += 1
     outer = _Frame(data, 0)
     outer.replace(graph, _message(_MODEL_GRAPH, inner.until(graph.end)))
@@ -159,9 +159,3 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
                 raise _UnusualError
             return value, at + place + 1
     raise _UnusualError
-
-
-def _copied(data: memoryview) -> Bytes:
-    copy = np.frombuffer(data, np.uint8).copy()
-    copy.flags.writeable = False
-    return copy

@@ -15,8 +15,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from tinycomp.errors import VerifyError
@@ -24,6 +24,9 @@ from tinycomp.ir.node import COMPOSITE, REGION, TINYCOMP, Attr, Node, Value, con
 from tinycomp.ir.order import links_among, stable_order
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import UNKNOWN, Type, type_of
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 InferTypes = Callable[[Node], Sequence[Type]]
 """Output types of a node from its operands, attributes and bodies."""

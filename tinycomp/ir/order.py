@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.node import Node
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def stable_order(members: Collection[Node]) -> list[Node]:
@@ -67,6 +69,8 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
     Args:
         members: The nodes; a set or a mapping, which is asked for members.
     """
+    import networkx as nx  # 17 MB, and hardly any compilation asks for it
+
     links: nx.DiGraph[Node] = nx.DiGraph()
     links.add_nodes_from(members)
     for node in members:
@@ -78,6 +82,8 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
 
 
 def _cycle_error(tangle: list[Node]) -> VerifyError:
+    import networkx as nx
+
     cycle = nx.find_cycle(links_among(dict.fromkeys(tangle)))
     path = " -> ".join(edge[0].label for edge in cycle)
     return VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")

@@ -2,7 +2,8 @@
 
 Members: ``manifest.json`` (format version, checksums of the others, and what the module is), texts, and
 ``arrays.safetensors`` with every array as bytes, stored once per content. Programs name kernels, not machine code, so
-a file works on every processor that tinycomp runs on.
+a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is read is mapped and
+its arrays are views of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -18,14 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
+from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError
+from tinycomp.mapped import map_file
 from tinycomp.runtime.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
 FORMAT = 1
 """Version of the file format; raised when an older reader could misread a newer file."""
+_ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
 
 
@@ -65,6 +70,8 @@ class Archive:
         """Return the file's contents."""
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}
+        import safetensors.numpy
+
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         manifest = {**self.manifest, "format": FORMAT, "arrays": described, "sha256": sums}
@@ -75,18 +82,19 @@ class Archive:
         return buffer.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str = "saved module") -> Archive:
-        """Read and check a file's contents.
+    def from_bytes(cls, data: bytes | NDArray[np.uint8], where: str = "saved module") -> Archive:
+        """Read and check a file's contents, of which the arrays become views.
 
         Raises:
             ArtifactError: If it is not a saved module, is damaged, or was written by a newer version.
         """
+        contents = np.frombuffer(data, np.uint8)
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as file:
-                members = _read_members(file, len(data))
-            manifest = json.loads(members.pop(_MANIFEST))
+            with zipfile.ZipFile(_Reader(contents)) as file:
+                members = _members(file, contents)
+            manifest = json.loads(members.pop(_MANIFEST).tobytes())
             found = manifest["format"]
-        except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError) as error:
+        except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError, OSError) as error:
             raise ArtifactError(
                 "this is not a saved module, or it is damaged",
                 where=where,
@@ -104,8 +112,8 @@ class Archive:
         _check_sums(manifest, members, where)
         try:
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
-            return cls(manifest, {name: text.decode() for name, text in members.items()}, arrays)
-        except (KeyError, ValueError, TypeError, AttributeError, safetensors.SafetensorError) as error:
+            return cls(manifest, {name: text.tobytes().decode() for name, text in members.items()}, arrays)
+        except (KeyError, ValueError, TypeError, AttributeError, struct.error) as error:
             raise ArtifactError("the contents are damaged", where=where, found=str(error)) from error
 
 
@@ -117,47 +125,86 @@ def read_archive(source: str | PathLike[str] | bytes) -> Archive:
     """
     if isinstance(source, bytes):
         return Archive.from_bytes(source)
-    return Archive.from_bytes(read_bytes(source), str(source))
+    return Archive.from_bytes(map_path(source), str(source))
 
 
-def read_bytes(path: str | PathLike[str]) -> bytes:
-    """Return the contents of a file.
+def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
+    """Return the contents of a file, mapped into memory.
 
     Raises:
         ArtifactError: If it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            return map_file(file, Path(path).absolute())
     except OSError as error:
         raise ArtifactError(
             f"cannot read the file: {error.strerror}", where=str(path), hint="Check the path."
         ) from error
 
 
-def _read_members(file: zipfile.ZipFile, size: int) -> dict[str, bytes]:
-    """Read all members, which are stored as they are: together they are never larger than the file."""
-    members = file.infolist()
-    for info in members:
+class _Reader(io.RawIOBase):
+    """Bytes in memory as a file, without a copy."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data = data
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + (0, self._at, self._data.size)[whence])
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._data[self._at : self._at + len(buffer)]
+        buffer[: part.size] = part.tobytes()
+        self._at += part.size
+        return part.size
+
+
+def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
+    """Return views of all members, which are stored as they are: together they are never larger than the file."""
+    infos = file.infolist()
+    for info in infos:
         if info.compress_type != zipfile.ZIP_STORED:
             raise ValueError(f'the member "{info.filename}" is compressed')
-    if sum(info.file_size for info in members) > size:
+    if sum(info.file_size for info in infos) > data.size:
         raise ValueError("the members claim to be larger than the file")
-    return {info.filename: file.read(info) for info in members}
+    return {info.filename: _member(info, data) for info in infos}
 
 
-def _check_sums(manifest: Mapping[str, Any], members: Mapping[str, bytes], where: str) -> None:
+def _member(info: zipfile.ZipInfo, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the contents of a member, which lie behind a header of 30 bytes, its name, and extra fields."""
+    header = data[info.header_offset : info.header_offset + _ZIP_HEADER].tobytes()
+    if len(header) < _ZIP_HEADER or header[:4] != b"PK\x03\x04":
+        raise ValueError(f'the member "{info.filename}" has no header')
+    start = info.header_offset + _ZIP_HEADER + sum(struct.unpack("<HH", header[26:]))
+    if start + info.file_size > data.size:
+        raise ValueError(f'the member "{info.filename}" is cut off')
+    contents = data[start : start + info.file_size]
+    if zlib.crc32(contents.data) != info.CRC:
+        raise ValueError(f'the checksum of the member "{info.filename}" is wrong')
+    return contents
+
+
+def _check_sums(manifest: Mapping[str, Any], members: Mapping[str, NDArray[np.uint8]], where: str) -> None:
     sums = manifest.get("sha256")
     if not isinstance(sums, dict) or sums.keys() != members.keys():
         raise ArtifactError("members are missing or unknown", where=where, found=", ".join(sorted(members)))
     for name, data in members.items():
-        if hashlib.sha256(data).hexdigest() != sums[name]:
+        if hashlib.sha256(data.data).hexdigest() != sums[name]:
             raise ArtifactError(
                 f'the checksum of "{name}" is wrong', where=where, hint="The file is damaged: save the module again."
             )
 
 
-def _read_arrays(data: bytes, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:
-    raw = safetensors.numpy.load(data)
+def _read_arrays(data: NDArray[np.uint8], described: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:
+    raw = _tensors(data)
     arrays = {}
     for key, about in described.items():
         shape = tuple(int(d) for d in about["shape"])
@@ -170,6 +217,23 @@ def _read_arrays(data: bytes, described: Mapping[str, Mapping[str, Any]]) -> dic
                 raise ValueError(f"unknown dtype {about['dtype']}")
             arrays[key] = raw[key].view(dtype).reshape(shape)
     return arrays
+
+
+def _tensors(data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
+    """Return the tensors of a safetensors file as views: the length of a JSON header, the header, then all bytes."""
+    (length,) = struct.unpack("<Q", data[:8].tobytes())
+    if length > data.size - 8:
+        raise ValueError(f"a header of {length} bytes")
+    header, body = json.loads(data[8 : 8 + length].tobytes()), data[8 + length :]
+    tensors = {}
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (int(offset) for offset in about["data_offsets"])
+        if about["dtype"] != "U8" or not 0 <= begin <= end <= body.size:
+            raise ValueError(f'the tensor "{name}" does not lie in the file')
+        tensors[name] = body[begin:end]
+    return tensors
 
 
 def _dtype_text(array: Array) -> str:

@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinycomp.errors import ArtifactError
+from tinycomp.mapped import mapping_of
 from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.module import Module, ModuleParts
-from tinycomp.runtime.native import Pool, default_threads
+from tinycomp.runtime.native import Pool
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.threads import default_threads
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
@@ -55,13 +61,14 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
         ArtifactError: If the data is damaged.
     """
     try:
+        constants = Constants()
         slots: list[Any] = [None] * _slot_count(data)
         for index, key in data["constants"].items():
-            slots[int(index)] = archive.array(key)
+            slots[int(index)] = constants.own(archive.array(key))
         plan = Plan(
             tuple(TensorSpec.from_dict(s) for s in data["inputs"]),
             tuple(TensorSpec.from_dict(s) for s in data["outputs"]),
-            tuple(_step_from_dict(s, archive, pool) for s in data["steps"]),
+            tuple(_step_from_dict(s, archive, pool, constants) for s in data["steps"]),
             tuple(slots),
             tuple(int(i) for i in data["input_slots"]),
             tuple(int(i) for i in data["output_slots"]),
@@ -96,8 +103,8 @@ def _slot_count(data: Mapping[str, Any]) -> int:
     return count
 
 
-def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Step:
-    run = NativeRegion(program_from_dict(data["program"], archive), pool)
+def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool, constants: Constants) -> Step:
+    run = NativeRegion(constants.settle(program_from_dict(data["program"], archive)), pool)
     reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
     return Step(
         str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"])
@@ -114,7 +121,7 @@ def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
 
 
-def load_native(archive: Archive, data: bytes, threads: int | None) -> Module | None:
+def load_native(archive: Archive, data: NDArray[np.uint8], threads: int | None) -> Module | None:
     """Return the module of an archive that holds native regions only; None if it needs the compiler."""
     about = archive.manifest
     if about.get("plan") is None:
@@ -136,7 +143,7 @@ def pool_for(archive: Archive, threads: int | None) -> Pool:
     return Pool(threads or remembered or default_threads())
 
 
-def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> ModuleParts:
+def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int) -> ModuleParts:
     """Return what every loaded module is made of, around its plan.
 
     Raises:
@@ -153,12 +160,20 @@ def module_parts(archive: Archive, data: bytes, plan: Plan, threads: int) -> Mod
             plan=plan,
             report=Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"}),
             graph=_text(archive, "graph.tir"),
-            pack=lambda: data,
+            pack=lambda: _unchanged(data),
             threads=threads,
-            defaults={name: archive.array(key) for name, key in about["defaults"].items()},
+            defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
+
+
+def _unchanged(data: NDArray[np.uint8]) -> bytes:
+    """The bytes of a saved module, whose file must be as it was when it was loaded."""
+    mapping = mapping_of(data)
+    if mapping is not None:
+        mapping.check()
+    return data.tobytes()
 
 
 def _text(archive: Archive, name: str) -> Callable[[], str]:

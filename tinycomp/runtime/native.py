@@ -6,14 +6,16 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, TargetError, UnsupportedError, did_you_mean
+from tinycomp.limits import reserve_bytes
+from tinycomp.mapped import mapping_of
 from tinycomp.runtime.program import SPACES, Array, BufferSpec, Instruction, Program
+from tinycomp.runtime.spec import array_dtype
+from tinycomp.runtime.threads import default_threads
 
 if TYPE_CHECKING:
     from tinycomp.runtime.weights import Weights
@@ -110,24 +112,9 @@ def kernel_params(kernel: str) -> dict[str, type]:
     return _KERNELS[_kernel_id(kernel)].fields
 
 
-def default_threads() -> int:
-    """Return how many threads this process may use: its CPU affinity, cut to the cgroup's quota if there is one."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    quota = _cgroup_quota()
-    return max(1, min(affinity, int(np.ceil(quota)) if quota is not None else affinity))
-
-
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return the processors that cgroup v2 or v1 grants, or None where there is no limit."""
-    try:
-        if (root / "cpu.max").exists():
-            quota, period = (root / "cpu.max").read_text().split()
-            return None if quota == "max" else int(quota) / int(period)
-        quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
-        period = (root / "cpu" / "cpu.cfs_period_us").read_text()
-        return int(quota) / int(period) if int(quota) > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
+def kernel_signature(kernel: str, where: str = "") -> str:
+    """Return one letter per operand of a kernel, as in ``runtime_c/kernels/kernels.def``; a TargetError if unknown."""
+    return _KERNELS[_kernel_id(kernel, where)].signature
 
 
 class _Kernel:
@@ -198,7 +185,7 @@ class Pool:
     same bits. In a forked child, whose threads are gone, every run proceeds that way.
 
     Args:
-        threads: How many, counting the caller; by default :func:`default_threads`.
+        threads: How many, counting the caller; by default what the process may use.
 
     Raises:
         TargetError: If that is not a number from 1 to 1024.
@@ -237,18 +224,27 @@ class NativeProgram:
         isa: An instruction set from :func:`available_isas`; by default the environment variable ``TINYCOMP_ISA``, or
             else the best one.
         weights: Where programs over the same constants find each other's packed weights.
+        beside: Bytes that a run needs beside the memory of this program, for the budget in force.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
         UnsupportedError: If this machine does not run the instruction set.
         MemoryError: If there is no memory for the packed weights.
+        MemoryLimitError: If a run would need more than the budget in force.
     """
 
     def __init__(
-        self, program: Program, pool: Pool | None = None, isa: str | None = None, weights: Weights | None = None
+        self,
+        program: Program,
+        pool: Pool | None = None,
+        isa: str | None = None,
+        weights: Weights | None = None,
+        beside: int = 0,
     ) -> None:
         self.program = program
         self.pool = pool
+        self._threads = pool.threads if pool is not None else 1
+        self._beside = beside
         self._constants: list[Any] = []
         self.handle = self._create(isa)
         for constant in program.constants:
@@ -275,6 +271,11 @@ class NativeProgram:
     def state_bytes(self) -> int:
         """Bytes of packed weights that the program owns alone."""
         return int(lib.tc_program_state_bytes(self.handle))
+
+    @property
+    def context_bytes(self) -> int:
+        """Bytes that one run at a time needs: the arena, and the scratch memory of all threads."""
+        return int(lib.tc_program_context_bytes(self.handle, self._threads))
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run the program on contiguous arrays, writing the outputs in place.
@@ -345,7 +346,7 @@ class NativeProgram:
         buffer = _buffer(constant, False)
         self._constants.append(buffer)
         error = ffi.new("tc_error *")
-        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, error):
+        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, mapping_of(constant) is not None, error):
             raise_error(error, self.program.name)
 
     def _append(self, index: int, call: Instruction) -> None:
@@ -367,7 +368,7 @@ class NativeProgram:
     ) -> tuple[_Expected, ...]:
         """Return what arrays must look like, having checked that the program stays inside them."""
         for index, spec in enumerate(specs):
-            size = int(np.prod(spec.shape, dtype=object)) * _dtype(spec.dtype).itemsize
+            size = int(np.prod(spec.shape, dtype=object)) * array_dtype(spec.dtype).itemsize
             needed = touched(self.handle, index)
             if needed > size:
                 raise TargetError(
@@ -376,12 +377,18 @@ class NativeProgram:
                     expected=f"at most {size} bytes",
                     found=f"{needed}",
                 )
-        return tuple((i, _dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
+        return tuple((i, array_dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
 
     def new_context(self) -> _Context:
-        """Return the memory for one more run at a time."""
-        threads = self.pool.threads if self.pool is not None else 1
-        return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), threads)
+        """Return the memory for one more run at a time.
+
+        Raises:
+            MemoryLimitError: If it is more than the budget in force allows.
+        """
+        own, arena = self.context_bytes, self.program.arena_bytes
+        what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
+        reserve_bytes(self._beside + own, f"region {self.program.name}", what)
+        return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
 
     def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...]) -> None:
         """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
@@ -427,14 +434,6 @@ def _buffer(array: Array, writable: bool) -> Any:
         if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
             return from_buffer(BYTES, array.reshape(-1).view(np.uint8), writable)
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        extended: type = getattr(ml_dtypes, name)
-        return np.dtype(extended)
 
 
 def _space_code(space: str, where: str) -> int:

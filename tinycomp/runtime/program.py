@@ -97,6 +97,8 @@ class Program:
         constants: C-contiguous arrays; they must not change while the program is in use.
         arena_bytes: Size of the memory for everything in between.
         instructions: Executed in order.
+        arena_bound: The most bytes of the arena that are in use during one instruction: no plan could do with fewer.
+            0 where nobody has counted.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Program:
     constants: tuple[Array, ...] = field(repr=False)
     arena_bytes: int
     instructions: tuple[Instruction, ...]
+    arena_bound: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
@@ -113,6 +116,7 @@ class Program:
             "inputs": [_spec_to_dict(spec) for spec in self.inputs],
             "outputs": [_spec_to_dict(spec) for spec in self.outputs],
             "arena_bytes": self.arena_bytes,
+            "arena_bound": self.arena_bound,
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -131,6 +135,7 @@ class Program:
                 constants=tuple(constants),
                 arena_bytes=int(data["arena_bytes"]),
                 instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
+                arena_bound=int(data.get("arena_bound", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtifactError(

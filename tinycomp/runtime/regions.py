@@ -9,9 +9,9 @@ import numpy as np
 
 from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.plan import Run
+from tinycomp.runtime.plan import Plan, Run
 from tinycomp.runtime.program import Array, Program
-from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.spec import array_dtype
 from tinycomp.runtime.weights import Weights
 
 SPECIALISATIONS = 16
@@ -25,12 +25,13 @@ class NativeRegion:
         program: What to run.
         pool: Threads to share the work with.
         weights: Packed weights to share with other regions.
+        beside: Bytes that a run needs beside the memory of this program, for the budget in force.
     """
 
-    def __init__(self, program: Program, pool: Pool, weights: Weights | None = None) -> None:
+    def __init__(self, program: Program, pool: Pool, weights: Weights | None = None, beside: int = 0) -> None:
         self.program = program
-        self.native = NativeProgram(program, pool, weights=weights)
-        self._results = [(spec.shape, _dtype(spec.dtype)) for spec in program.outputs]
+        self.native = NativeProgram(program, pool, weights=weights, beside=beside)
+        self._results = [(spec.shape, array_dtype(spec.dtype)) for spec in program.outputs]
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
@@ -42,6 +43,17 @@ class NativeRegion:
         """Run once and return the seconds of every instruction."""
         results = [np.empty(shape, dtype) for shape, dtype in self._results]
         return self.native.profile([_ready(x) for x in operands], results)
+
+
+def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], tuple[int, int]]:
+    """Return arena and lower bound of every native region of static shapes, in bytes by position as in the report."""
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    for index, step in enumerate(plan.steps):
+        if isinstance(step.run, NativeRegion):
+            found[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
+        for number, body in enumerate(step.bodies):
+            found |= arenas(body, (*path, index, number))
+    return found
 
 
 class PerShape:
@@ -68,9 +80,3 @@ class PerShape:
 def _ready(array: Array) -> Array:
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=["C", "A"])
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    dtype = TensorSpec("", name, ()).numpy_dtype
-    assert dtype is not None, name
-    return dtype

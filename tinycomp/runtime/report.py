@@ -65,6 +65,8 @@ class RegionRow:
         sources: Source names of its nodes.
         position: Where it stands among the steps.
         seconds: Median time of one run, after a profile.
+        arena: Bytes of the arena for its intermediate values, where it runs on the C runtime.
+        arena_bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
     """
 
     symbol: str
@@ -79,6 +81,8 @@ class RegionRow:
     sources: tuple[str, ...]
     position: Position = ()
     seconds: float | None = None
+    arena: int = 0
+    arena_bound: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Report:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Nodes, MACs and (after a profile) seconds: offloaded, on the host, and the offloaded share."""
+        """Nodes, MACs and, after a profile, seconds (offloaded, on the host, the offloaded share); bytes of arenas."""
         nodes = (sum(r.nodes for r in self.regions), len(self.hosts))
         macs = (sum(r.macs for r in self.regions), sum(h.macs for h in self.hosts))
         result: dict[str, Any] = {"nodes": _total(*nodes), "macs": _total(*macs)}
@@ -155,6 +159,11 @@ class Report:
         if rows and all(r.seconds is not None for r in rows):
             times = (sum(r.seconds or 0 for r in self.regions), sum(h.seconds or 0 for h in self.hosts))
             result["seconds"] = _total(*times)
+        if any(r.arena for r in self.regions):
+            result["arena"] = {
+                "bytes": sum(r.arena for r in self.regions),
+                "bound": sum(r.arena_bound for r in self.regions),
+            }
         return result
 
     def why(self, node: str) -> list[HostRow]:
@@ -179,6 +188,12 @@ class Report:
             regions=tuple(dataclasses.replace(r, seconds=seconds.get(r.position)) for r in self.regions),
             hosts=tuple(dataclasses.replace(h, seconds=seconds.get(h.position)) for h in self.hosts),
         )
+
+    def with_arenas(self, arenas: Mapping[Position, tuple[int, int]]) -> Report:
+        """Return the report with the arenas of regions and their lower bounds, in bytes by position."""
+        rows = ((row, *arenas.get(row.position, (0, 0))) for row in self.regions)
+        regions = tuple(dataclasses.replace(row, arena=size, arena_bound=bound) for row, size, bound in rows)
+        return dataclasses.replace(self, regions=regions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form with the totals."""
@@ -220,6 +235,8 @@ class Report:
             parts.append(_host_table(self.hosts))
         if self.layers:
             parts.append(Text(f"Convolutions: {_algorithms(self.layers)}."))
+        if "arena" in self.totals:
+            parts.append(Text(_arena_line(**self.totals["arena"])))
         parts.extend(Text(note) for note in self.notes)
         return Group(*parts)
 
@@ -257,6 +274,11 @@ def _headline(report: Report) -> Text:
     if "seconds" in totals:
         text += f", {totals['seconds']['share']:.1%} of the time"
     return Text(text, style="bold")
+
+
+def _arena_line(bytes: int, bound: int) -> str:  # noqa: A002 - as in the totals
+    bounded = f", of which {si(bound, 'B')} are in use at once" if bound else ""
+    return f"Intermediate values inside regions take {si(bytes, 'B')}{bounded}."
 
 
 def _region_table(rows: Sequence[RegionRow]) -> Table:

@@ -195,3 +195,10 @@ def order_feeds(
                 )
             given[spec.name] = defaults[spec.name]
     return [given[name] for name in names]
+
+
+def array_dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of arrays with elements of a type that is known to have one, such as ``"bfloat16"``."""
+    dtype = TensorSpec("", name, ()).numpy_dtype
+    assert dtype is not None, name
+    return dtype

@@ -101,6 +101,8 @@ class Target:
         description: One line for ``tinycomp targets``.
         requires: Raises a TargetError if something that the code generator needs is missing on this machine; asked
             before anything is compiled.
+        programs: Whether the code generator returns Programs, which tell what a run reads of the constants. Only then
+            may constants lie in the model's file, at any address, while a region is built.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -123,6 +125,7 @@ class Target:
         policy: Policy | None = None,
         description: str = "",
         requires: Callable[[], object] | None = None,
+        programs: bool = False,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -134,6 +137,7 @@ class Target:
         self.tolerance = tolerance or Tolerance()
         self.policy = policy or Policy()
         self.description = description
+        self.programs = programs
         self._requires = requires
         self.composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}

@@ -43,6 +43,7 @@ def _make_target() -> Target:
         "c",
         tolerance=Tolerance(rtol=1e-4, atol=1e-6),
         description="The built-in C runtime for CPUs (scalar, AVX2, AVX-512).",
+        programs=True,
     )
     add_composites(target)
     for (domain, name), rule in TABLE.items():

@@ -52,8 +52,7 @@ def generate(region: Node, table: Table) -> Program:
             _lower(emit, node, table)
         elif node is chains[node].nodes[-1]:
             _emit_chain(emit, chains[node], table)
-    program, _ = emit.finish(region.op)
-    return program
+    return emit.finish(region.op)
 
 
 def _lower(emit: Emitter, node: Node, table: Table) -> None:

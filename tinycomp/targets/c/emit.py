@@ -192,8 +192,8 @@ class Emitter:
         last = self.calls[-1]
         self.calls[-1] = _Call(last.kernel, last.operands, last.params, last.sources, macs)
 
-    def finish(self, name: str) -> tuple[Program, int]:
-        """Return the program, and the smallest arena that any plan could reach."""
+    def finish(self, name: str) -> Program:
+        """Return the program, its buffers placed in one arena."""
         self._place_outputs()
         arena_buffers = self._lifetimes()
         arena = plan_arena(list(arena_buffers.values()))
@@ -205,7 +205,7 @@ class Emitter:
         constants = tuple(np.ascontiguousarray(array) for _, array in self._constants.values())
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
-        return Program(name, inputs, outputs, constants, arena.size, instructions), arena.lower_bound
+        return Program(name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound)
 
     def _place_outputs(self) -> None:
         """Let results be computed in place where their buffer is all theirs; copy the others at the end."""

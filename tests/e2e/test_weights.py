@@ -1,0 +1,145 @@
+"""Where weights lie while a module lives: its results must not depend on a file that others may write to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tinycomp
+from tinycomp.errors import MemoryLimitError, ModelError
+
+RNG = np.random.default_rng(3)
+TABLE = RNG.standard_normal((500, 64)).astype(np.float32)
+WEIGHTS = RNG.standard_normal((64, 300)).astype(np.float32)
+BIAS = RNG.standard_normal(300).astype(np.float32)
+TOKENS = np.array([[1, 499, 7], [3, 3, 0]])
+
+
+def model(external: bool, path: Path) -> Path:
+    """Rows of a table, times weights that are packed, plus a bias; the name shifts the weights to an odd address."""
+    tensors = [numpy_helper.from_array(a, n) for a, n in ((TABLE, "table"), (WEIGHTS, "weights"), (BIAS, "bias"))]
+    nodes = [
+        helper.make_node("Gather", ["table", "tokens"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "weights"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["y"]),
+    ]
+    tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3, 300])
+    proto = helper.make_model(
+        helper.make_graph(nodes, "odd" * 7, [tokens], [y], tensors),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    onnx.save(proto, path, save_as_external_data=external, size_threshold=1024, location=f"{path.stem}.data")
+    return path
+
+
+def wanted(tokens: np.ndarray) -> np.ndarray:
+    return TABLE[tokens] @ WEIGHTS + BIAS
+
+
+def cut_off(path: Path) -> None:
+    for file in path.parent.glob(f"{path.stem}.*"):
+        with file.open("r+b") as stream:
+            stream.truncate(16)
+
+
+@pytest.fixture(params=[False, True], ids=["in the model", "external"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return model(request.param, tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("target", ["c", "host", "npu_sim", ["npu_sim", "c"]], ids=str)
+def test_a_module_runs_on_when_its_file_is_cut_off(path: Path, target) -> None:
+    module = tinycomp.compile(path, target, shapes={"tokens": TOKENS.shape})
+    cut_off(path)
+    np.testing.assert_allclose(module(TOKENS), wanted(TOKENS), rtol=1e-4, atol=1e-4)
+
+
+def test_what_needs_the_file_again_says_that_it_has_changed(path: Path) -> None:
+    module = tinycomp.compile(path)
+    first = module(TOKENS)
+    cut_off(path)
+    np.testing.assert_array_equal(module(TOKENS), first)  # this size has its plan
+    with pytest.raises(ModelError, match=r"the file has changed.*Compile the model again"):
+        module(TOKENS[:1])
+    with pytest.raises(ModelError, match="the file has changed"):
+        module.save(path.with_suffix(".tcm"))
+
+
+def test_a_file_that_is_replaced_or_removed_serves_on(path: Path) -> None:
+    module = tinycomp.compile(path)
+    for file in path.parent.glob("m.*"):
+        file.unlink()
+    np.testing.assert_allclose(module(TOKENS), wanted(TOKENS), rtol=1e-4, atol=1e-4)
+    module.save(path.with_suffix(".tcm"))
+    again = tinycomp.load(path.with_suffix(".tcm"))
+    np.testing.assert_array_equal(again(TOKENS), module(TOKENS))
+
+
+@pytest.mark.parametrize("shapes", [{"tokens": TOKENS.shape}, None], ids=["static", "symbolic"])
+def test_a_loaded_module_runs_on_when_its_file_is_cut_off(path: Path, shapes) -> None:
+    saved = path.with_suffix(".tcm")
+    tinycomp.compile(path, shapes=shapes).save(saved)
+    module = tinycomp.load(saved)
+    first = module(TOKENS)
+    with saved.open("r+b") as stream:
+        stream.truncate(16)
+    np.testing.assert_array_equal(module(TOKENS), first)
+    with pytest.raises(ModelError, match="the file has changed"):
+        module.save(path.with_suffix(".copy"))
+
+
+def test_plans_for_several_sizes_share_one_packed_copy(path: Path) -> None:
+    module = tinycomp.compile(path)
+    weights = module._parts.specialise.func.__self__.weights
+    module(TOKENS)
+    held = weights.nbytes
+    assert held >= WEIGHTS.nbytes
+    module(TOKENS[:1])
+    assert weights.nbytes == held
+
+
+def numbers(text: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", text)]
+
+
+def pool(memory_limit: int | None = None):
+    """A pool with padding over channels: its arena holds a copy of the input in another order, and of the result."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 128, 128])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    proto = helper.make_model(
+        helper.make_graph([node], "pool", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    return tinycomp.compile(proto, threads=1, memory_limit=memory_limit)
+
+
+def test_a_limit_counts_what_a_program_allocates_when_it_is_loaded() -> None:
+    values = 4 * 64 * (128 * 128 + 126 * 126)
+    (region,) = pool().report().regions
+    assert region.arena > values // 2
+    with pytest.raises(MemoryLimitError, match="region c_0") as caught:
+        pool(memory_limit=values + region.arena - 1)
+    assert max(numbers(caught.value.found)) >= values + region.arena
+    assert numbers(caught.value.expected) == [values + region.arena - 1]
+    module = pool(memory_limit=values + region.arena + (1 << 20))
+    assert module(np.zeros((1, 64, 128, 128), np.float32)).shape == (1, 64, 126, 126)
+
+
+def test_the_report_has_the_arena_beside_its_lower_bound(tmp_path: Path) -> None:
+    report = pool().report()
+    (region,) = report.regions
+    assert region.arena >= region.arena_bound > 0
+    assert report.totals["arena"] == {"bytes": region.arena, "bound": region.arena_bound}
+    assert report.to_dict()["regions"][0]["arena"] == region.arena
+    line = "Intermediate values inside regions take"
+    assert line in str(report)
+    report.save_html(tmp_path / "report.html")
+    assert line in (tmp_path / "report.html").read_text()
+    assert type(report).from_dict(report.to_dict()) == report or not report.totals["macs"]["offloaded"]
