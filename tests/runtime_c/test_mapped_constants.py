@@ -42,11 +42,12 @@ def resident(array: np.ndarray) -> int:
 def test_weights_are_packed_from_any_address(
     skip: int, tmp_path: Path, isa: str, pool: Pool, rng: np.random.Generator
 ) -> None:
-    x, weights = rng.standard_normal((1, DEPTH), np.float32), rng.standard_normal((DEPTH, COLUMNS), np.float32)
-    bias = rng.standard_normal(COLUMNS, np.float32)
-    expected = run_single("gemm_f32", [x, Weight(weights), Weight(bias), None], PARAMS, OUTPUT, isa, pool)
+    x, weights = rng.standard_normal((1, 40), np.float32), rng.standard_normal((40, 24), np.float32)
+    bias, params = rng.standard_normal(24, np.float32), {**PARAMS, "n": 24, "k": 40, "lda": 40, "ldc": 24}
+    output = ("float32", (1, 24))
+    expected = run_single("gemm_f32", [x, Weight(weights), Weight(bias), None], params, output, isa, pool)
     mapped = [in_a_file(array, tmp_path / str(i), skip) for i, array in enumerate((weights, bias))]
-    found = run_single("gemm_f32", [x, *map(Weight, mapped), None], PARAMS, OUTPUT, isa, pool)
+    found = run_single("gemm_f32", [x, *map(Weight, mapped), None], params, output, isa, pool)
     np.testing.assert_array_equal(found, expected)
 
 
