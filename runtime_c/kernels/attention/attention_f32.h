@@ -8,7 +8,10 @@
 
 enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
 
-enum { ATTENTION_QUERIES = 192, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
+enum { ATTENTION_QUERIES = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
+
+/* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
+enum { ATTENTION_STRIDE = ATTENTION_KEYS + 16 };
 
 /* How the queries of a head are cut: into equal blocks, each of whole tiles. */
 static int64_t attention_block(const tc_attention_f32_params *p) {
@@ -42,7 +45,7 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = 2.0 * (double)macs + 20.0 * (double)scores;
   prepare->scratch_bytes =
       ATTENTION_ROWS * (int64_t)sizeof(float *) +
-      (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_KEYS) * (int64_t)sizeof(float);
+      (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_STRIDE) * (int64_t)sizeof(float);
 }
 
 /* One unit at work: where its operands begin, and the call's pieces of scratch. */
@@ -83,7 +86,7 @@ static attention_unit attention_unit_at(const tc_call *call, int64_t unit) {
   };
 }
 
-/* Packs keys [first, first + count), scaled, and their values. */
+/* Packs keys [first, first + count) and their values. */
 static void attention_pack(const attention_unit *u, int64_t first, int64_t count) {
   const tc_attention_f32_params *p = u->p;
   const tc_matrix_f32 keys = {.data = u->k + first * p->k_row,
@@ -93,7 +96,7 @@ static void attention_pack(const attention_unit *u, int64_t first, int64_t count
                               .depth_stride = p->k_column,
                               .column_stride = p->k_row};
   for (int64_t column = 0; column < count; column += TC_PANEL) {
-    tc_pack_panel(&keys, column, p->scale, u->key_panels + column * p->depth);
+    tc_pack_panel(&keys, column, 1.0f, u->key_panels + column * p->depth);
   }
   const tc_matrix_f32 values = {.data = u->v + first * p->v_row,
                                 .taps = 1,
@@ -107,36 +110,30 @@ static void attention_pack(const attention_unit *u, int64_t first, int64_t count
 /* c[count, columns] (+)= rows * packed panels. */
 static void attention_product(const attention_unit *u, int64_t count, int64_t depth, const float *panels,
                               int64_t columns, float *c, int64_t c_stride, bool add) {
+  tc_block_f32 block = {.rows = u->rows, .row_count = count, .c_stride = c_stride};
+  tc_tile_f32 tile = {
+      .rows = u->rows, .taps = 1, .depth = depth, .bias = add ? NULL : u->zeros, .low = -INFINITY, .high = INFINITY};
   for (int64_t column = 0; column < columns; column += TC_PANEL) {
-    const int64_t width = tc_min(columns - column, TC_PANEL);
-    const int64_t vectors = tc_ceil_div(width, TC_LANES), most = tc_tile_rows[vectors];
-    for (int64_t m = 0; m < count; m += most) {
-      const tc_tile_f32 tile = {.rows = u->rows + m,
-                                .taps = 1,
-                                .depth = depth,
-                                .panel = panels + column * depth,
-                                .bias = add ? NULL : u->zeros,
-                                .c = c + m * c_stride + column,
-                                .c_stride = c_stride,
-                                .last = width - (vectors - 1) * TC_LANES,
-                                .low = -INFINITY,
-                                .high = INFINITY};
-      tc_tiles_f32[vectors][tc_min(count - m, most)](&tile);
-    }
+    block.columns = tc_min(columns - column, TC_PANEL);
+    tile.panel = panels + column * depth;
+    tile.ahead = (const char *)tile.panel; /* everything is near */
+    tile.c = c + column;
+    tc_block_part(&block, &tile);
   }
 }
 
-/* Adds one row of the mask to the scores of keys [0, count). */
-static void attention_add_mask(float *scores, const float *mask, int64_t stride, int64_t count) {
+/* Scales the scores of keys [0, count) and adds one row of the mask. */
+static void attention_add_mask(float *scores, float scale, const float *mask, int64_t stride, int64_t count) {
   if (stride > 1) {
     for (int64_t j = 0; j < count; j++) {
-      scores[j] += mask[j * stride];
+      scores[j] = scores[j] * scale + mask[j * stride];
     }
     return;
   }
   for (int64_t j = 0; j < count; j += TC_LANES) {
     const tc_vf more = stride ? tc_load_up_to(mask + j, count - j) : tc_vf_set1(*mask);
-    tc_store_up_to(scores + j, tc_vf_add(tc_load_up_to(scores + j, count - j), more), count - j);
+    const tc_vf score = tc_load_up_to(scores + j, count - j);
+    tc_store_up_to(scores + j, tc_vf_fma(score, tc_vf_set1(scale), more), count - j);
   }
 }
 
@@ -147,13 +144,14 @@ static void attention_scale_row(float *y, int64_t count, float factor) {
   }
 }
 
-/* Turns one row of scores into exponentials, and shrinks what the row has summed so far if its maximum rises. */
-static void attention_exponentials(const attention_unit *u, float *scores, int64_t query, int64_t count,
+/* Turns one row of scores, still to be scaled, into exponentials, and shrinks what the row has summed so far if its
+ * maximum rises. The scale is positive. */
+static void attention_exponentials(const attention_unit *u, float *scores, float scale, int64_t query, int64_t count,
                                    bool is_first) {
   const float before = is_first ? -INFINITY : u->most[query];
-  const float found = softmax_most(scores, count), most = found > before ? found : before;
+  const float found = softmax_most(scores, count) * scale, most = found > before ? found : before;
   const float shift = most == -INFINITY ? 0.0f : most; /* nothing but masked keys so far */
-  const float sum = softmax_exponentials(scores, scores, count, shift);
+  const float sum = softmax_exponentials(scores, scores, count, scale, shift);
   const float shrink = is_first ? 0.0f : expf(before - shift);
   u->most[query] = most;
   u->sums[query] = is_first ? sum : u->sums[query] * shrink + sum;
@@ -168,18 +166,23 @@ static void attention_rows(const attention_unit *u, int64_t begin, int64_t count
   for (int64_t m = 0; m < count; m++) {
     u->rows[m] = u->q + (begin + m) * p->q_row;
   }
-  attention_product(u, count, p->depth, u->key_panels, keys, u->scores, ATTENTION_KEYS, false);
+  attention_product(u, count, p->depth, u->key_panels, keys, u->scores, ATTENTION_STRIDE, false);
   for (int64_t m = 0; m < count; m++) {
-    float *scores = u->scores + m * ATTENTION_KEYS;
+    float *scores = u->scores + m * ATTENTION_STRIDE;
     const int64_t query = begin + m;
+    float scale = p->scale;
     if (u->mask) {
-      attention_add_mask(scores, u->mask + query * p->mask_row + first * p->mask_column, p->mask_column, keys);
+      attention_add_mask(scores, scale, u->mask + query * p->mask_row + first * p->mask_column, p->mask_column, keys);
+      scale = 1.0f;
+    } else if (scale <= 0.0f) { /* the largest product is not the largest score */
+      attention_scale_row(scores, keys, scale);
+      scale = 1.0f;
     }
     const int64_t seen = p->causal ? tc_max(u->first + query + p->past + 1 - first, 0) : keys;
     for (int64_t j = seen; j < keys; j++) {
       scores[j] = -INFINITY;
     }
-    attention_exponentials(u, scores, query, keys, first == 0);
+    attention_exponentials(u, scores, scale, query, keys, first == 0);
     u->rows[m] = scores;
   }
   attention_product(u, count, keys, u->value_panels, p->value_depth, u->y + begin * p->y_row, p->y_row, first > 0);

@@ -24,7 +24,8 @@ enum { TC_FEW_ROWS = 2, TC_NEAR_BYTES = 512 };
 
 /* Runs one part of the depth over all rows, in tiles of nearly the same height. Together the tiles fetch as much as the
  * panel holds of what comes behind it, which is the next panel or the next part of this one. */
-static void tc_block_part(const tc_block_f32 *block, tc_tile_f32 tile) {
+static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
+  tc_tile_f32 tile = *first;
   const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
   const int64_t tiles = tc_max(tc_ceil_div(block->row_count, tc_tile_rows[vectors]), 1);
   const int64_t rows = block->row_count / tiles, longer = block->row_count % tiles; /* tiles of one row more */
@@ -62,12 +63,11 @@ static void tc_block_run(const tc_block_f32 *block) {
   const int64_t width = tc_round_up(block->columns, TC_LANES);
   int64_t begin = 0;
   const bool one_tap = block->taps == 1;
-  const int64_t step =
-      (one_tap ? 1 : block->depth) * width; /* floats of the panel per tap, or per depth of the only tap */
-  do {                                      /* once even for a depth of zero, which leaves bias and residual */
+  const int64_t step = (one_tap ? 1 : block->depth) * width; /* floats of the panel per tap, or depth of the only one */
+  do { /* once even for a depth of zero, which leaves bias and residual */
     const int64_t count = tc_min(total - begin, part);
     const bool is_last = begin + count >= total;
-    tc_block_part(block, (tc_tile_f32){
+    tc_block_part(block, &(tc_tile_f32){
                              .rows = block->rows + (one_tap ? 0 : begin * block->row_stride),
                              .taps = one_tap ? 1 : count,
                              .depth_begin = one_tap ? begin : 0,

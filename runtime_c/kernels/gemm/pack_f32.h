@@ -35,29 +35,42 @@ static void tc_pack_turned(const float *from, int64_t column_stride, int64_t dep
   }
 }
 
+/* Multiplies the filled columns of a strip by alpha and makes the others zero; rows of `from` become rows of `to`,
+ * which may be the same. */
+static void tc_pack_scaled(const float *from, int64_t from_stride, int64_t depth, int64_t filled, float alpha,
+                           float *to, int64_t to_stride) {
+  const tc_vf factor = tc_vf_set1(alpha);
+  for (int64_t k = 0; k < depth; k++, from += from_stride, to += to_stride) {
+    const tc_vf row = filled == TC_LANES ? tc_vf_load(from) : tc_vf_load_first(from, filled);
+    tc_vf_store(to, tc_vf_mul(factor, row));
+  }
+}
+
+/* A strip whose elements are adjacent in neither direction. */
+static void tc_pack_gathered(const float *from, int64_t depth_stride, int64_t column_stride, int64_t depth,
+                             int64_t filled, float alpha, float *to, int64_t to_stride) {
+  for (int64_t k = 0; k < depth; k++, from += depth_stride, to += to_stride) {
+    for (int64_t j = 0; j < TC_LANES; j++) {
+      to[j] = j < filled ? alpha * from[j * column_stride] : 0.0f;
+    }
+  }
+}
+
 /* One tap of up to a panel of columns, in strips of one vector so that few input streams are open at a time. */
 static void tc_pack_tap(const tc_matrix_f32 *b, const float *tap, int64_t columns, float alpha, float *out) {
   const int64_t width = tc_round_up(columns, TC_LANES);
-  for (int64_t j0 = 0; j0 < width; j0 += TC_LANES) {
-    const int64_t filled = tc_min(columns - j0, TC_LANES);
-    const float *from = tap + j0 * b->column_stride;
-    const bool turned = b->depth_stride == 1 && b->column_stride > 1;
-    if (turned) {
-      tc_pack_turned(from, b->column_stride, b->depth, filled, out + j0, width);
-    }
-    for (int64_t k = 0; k < b->depth; k++) {
-      float *to = out + k * width + j0;
-      const float *row = turned ? to : from + k * b->depth_stride;
-      if (turned || b->column_stride == 1) {
-        tc_vf_store(to, tc_vf_mul(tc_vf_set1(alpha), tc_vf_load_first(row, filled)));
-        continue;
+  for (int64_t j = 0; j < width; j += TC_LANES) {
+    const int64_t filled = tc_min(columns - j, TC_LANES);
+    const float *from = tap + j * b->column_stride;
+    if (b->column_stride == 1) {
+      tc_pack_scaled(from, b->depth_stride, b->depth, filled, alpha, out + j, width);
+    } else if (b->depth_stride == 1) {
+      tc_pack_turned(from, b->column_stride, b->depth, filled, out + j, width);
+      if (alpha != 1.0f || filled < TC_LANES) {
+        tc_pack_scaled(out + j, width, b->depth, filled, alpha, out + j, width);
       }
-      for (int64_t j = 0; j < filled; j++) {
-        to[j] = alpha * row[j * b->column_stride];
-      }
-      for (int64_t j = filled; j < TC_LANES; j++) {
-        to[j] = 0.0f;
-      }
+    } else {
+      tc_pack_gathered(from, b->depth_stride, b->column_stride, b->depth, filled, alpha, out + j, width);
     }
   }
 }

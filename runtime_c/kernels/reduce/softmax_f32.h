@@ -36,18 +36,19 @@ static float softmax_most(const float *x, int64_t count) {
   return most;
 }
 
-/* y = e^(x - shift), and their sum. */
-static float softmax_exponentials(float *y, const float *x, int64_t count, float shift) {
-  const tc_vf shifts = tc_vf_set1(shift);
+/* y = e^(scale * x - shift), which must not be above 1, and their sum. */
+static float softmax_exponentials(float *y, const float *x, int64_t count, float scale, float shift) {
+  const tc_vf scales = tc_vf_set1(scale), shifts = tc_vf_set1(-shift);
   tc_vf sum = tc_vf_set1(0.0f);
   int64_t i = 0;
   for (; i + TC_LANES <= count; i += TC_LANES) {
-    const tc_vf e = tc_vf_exp(tc_vf_sub(tc_vf_load(x + i), shifts));
+    const tc_vf e = tc_vf_exp_normal(tc_vf_fma(tc_vf_load(x + i), scales, shifts));
     tc_vf_store(y + i, e);
     sum = tc_vf_add(sum, e);
   }
   if (i < count) { /* loaded back, so that the other lanes are 0 */
-    tc_vf_store_first(y + i, tc_vf_exp(tc_vf_sub(tc_vf_load_first(x + i, count - i), shifts)), count - i);
+    const tc_vf e = tc_vf_exp_normal(tc_vf_fma(tc_vf_load_first(x + i, count - i), scales, shifts));
+    tc_vf_store_first(y + i, e, count - i);
     sum = tc_vf_add(sum, tc_vf_load_first(y + i, count - i));
   }
   return tc_vf_reduce_add(sum);
@@ -56,7 +57,7 @@ static float softmax_exponentials(float *y, const float *x, int64_t count, float
 static void softmax_row(float *y, const float *x, int64_t count, bool logarithm) {
   const float most = softmax_most(x, count);
   if (!logarithm) {
-    const tc_vf factor = tc_vf_set1(1.0f / softmax_exponentials(y, x, count, most));
+    const tc_vf factor = tc_vf_set1(1.0f / softmax_exponentials(y, x, count, 1.0f, most));
     for (int64_t i = 0; i < count; i += TC_LANES) {
       tc_store_up_to(y + i, tc_vf_mul(tc_load_up_to(y + i, count - i), factor), count - i);
     }
@@ -77,7 +78,7 @@ static void softmax_columns(float *y, const float *x, const tc_softmax_f32_param
     most = tc_vf_maximum(most, tc_load_up_to(x + i * step, columns));
   }
   for (int64_t i = 0; i < count; i++) {
-    const tc_vf e = tc_vf_exp(tc_vf_sub(tc_load_up_to(x + i * step, columns), most));
+    const tc_vf e = tc_vf_exp_normal(tc_vf_sub(tc_load_up_to(x + i * step, columns), most));
     sum = tc_vf_add(sum, e);
     if (!p->logarithm) {
       tc_store_up_to(y + i * step, e, columns);
