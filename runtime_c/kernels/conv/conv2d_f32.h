@@ -7,6 +7,7 @@ enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
 typedef struct conv_plan {
   tc_window window;
   bool lines;          /* one tap per kernel line instead of one per kernel position */
+  bool patches;        /* lines so short that all of a window is copied together: one tap */
   int64_t taps, depth; /* what the micro-kernel sees */
   int64_t columns;     /* output channels per group */
   tc_grid grid;        /* of one group */
@@ -15,6 +16,9 @@ typedef struct conv_plan {
 
 /* With fewer channels than this, whole kernel lines pay in spite of the copies at the borders. */
 enum { CONV_FEW_CHANNELS = 32 };
+
+/* With shorter lines than this, copying them together costs less than changing pointers between them. */
+enum { CONV_SHORT_LINE = 8 };
 
 /* Whether the values of a kernel line are adjacent in memory. */
 static bool conv_has_lines(const tc_conv2d_f32_params *p) {
@@ -27,6 +31,11 @@ static conv_plan conv_plan_make(const tc_conv2d_f32_params *p, int64_t l2_bytes)
                (p->algorithm == TC_CONV_LINES || (p->algorithm == TC_CONV_AUTO && p->channels < CONV_FEW_CHANNELS));
   plan.taps = plan.lines ? p->kernel_height : p->kernel_height * p->kernel_width;
   plan.depth = plan.lines ? p->kernel_width * p->channels : p->channels / p->groups;
+  plan.patches = plan.lines && plan.taps > 1 && plan.depth < CONV_SHORT_LINE;
+  if (plan.patches) {
+    plan.depth *= plan.taps;
+    plan.taps = 1;
+  }
   const int64_t pixels = p->batch * p->out_height * p->out_width;
   plan.grid =
       tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * (p->channels / p->groups),
@@ -84,7 +93,8 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = 2.0 * (double)plan.grid.rows * (double)(plan.taps * plan.depth) * (double)p->out_channels;
   prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width);
-  prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied);
+  prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied) +
+                           TC_LANES * (int64_t)sizeof(float); /* copies end with whole vectors */
 }
 
 static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) {
@@ -114,9 +124,11 @@ static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, int64_
   const float **rows = call->scratch, *x = call->operands[CONV_X];
   const conv_source source = {x + group * (p->channels / p->groups), p->x_pixel_stride,
                               (const float *)call->state + p->groups * (plan->bias_floats + plan->panel_floats)};
-  if (plan->lines) {
-    conv_point_lines(&plan->window, &source, place->row, place->row_count, rows, plan->grid.block_rows,
-                     (float *)(rows + plan->grid.block_rows * plan->taps));
+  float *copies = (float *)(rows + plan->grid.block_rows * plan->taps);
+  if (plan->patches) {
+    conv_copy_patches(&plan->window, &source, place->row, place->row_count, rows, copies);
+  } else if (plan->lines) {
+    conv_point_lines(&plan->window, &source, place->row, place->row_count, rows, plan->grid.block_rows, copies);
   } else {
     conv_point_rows(&plan->window, &source, place->row, place->row_count, rows, plan->grid.block_rows);
   }

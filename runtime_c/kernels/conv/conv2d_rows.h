@@ -100,13 +100,33 @@ static void conv_point_rows(const tc_window *w, const conv_source *source, int64
   }
 }
 
-/* A line of a kernel that starts or ends outside the image, copied with zeros where there is nothing. */
-static void conv_copy_line(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t y,
-                           float *to) {
-  const int64_t channels = source->pixel_stride;
-  for (int64_t j = 0; j < w->kernel_width; j++) {
-    memcpy(to + j * channels, conv_position(w, source, pixel->image, y, pixel->x + j),
-           (size_t)channels * sizeof(float));
+/* Whole vectors up to the end of `count` values; what follows in `to` is overwritten, `from` is not read beyond them.
+ */
+TC_INLINE void conv_copy_short(const float *from, int64_t count, float *to) {
+  int64_t i = 0;
+  for (; i + TC_LANES <= count; i += TC_LANES) {
+    tc_vf_store(to + i, tc_vf_load(from + i));
+  }
+  if (i < count) {
+    tc_vf_store(to + i, tc_vf_load_first(from + i, count - i));
+  }
+}
+
+/* Lines [begin, end) of the window of a pixel near a border, one behind the other, with zeros where there is no image.
+ * Up to a vector behind them is overwritten as well. */
+static void conv_copy_border(const tc_window *w, const conv_source *source, const conv_pixel *pixel, int64_t begin,
+                             int64_t end, float *to) {
+  const int64_t channels = source->pixel_stride, line = w->kernel_width * channels;
+  const int64_t first = tc_max(-pixel->x, 0), last = tc_min(w->width - pixel->x, w->kernel_width);
+  for (int64_t i = 0; i < (end - begin) * line; i += TC_LANES) {
+    tc_vf_store(to + i, tc_vf_set1(0.0f));
+  }
+  for (int64_t i = begin; i < end; i++, to += line) {
+    const int64_t y = pixel->y + i * w->dilation_height;
+    if (y >= 0 && y < w->height && first < last) { /* what a copy overwrites behind itself is zero or yet to come */
+      conv_copy_short(conv_position(w, source, pixel->image, y, pixel->x + first), (last - first) * channels,
+                      to + first * channels);
+    }
   }
 }
 
@@ -122,7 +142,7 @@ static void conv_point_border_lines(const tc_window *w, const conv_source *sourc
     } else if (inside) {
       *rows = conv_position(w, source, pixel->image, y, pixel->x);
     } else {
-      conv_copy_line(w, source, pixel, y, copies);
+      conv_copy_border(w, source, pixel, i, i + 1, copies);
       *rows = copies;
     }
   }
@@ -143,6 +163,29 @@ static void conv_point_lines(const tc_window *w, const conv_source *source, int6
       }
     } else {
       conv_point_border_lines(w, source, &pixel, rows + m, row_stride, copies + m * window);
+    }
+    conv_pixel_next(w, &pixel);
+  }
+}
+
+/* Copies the windows of `count` output pixels from `first` on, one after another, and makes rows[pixel] point at each.
+ * For images whose pixels are adjacent in memory and windows without dilation in x; `copies` has room for a vector more
+ * than the windows. */
+static void conv_copy_patches(const tc_window *w, const conv_source *source, int64_t first, int64_t count,
+                              const float **rows, float *copies) {
+  const int64_t line = w->kernel_width * source->pixel_stride;
+  const int64_t line_step = w->dilation_height * w->width * source->pixel_stride;
+  conv_pixel pixel = conv_pixel_at(w, first);
+  for (int64_t m = 0; m < count; m++) {
+    rows[m] = copies;
+    if (conv_is_interior(w, &pixel)) {
+      const float *from = conv_position(w, source, pixel.image, pixel.y, pixel.x);
+      for (int64_t i = 0; i < w->kernel_height; i++, copies += line) {
+        conv_copy_short(from + i * line_step, line, copies);
+      }
+    } else {
+      conv_copy_border(w, source, &pixel, 0, w->kernel_height, copies);
+      copies += w->kernel_height * line;
     }
     conv_pixel_next(w, &pixel);
   }
