@@ -29,6 +29,12 @@ TC_INLINE tc_vf tc_vf_abs(tc_vf a) { return fabsf(a); }
 TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return sqrtf(a); }
 TC_INLINE tc_vf tc_vf_round(tc_vf a) { return rintf(a); }
 TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) { return ldexpf(a, (int)n); }
+TC_INLINE tc_vf tc_vf_scale2_normal(tc_vf a, tc_vf n) {
+  const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
+  float factor;
+  memcpy(&factor, &bits, sizeof(factor));
+  return a * factor;
+}
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return a < b; }
 TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return a == b; }
 /* Subtracting the bits of sqrt(1/2) makes the exponent field count from there; in unsigned arithmetic, which wraps. */

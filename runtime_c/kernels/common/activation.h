@@ -43,39 +43,36 @@ TC_INLINE tc_epilogue_f32 tc_epilogue(int64_t activation, float a, float b) {
   return epilogue;
 }
 
-#define TC_ACTIVATION(kind, expression)                                                         \
-  static void tc_activate_##kind(float *row, int64_t count, float alpha, float beta) {          \
-    const tc_vf a __attribute__((unused)) = tc_vf_set1(alpha);                                  \
-    const tc_vf b __attribute__((unused)) = tc_vf_set1(beta);                                   \
-    for (int64_t i = 0; i < count; i += TC_LANES) {                                             \
-      const int64_t rest = tc_min(count - i, TC_LANES);                                         \
-      const tc_vf x = rest == TC_LANES ? tc_vf_load(row + i) : tc_vf_load_first(row + i, rest); \
-      const tc_vf y = expression;                                                               \
-      if (rest == TC_LANES) {                                                                   \
-        tc_vf_store(row + i, y);                                                                \
-      } else {                                                                                  \
-        tc_vf_store_first(row + i, y, rest);                                                    \
-      }                                                                                         \
-    }                                                                                           \
+/* Over a whole block, so that the constants are set up once and neighbouring vectors overlap. */
+#define TC_ACTIVATION(kind, expression)                                                                              \
+  static void tc_activate_##kind(float *c, int64_t stride, int64_t rows, int64_t columns, float alpha, float beta) { \
+    const tc_vf a __attribute__((unused)) = tc_vf_set1(alpha);                                                       \
+    const tc_vf b __attribute__((unused)) = tc_vf_set1(beta);                                                        \
+    const int64_t whole = columns / TC_LANES * TC_LANES, rest = columns - whole;                                     \
+    for (int64_t r = 0; r < rows; r++, c += stride) {                                                                \
+      for (int64_t i = 0; i < whole; i += TC_LANES) {                                                                \
+        const tc_vf x = tc_vf_load(c + i);                                                                           \
+        tc_vf_store(c + i, expression);                                                                              \
+      }                                                                                                              \
+      if (rest) {                                                                                                    \
+        const tc_vf x = tc_vf_load_first(c + whole, rest);                                                           \
+        tc_vf_store_first(c + whole, expression, rest);                                                              \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 TC_ACTIVATION_LIST
 #undef TC_ACTIVATION
 
 /* The second pass over `rows` rows of `columns` elements that are `stride` apart. */
 static void tc_activate_rows(const tc_epilogue_f32 *epilogue, float *c, int64_t stride, int64_t rows, int64_t columns) {
-  if (epilogue->activation == TC_ACT_NONE) {
-    return;
-  }
-  for (int64_t r = 0; r < rows; r++) {
-    switch (epilogue->activation) {
-#define TC_ACTIVATION(kind, expression)                                    \
-  case TC_ACT_##kind:                                                      \
-    tc_activate_##kind(c + r * stride, columns, epilogue->a, epilogue->b); \
+  switch (epilogue->activation) {
+#define TC_ACTIVATION(kind, expression)                                     \
+  case TC_ACT_##kind:                                                       \
+    tc_activate_##kind(c, stride, rows, columns, epilogue->a, epilogue->b); \
     break;
-      TC_ACTIVATION_LIST
+    TC_ACTIVATION_LIST
 #undef TC_ACTIVATION
-      default:
-        break;
-    }
+    default:
+      break;
   }
 }

@@ -16,6 +16,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.targets.c.emit import Emitter, Strided, View
 from tinycomp.targets.c.movement import leave
 from tinycomp.targets.c.pixels import FLOAT, Pixels
+from tinycomp.targets.common.checks import operand, static_type
 
 CACHE_LINE = 64
 SETS = 64
@@ -83,9 +84,11 @@ def _lines_read(user: Node, value: Value) -> int | None:
     convolution = next((n for n in nodes if n.op == "Conv"), None)
     if convolution is None or [v is value for v in user.inputs] != [True, *[False] * (len(user.inputs) - 1)]:
         return None
-    groups, shape = convolution.attrs.get("group", 1), tensor(value.type).shape
-    if not groups == shape[1] == tensor(convolution.output.type).shape[1]:
+    _, (_, channels, *_) = static_type(value)
+    weights = operand(convolution, 1)
+    assert weights is not None, user
+    _, (filters, _, kernel, *_) = static_type(weights)
+    if not convolution.attrs.get("group", 1) == channels == filters:
         return None
-    kernel = tensor(convolution.inputs[1].type).shape[2]  # of (M, C/groups, H, W)
     stride = (convolution.attrs.get("strides") or [1])[0]
     return int((BAND - 1) * stride + kernel)
