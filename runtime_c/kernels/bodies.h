@@ -17,6 +17,10 @@
 
 #include "gemm/block_f32.h"
 
+#include "gemm/row_f32.h"
+
+#include "gemm/grid.h"
+
 #include "gemm/gemm_f32.h"
 
 #include "gemm/matmul_f32.h"

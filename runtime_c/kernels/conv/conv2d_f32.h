@@ -163,6 +163,6 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
     block.bias = bias + group * plan.bias_floats + place.column;
     block.residual = residual ? residual + place.row * p->residual_pixel_stride + channel : NULL;
     block.c = (float *)call->operands[CONV_Y] + place.row * p->y_pixel_stride + channel;
-    tc_block_run(&block);
+    tc_grid_run(&plan.grid, &block);
   }
 }

@@ -18,10 +18,6 @@ typedef struct tc_block_f32 {
   tc_epilogue_f32 epilogue;
 } tc_block_f32;
 
-/* With so few rows a product waits for its panels: they are fetched just ahead of their use. Measured against fetching
- * the next panel, with panels in the third-level cache: 1.4 times the speed for one row. */
-enum { TC_FEW_ROWS = 2, TC_NEAR_BYTES = 512 };
-
 /* Runs one part of the depth over all rows, in tiles of nearly the same height. Together the tiles fetch as much as the
  * panel holds of what comes behind it, which is the next panel or the next part of this one. */
 static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
@@ -33,9 +29,6 @@ static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
   tile.residual_stride = block->residual_stride;
   tile.c_stride = block->c_stride;
   tile.last = block->columns - (vectors - 1) * TC_LANES;
-  if (block->row_count <= TC_FEW_ROWS) {
-    tile.ahead = (const char *)tile.panel + TC_NEAR_BYTES;
-  }
   tile.ahead_step = vectors * TC_LANES * (int64_t)sizeof(float) / tiles;
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t count = rows + (i < longer);
@@ -83,65 +76,4 @@ static void tc_block_run(const tc_block_f32 *block) {
     begin += count;
   } while (begin < total);
   tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
-}
-
-/* How an output of rows x columns is cut into blocks, and in which order a thread visits them. */
-typedef struct tc_grid {
-  int64_t rows, columns;
-  int64_t block_rows;
-  int64_t row_blocks, panels;
-  bool panel_outer; /* all row blocks of a panel before the next panel */
-} tc_grid;
-
-/* What the caller of a kernel asks of its grid, and the cache that it should suit. */
-typedef struct tc_grid_wish {
-  int64_t block_rows; /* 0 for the kernel's own choice */
-  int64_t panel_order;
-  int64_t l2_bytes;
-} tc_grid_wish;
-
-enum { TC_MOST_BLOCK_ROWS = 1 << 12 };
-
-/* Refuses blocks and orders that do not exist. */
-static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel_order) {
-  TC_REQUIRE(prepare, block_rows >= 0 && block_rows <= TC_MOST_BLOCK_ROWS, "a block cannot have %lld rows",
-             (long long)block_rows);
-  TC_REQUIRE(prepare, panel_order >= TC_ORDER_AUTO && panel_order <= TC_ORDER_PANELS_OUTER,
-             "there is no order of panels %lld", (long long)panel_order);
-}
-
-/* left_floats and right_floats: how much of either operand the whole product reads. */
-static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats,
-                            tc_grid_wish wish) {
-  const int64_t half_l2 = wish.l2_bytes / 2 / (int64_t)sizeof(float);
-  tc_grid grid = {.rows = rows, .columns = columns, .block_rows = 48};
-  if (left_floats > half_l2 && right_floats > half_l2) {
-    grid.block_rows = 192; /* neither operand stays in the cache: reuse each panel for more rows */
-  }
-  grid.panel_outer = left_floats <= half_l2 && right_floats > left_floats;
-  if (wish.block_rows) {
-    grid.block_rows = wish.block_rows;
-  } else { /* about as many, in blocks of whole tiles, so that only the last tiles are short */
-    const int64_t blocks = tc_max((rows + grid.block_rows / 2) / grid.block_rows, 1);
-    grid.block_rows = tc_max(tc_round_up(tc_ceil_div(rows, blocks), tc_tile_rows[TC_TILE_VECTORS]), 1);
-  }
-  if (wish.panel_order) {
-    grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;
-  }
-  grid.row_blocks = tc_ceil_div(rows, grid.block_rows);
-  grid.panels = tc_ceil_div(columns, TC_PANEL);
-  return grid;
-}
-
-/* The place of one unit in the grid. */
-typedef struct tc_place {
-  int64_t row, row_count;
-  int64_t column, column_count;
-} tc_place;
-
-static inline tc_place tc_grid_place(const tc_grid *grid, int64_t unit) {
-  const int64_t block = grid->panel_outer ? unit % grid->row_blocks : unit / grid->panels;
-  const int64_t panel = grid->panel_outer ? unit / grid->row_blocks : unit % grid->panels;
-  const int64_t row = block * grid->block_rows, column = panel * TC_PANEL;
-  return (tc_place){row, tc_min(grid->rows - row, grid->block_rows), column, tc_min(grid->columns - column, TC_PANEL)};
 }

@@ -71,6 +71,6 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
     block.bias = bias + place.column;
     block.residual = residual ? residual + place.row * p->ldr + place.column : NULL;
     block.c = (float *)call->operands[GEMM_C] + place.row * p->ldc + place.column;
-    tc_block_run(&block);
+    tc_grid_run(&grid, &block);
   }
 }

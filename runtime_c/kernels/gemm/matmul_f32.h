@@ -18,6 +18,7 @@ static tc_grid matmul_grid(const tc_matmul_f32_params *p) {
                    .block_rows = matmul_block_rows(p),
                    .row_blocks = tc_ceil_div(p->m, matmul_block_rows(p)),
                    .panels = tc_ceil_div(p->n, TC_PANEL),
+                   .unit_columns = TC_PANEL,
                    .panel_outer = true};
 }
 
