@@ -41,7 +41,7 @@ class Feasibility:
             value: A value of the graph, or None for an absent operand.
             anchored: Whether looking through no-ops is forbidden.
         """
-        if not self._judges or self._depth > _DEPTH:
+        if not (pattern.rules_out and self._judges) or self._depth > _DEPTH:
             return True
         key = (pattern, value, anchored)
         known = self._known.get(key)

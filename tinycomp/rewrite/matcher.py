@@ -27,7 +27,9 @@ def matches(pattern: Pattern, node: Node, graph: Graph | None = None) -> Iterato
         node: The node that the (first) output of the pattern must stand at.
         graph: The graph that holds the node; without it graph outputs do not count as uses.
     """
-    yield from _Attempt(pattern, node, graph, Feasibility(pattern))
+    feasible = Feasibility(pattern)
+    if may_start(pattern, node, feasible):
+        yield from _Attempt(pattern, node, graph, feasible)
 
 
 def find(

@@ -35,6 +35,8 @@ class OpPattern(ValuePattern):
         anywhere: The only operand pattern may stand at any operand; the others are unconstrained.
     """
 
+    rules_out = True
+
     def __init__(
         self,
         names: frozenset[Head] | None,
@@ -226,6 +228,8 @@ class _Operands(ValuePattern):
 
 class Result(ValuePattern):
     """Result ``index`` of an operator pattern (never 0, which the operator pattern itself stands for)."""
+
+    rules_out = True
 
     def __init__(self, op: OpPattern, index: int) -> None:
         self.op = op

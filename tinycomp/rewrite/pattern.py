@@ -7,7 +7,7 @@ pattern, both places must hold the very same value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class ValuePattern:
     """
 
     name: str = ""
+    rules_out: ClassVar[bool] = False
+    """Whether :meth:`may_stand` can ever say no."""
 
     # For users -----------------------------------------------------------------------------------------------------
 
@@ -165,6 +167,8 @@ class AnyValue(ValuePattern):
 class Const(ValuePattern):
     """``P.const``: a constant, optionally of a given value."""
 
+    rules_out = True
+
     def __init__(self, value: Any = None) -> None:
         self.value = value
 
@@ -208,6 +212,8 @@ class NotConst(AnyValue):
 class Absent(ValuePattern):
     """``P.absent`` or ``None``: the operand must be left out."""
 
+    rules_out = True
+
     def __call__(self) -> Absent:
         """Return another one."""
         return Absent()
@@ -226,6 +232,8 @@ class Absent(ValuePattern):
 
 class AnyOf(ValuePattern):
     """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
+
+    rules_out = True
 
     def __init__(self, options: Sequence[ValuePattern]) -> None:
         self.options = tuple(options)
@@ -256,6 +264,8 @@ class AnyOf(ValuePattern):
 
 class Where(ValuePattern):
     """A sub-pattern whose value must also satisfy constraints."""
+
+    rules_out = True
 
     def __init__(self, inner: ValuePattern, constraints: Constraints) -> None:
         self.inner = inner

@@ -185,7 +185,12 @@ class Search:
 
     def _is_feasible(self, choice: Choice) -> bool:
         feasible = self._feasible
-        return feasible is None or all(feasible.may_stand(*goal) for goal in choice)
+        if feasible is None:
+            return True
+        for pattern, value, anchored in choice:
+            if pattern.rules_out and not feasible.may_stand(pattern, value, anchored):
+                return False
+        return True
 
     def _undo(self, mark: int) -> None:
         while len(self._trail) > mark:
