@@ -6,8 +6,8 @@ Both import and every later insertion go through :func:`infer_types`, so a graph
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnx
@@ -18,6 +18,8 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_from_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, refine
 
+_T = TypeVar("_T")
+_A = TypeVar("_A")
 _SMALL = 256
 """Constants up to this many elements take part in inference (shapes, axes, pads, …)."""
 _FEW = 8
@@ -47,33 +49,55 @@ _FAILURES = (
 """What onnx's inference raises; the last ones where it reads past the end of a shape."""
 
 
-def infer_types(node: Node) -> list[Type]:
+Key = tuple[Any, ...]
+"""What :func:`node_key` returns."""
+
+
+def node_key(node: Node) -> Key:
+    """Return all that onnx's inference reads of a node without bodies, hashable: nodes of one key have the same types.
+
+    Of constants only the small ones are in it; of the others it has dtype and shape.
+    """
+    attrs = node.attrs
+    return (
+        node.op,
+        node.domain,
+        node.version,
+        tuple([(name, frozen(attrs[name])) for name in sorted(attrs)]),
+        tuple([_operand_key(v) for v in _own_operands(node)]),
+        tuple([bool(v.name) for v in node.outputs]),
+    )
+
+
+def infer_types(node: Node, key: Key | None = None) -> list[Type]:
     """Return the types of a node's results from its operands, attributes and bodies.
+
+    Args:
+        node: The node.
+        key: Its :func:`node_key`, where the caller has it already.
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.
     """
     if node.is_call:
         return [v.type for v in node.body.outputs]
-    return _from_branches(node) if node.bodies else operator_types(node)
+    return _from_branches(node) if node.bodies else operator_types(node, key)
 
 
-def operator_types(node: Node) -> list[Type]:
+def operator_types(node: Node, key: Key | None = None) -> list[Type]:
     """Return the types that onnx's inference for the operator gives, which sees operands and plain attributes only.
+
+    Args:
+        node: The node.
+        key: Its :func:`node_key`, where the caller has it already.
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.
     """
-    found = schema(node.op, node.domain, node.version)
-    if found is None:
+    if schema(node.op, node.domain, node.version) is None:
         return [UNKNOWN for _ in node.outputs]
-    key = (
-        tuple(sorted((k, _frozen(v)) for k, v in node.attrs.items())),
-        tuple(_operand_key(v) for v in _own_operands(node)),
-        tuple(bool(v.name) for v in node.outputs),
-    )
     try:
-        return list(_infer_cached(node.op, node.domain, node.version, _Uncompared(node), *key))
+        return list(Uncompared(node).ask(_infer_cached, node_key(node) if key is None else key))
     except TinycompError:
         raise
     except _FAILURES as error:
@@ -109,52 +133,63 @@ def _join(a: Type, b: Type) -> Type:
     return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
 
 
-class _Uncompared:
-    """Carries a node past the cache key: equal keys give equal types whatever node asks."""
+class Uncompared(Generic[_T]):
+    """Carries something past the key of a cache: equal keys give equal answers whoever asks.
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    The cache keeps this object with the key, so it lets go of what it holds once the answer is there.
+    """
+
+    def __init__(self, held: _T) -> None:
+        self.held = held
+
+    def ask(self, cached: Callable[[Uncompared[_T], Any], _A], key: Any) -> _A:
+        """Return the answer of a cached function of this object and a key; only once per object."""
+        try:
+            return cached(self, key)
+        finally:
+            del self.held
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Uncompared)
+        return isinstance(other, Uncompared)
 
     def __hash__(self) -> int:
         return 0
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
+    """Return an attribute or array as something hashable, equal only for what is of one type and value."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *(_frozen(v) for v in value))
-    return (type(value).__name__, value)
+        return (type(value), tuple(value), tuple(map(type, value)))
+    return (type(value), value)
 
 
 def _operand_key(value: Value | None) -> Any:
     if value is None:
         return None
-    known = _frozen(value.const) if _informs(value) else None
-    return (value.type, known)
+    type_ = value.type
+    seen = (type_.dtype, type_.shape, type_.layout) if isinstance(type_, TensorType) else type_
+    return (seen, frozen(value.const)) if informs(value) else seen
 
 
-def _informs(value: Value) -> bool:
+def informs(value: Value) -> bool:
+    """Whether a value is a constant small enough to take part in inference."""
     if value.const is None:
         return False
     return value.const.size <= (_FEW if value.const.dtype.kind == "f" else _SMALL) and value.const.dtype.kind in "iubf"
 
 
 @functools.lru_cache(maxsize=8192)
-def _infer_cached(
-    op: str, domain: str, version: int, holder: _Uncompared, attrs: Any, known: Any, wanted: Any
-) -> Sequence[Type]:
-    node = holder.node
-    found = schema(op, domain, version)
+def _infer_cached(holder: Uncompared[Node], key: Key) -> Sequence[Type]:
+    node = holder.held
+    found = schema(node.op, node.domain, node.version)
     assert found is not None
     proto = node_proto(node, found)
     operands = [(name, v) for name, v in zip(proto.input, _own_operands(node), strict=True) if v is not None]
     types = {name: type_to_proto(v.type) for name, v in operands}
-    data = {name: tensor_to_proto(v.const, name) for name, v in operands if v.const is not None and _informs(v)}
-    opset = onnx.OperatorSetIdProto(domain=domain, version=version)
+    data = {name: tensor_to_proto(v.const, name) for name, v in operands if v.const is not None and informs(v)}
+    opset = onnx.OperatorSetIdProto(domain=node.domain, version=node.version)
     result = shape_inference.infer_node_outputs(
         found, proto, types, data, opset_imports=[opset], ir_version=_IR_VERSION
     )

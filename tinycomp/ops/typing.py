@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.infer import infer_types, operator_types
+from tinycomp.ir.infer import infer_types, node_key, operator_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
 from tinycomp.ops.checks import check_node
 from tinycomp.ops.registry import OpRecord
@@ -63,7 +63,8 @@ def record_of(node: Node) -> OpRecord | None:
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:
-    check_node(node)
+    key = None if node.bodies else node_key(node)
+    check_node(node, key)
     record = record_of(node)
     if record is not None and record.type_rule is not None:
         return record.type_rule(node)
@@ -74,7 +75,7 @@ def _infer(node: Node, widen: bool) -> list[Type]:
     if record is not None and record.body_rule is not None:
         _check_bodies(node, record.body_rule(node)[1], widen)
         return operator_types(node)
-    return infer_types(node)
+    return infer_types(node, key)
 
 
 def _check_bodies(node: Node, results: Sequence[Type], widen: bool) -> None:

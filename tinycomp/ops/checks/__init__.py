@@ -7,9 +7,11 @@ inputs are. :func:`check_node` runs whenever a node is typed: at import, behind 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Set
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.infer import Key, Uncompared, informs
 from tinycomp.ops.checks import axes, choices, movement, norms, operands, quantized, recurrent, spatial
 from tinycomp.ops.checks.facts import Facts
 
@@ -29,13 +31,32 @@ _CHECKS = _by_operator(
 )  # fmt: skip
 
 
-def check_node(node: Node) -> None:
+def check_node(node: Node, key: Key | None = None) -> None:
     """Refuse a node that can never run.
+
+    Args:
+        node: The node.
+        key: Its :func:`~tinycomp.ir.infer.node_key`, by which nodes are remembered that have passed; None if it has
+            bodies.
 
     Raises:
         TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
     """
-    if node.domain:
+    if node.domain or node.op not in _CHECKS:
         return
-    for check in _CHECKS.get(node.op, ()):
-        check(Facts(node))
+    if key is None or not Uncompared(node).ask(_passes_by_key, key):
+        _consulted(node)
+
+
+@functools.lru_cache(maxsize=8192)
+def _passes_by_key(holder: Uncompared[Node], key: Key) -> bool:
+    """Run the checks; return whether no constant beyond the key mattered, so that all others pass too."""
+    return all(informs(value) for value in _consulted(holder.held))
+
+
+def _consulted(node: Node) -> Set[Value]:
+    """Run the checks of a node; return the constants that they have asked for."""
+    facts = Facts(node)
+    for check in _CHECKS[node.op]:
+        check(facts)
+    return facts.consulted
