@@ -6,16 +6,21 @@ a composite holds); what each is called on a machine is the target's own table, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.infer import Uncompared, frozen
 from tinycomp.rewrite import Match, P, Pattern, ValuePattern
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
+_SMALL = 8
+"""Constants up to this many elements are part of what an expression is."""
 Spell = Callable[[ValuePattern], ValuePattern]
 
 
@@ -103,10 +108,45 @@ def any_activation(x: ValuePattern) -> ValuePattern:
 def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
     """Return how ``result`` is written as an activation of ``argument`` and the node that gives it, or None."""
     assert result.producer is not None
-    for spelling, match in spellings_at(result.producer):
-        if match["x"] is argument:
-            return spelling, result.producer
-    return None
+    place = (argument, result.producer)
+    expression = _expression(*place)
+    found = _search(*place) if expression is None else Uncompared(place).ask(_spelling, expression)
+    return None if found is None else (found, result.producer)
+
+
+def _search(argument: Value, node: Node) -> Spelling | None:
+    return next((spelling for spelling, match in spellings_at(node) if match["x"] is argument), None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _spelling(place: Uncompared[tuple[Value, Node]], expression: tuple[Any, ...]) -> Spelling | None:
+    return _search(*place.held)
+
+
+def _expression(argument: Value, result: Node) -> tuple[Any, ...] | None:
+    """Return what ``result`` computes of ``argument``, hashable: one entry per operator, which names others by number.
+
+    None where it reads anything but ``argument`` and small constants.
+    """
+    nodes, entries = {result: 0}, []
+    waiting = [result]
+    for node in waiting:
+        operands: list[Any] = []
+        for value in node.inputs:
+            if value is None or value is argument:
+                operands.append(value is argument)
+            elif value.const is not None and value.const.size <= _SMALL:
+                operands.append(frozen(value.const))
+            elif value.producer is not None:
+                if value.producer not in nodes:
+                    nodes[value.producer] = len(waiting)
+                    waiting.append(value.producer)
+                operands.append((nodes[value.producer], value.producer.outputs.index(value)))
+            else:
+                return None
+        attrs = tuple([(name, frozen(node.attrs[name])) for name in sorted(node.attrs)])
+        entries.append((node.op, node.domain, node.version, attrs, tuple(operands)))
+    return tuple(entries)
 
 
 def spellings_at(node: Node, *, single: bool = True) -> Iterator[tuple[Spelling, Match]]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from tinycomp.ir.graph import Graph, Node, Value
 
 
+def operands_of(node: Node) -> dict[Value | None, Value]:
+    """Return the values of the region that the inputs of a composite's body stand for."""
+    return dict(zip(node.body.inputs, (v for v in node.inputs if v is not None), strict=True))
+
+
 def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
     """Return a composite's body, a copy, and the values of the region that its inputs stand for.
 
