@@ -130,6 +130,23 @@ static conv_pixel wino_tile_at(const wino_unit *u, int64_t tile) {
   return (conv_pixel){line / u->plan.tile_rows, y, x, y - u->window.pad_top, x - u->window.pad_left};
 }
 
+/* The pixels of a patch; zeros stand for those outside the image. */
+TC_INLINE void wino_point(const int in, const tc_window *w, const conv_source *source, const conv_pixel *tile,
+                          const float *pixels[WINO_PRODUCTS]) {
+  if (tile->y >= 0 && tile->x >= 0 && tile->y + in <= w->height && tile->x + in <= w->width) {
+    const float *line = conv_position(w, source, tile->image, tile->y, tile->x);
+    for (int i = 0; i < in; i++, line += w->width * source->pixel_stride) {
+      for (int j = 0; j < in; j++) {
+        pixels[i * in + j] = line + j * source->pixel_stride;
+      }
+    }
+    return;
+  }
+  for (int i = 0; i < in * in; i++) {
+    pixels[i] = conv_position(w, source, tile->image, tile->y + i / in, tile->x + i % in);
+  }
+}
+
 TC_INLINE void wino_transform_input(const int out, const wino_unit *u) {
   const tc_conv2d_winograd_f32_params *p = u->call->params;
   const float *zeros = (const float *)u->call->state + u->plan.padded_out;
@@ -137,12 +154,14 @@ TC_INLINE void wino_transform_input(const int out, const wino_unit *u) {
   for (int64_t t = 0; t < u->tile_count; t++) {
     const conv_pixel tile = wino_tile_at(u, u->first_tile + t);
     const float *pixels[WINO_PRODUCTS];
-    for (int i = 0; i < (out + 2) * (out + 2); i++) {
-      pixels[i] = conv_position(&u->window, &source, tile.image, tile.y + i / (out + 2), tile.x + i % (out + 2));
+    wino_point(out + 2, &u->window, &source, &tile, pixels);
+    float *to = u->patches + t * u->plan.padded_in;
+    int64_t c = 0;
+    for (; c + TC_LANES <= p->channels; c += TC_LANES) {
+      wino_input_2d(out, false, pixels, c, TC_LANES, to + c, u->plan.in_stride);
     }
-    for (int64_t c = 0; c < p->channels; c += TC_LANES) {
-      wino_input_2d(out, pixels, c, tc_min(p->channels - c, TC_LANES), u->patches + t * u->plan.padded_in + c,
-                    u->plan.in_stride);
+    if (c < p->channels) {
+      wino_input_2d(out, true, pixels, c, p->channels - c, to + c, u->plan.in_stride);
     }
   }
 }
@@ -172,53 +191,86 @@ static void wino_multiply(const wino_unit *u) {
   }
 }
 
-/* Adds bias and residual to the sums of one tile and one vector of channels, clamps, and stores what is inside. */
-TC_INLINE void wino_store(const wino_unit *u, const conv_pixel *tile, int64_t channel, int64_t count,
-                          tc_vf sums[WINO_OUT][WINO_OUT]) {
+/* Where the sums of a tile go, and what happens to them on the way. */
+typedef struct wino_target {
+  float *y;
+  const float *residual; /* or NULL */
+  int64_t y_pixel, y_line, residual_pixel, residual_line;
+  int64_t height, width; /* of the tile inside the image */
+  tc_vf low, high;
+} wino_target;
+
+static wino_target wino_target_of(const wino_unit *u, const conv_pixel *tile) {
   const tc_conv2d_winograd_f32_params *p = u->call->params;
+  const int64_t pixel = (tile->image * p->out_height + tile->out_y) * p->out_width + tile->out_x;
   const float *residual = u->call->operands[CONV_RESIDUAL];
-  const tc_vf bias = tc_vf_load((const float *)u->call->state + channel);
-  const int64_t height = tc_min(p->out_height - tile->out_y, u->plan.out);
-  const int64_t width = tc_min(p->out_width - tile->out_x, u->plan.out);
-  for (int64_t i = 0; i < height; i++) {
-    for (int64_t j = 0; j < width; j++) {
-      const int64_t pixel = (tile->image * p->out_height + tile->out_y + i) * p->out_width + tile->out_x + j;
-      tc_vf sum = tc_vf_add(sums[i][j], bias);
-      if (residual) {
-        sum = tc_vf_add(sum, tc_load_column(residual + pixel * p->residual_pixel_stride + channel, true, count));
-      }
-      sum = tc_clamp(sum, u->epilogue.low, u->epilogue.high);
-      float *y = (float *)u->call->operands[CONV_Y] + pixel * p->y_pixel_stride + channel;
-      if (count < TC_LANES) {
-        tc_vf_store_first(y, sum, count);
-      } else {
-        tc_vf_store(y, sum);
-      }
+  return (wino_target){
+      .y = (float *)u->call->operands[CONV_Y] + pixel * p->y_pixel_stride + u->column,
+      .residual = residual ? residual + pixel * p->residual_pixel_stride + u->column : NULL,
+      .y_pixel = p->y_pixel_stride,
+      .y_line = p->out_width * p->y_pixel_stride,
+      .residual_pixel = p->residual_pixel_stride,
+      .residual_line = p->out_width * p->residual_pixel_stride,
+      .height = tc_min(p->out_height - tile->out_y, u->plan.out),
+      .width = tc_min(p->out_width - tile->out_x, u->plan.out),
+      .low = tc_vf_set1(u->epilogue.low),
+      .high = tc_vf_set1(u->epilogue.high),
+  };
+}
+
+/* Adds bias and residual to `width` neighbouring sums of one vector of channels, clamps and stores them. */
+TC_INLINE void wino_store_line(const int width, const bool partial, const wino_target *to, int64_t line,
+                               int64_t channel, int64_t count, tc_vf bias, const tc_vf sums[WINO_OUT]) {
+  float *y = to->y + line * to->y_line + channel;
+  const float *residual = to->residual ? to->residual + line * to->residual_line + channel : NULL;
+#pragma GCC unroll 4
+  for (int j = 0; j < width; j++) {
+    tc_vf sum = tc_vf_add(sums[j], bias);
+    if (residual) {
+      sum = tc_vf_add(sum, tc_load_column(residual + j * to->residual_pixel, partial, count));
+    }
+    sum = tc_vf_min(to->high, tc_vf_max(to->low, sum));
+    if (partial) {
+      tc_vf_store_first(y + j * to->y_pixel, sum, count);
+    } else {
+      tc_vf_store(y + j * to->y_pixel, sum);
     }
   }
 }
 
-/* The activations that are no clamps, over one finished tile. */
-static void wino_activate(const wino_unit *u, const conv_pixel *tile) {
-  const tc_conv2d_winograd_f32_params *p = u->call->params;
-  const int64_t height = tc_min(p->out_height - tile->out_y, u->plan.out);
-  const int64_t width = tc_min(p->out_width - tile->out_x, u->plan.out);
-  for (int64_t i = 0; i < height; i++) {
-    const int64_t pixel = (tile->image * p->out_height + tile->out_y + i) * p->out_width + tile->out_x;
-    tc_activate_rows(&u->epilogue, (float *)u->call->operands[CONV_Y] + pixel * p->y_pixel_stride + u->column,
-                     p->y_pixel_stride, width, u->column_count);
+/* A tile that the image holds whole, and a whole vector of its channels, are the usual case. */
+TC_INLINE void wino_store(const int out, const wino_target *to, int64_t channel, int64_t count, tc_vf bias,
+                          const tc_vf lines[WINO_OUT][WINO_IN]) {
+  const bool usual = to->width == out && count == TC_LANES;
+  for (int64_t i = 0; i < to->height; i++) {
+    tc_vf sums[WINO_OUT];
+    wino_output_1d(out, lines[i], sums);
+    if (usual) {
+      wino_store_line(out, false, to, i, channel, count, bias, sums);
+      continue;
+    }
+    for (int64_t j = 0; j < to->width; j++) {
+      wino_target pixel = *to;
+      pixel.y += j * to->y_pixel;
+      pixel.residual += to->residual ? j * to->residual_pixel : 0;
+      wino_store_line(1, true, &pixel, i, channel, count, bias, sums + j);
+    }
   }
 }
 
 TC_INLINE void wino_transform_output(const int out, const wino_unit *u) {
+  const float *bias = (const float *)u->call->state + u->column;
   for (int64_t t = 0; t < u->tile_count; t++) {
     const conv_pixel tile = wino_tile_at(u, u->first_tile + t);
+    const wino_target to = wino_target_of(u, &tile);
     for (int64_t n = 0; n < u->column_count; n += TC_LANES) {
-      tc_vf sums[WINO_OUT][WINO_OUT];
-      wino_output_2d(out, u->products + t * u->plan.padded_group + n, u->plan.out_stride, sums);
-      wino_store(u, &tile, u->column + n, tc_min(u->column_count - n, TC_LANES), sums);
+      tc_vf lines[WINO_OUT][WINO_IN];
+      wino_output_columns(out, u->products + t * u->plan.padded_group + n, u->plan.out_stride, lines);
+      wino_store(out, &to, n, tc_min(u->column_count - n, TC_LANES), tc_vf_load(bias + n), lines);
     }
-    wino_activate(u, &tile);
+    for (int64_t i = 0; i < to.height; i++) { /* the activations that are no clamps */
+      tc_activate_rows(&u->epilogue, to.y + i * to.y_line, to.y_pixel, to.width, u->column_count);
+    }
   }
 }
 

@@ -98,8 +98,8 @@ TC_INLINE void wino_filter_2d(const int out, const double g[WINO_IN][3], const f
 }
 
 /* Transforms one vector of channels of a patch, given by its pixels, to `to`; products are `stride` apart. */
-TC_INLINE void wino_input_2d(const int out, const float *const pixels[WINO_PRODUCTS], int64_t channel, int64_t count,
-                             float *to, int64_t stride) {
+TC_INLINE void wino_input_2d(const int out, const bool partial, const float *const pixels[WINO_PRODUCTS],
+                             int64_t channel, int64_t count, float *to, int64_t stride) {
   const int in = out + 2;
   tc_vf columns[WINO_IN][WINO_IN];
 #pragma GCC unroll 1
@@ -107,7 +107,7 @@ TC_INLINE void wino_input_2d(const int out, const float *const pixels[WINO_PRODU
     tc_vf d[WINO_IN], t[WINO_IN];
 #pragma GCC unroll 6
     for (int i = 0; i < in; i++) {
-      d[i] = tc_load_column(pixels[i * in + j] + channel, true, count);
+      d[i] = tc_load_column(pixels[i * in + j] + channel, partial, count);
     }
     wino_input_1d(out, d, t);
 #pragma GCC unroll 6
@@ -126,10 +126,11 @@ TC_INLINE void wino_input_2d(const int out, const float *const pixels[WINO_PRODU
   }
 }
 
-/* Transforms one vector of columns of the products, `stride` apart, to a patch of sums. */
-TC_INLINE void wino_output_2d(const int out, const float *products, int64_t stride, tc_vf sums[WINO_OUT][WINO_OUT]) {
+/* The first half of the output transform of one vector of columns of the products, which are `stride` apart: down their
+ * columns. wino_output_1d of each line of the result is a line of sums. */
+TC_INLINE void wino_output_columns(const int out, const float *products, int64_t stride,
+                                   tc_vf lines[WINO_OUT][WINO_IN]) {
   const int in = out + 2;
-  tc_vf columns[WINO_OUT][WINO_IN];
 #pragma GCC unroll 1
   for (int j = 0; j < in; j++) {
     tc_vf m[WINO_IN], y[WINO_OUT];
@@ -140,11 +141,7 @@ TC_INLINE void wino_output_2d(const int out, const float *products, int64_t stri
     wino_output_1d(out, m, y);
 #pragma GCC unroll 4
     for (int i = 0; i < out; i++) {
-      columns[i][j] = y[i];
+      lines[i][j] = y[i];
     }
-  }
-#pragma GCC unroll 1
-  for (int i = 0; i < out; i++) {
-    wino_output_1d(out, columns[i], sums[i]);
   }
 }
