@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.runtime.native import kernel_params
+from tinycomp.runtime.kernels import kernel_named
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 Array = NDArray[Any]
@@ -58,7 +58,7 @@ class Case:
                 specs.append(BufferSpec(f"x{len(specs)}", _FLOAT, operand))
                 feeds.append(rng.standard_normal(operand, np.float32))
         places += [ABSENT] * (15 - len(self.operands) if self.kernel == "elementwise" else 0)
-        params = {name: kind(0) for name, kind in kernel_params(self.kernel).items()} | dict(self.params)
+        params = {name: kind(0) for name, kind in kernel_named(self.kernel).fields.items()} | dict(self.params)
         call = Instruction(self.kernel, tuple(places), params, (self.family,))
         outputs = (BufferSpec("y", _FLOAT, self.result),)
         return Program(self.family, tuple(specs), outputs, tuple(constants), 0, (call,)), feeds

@@ -25,8 +25,9 @@ from benchmarks.kernel_cases import Case
 from benchmarks.machine import describe
 from benchmarks.prototype import NAME as PROTOTYPE
 from benchmarks.prototype import Prototype
-from tinycomp.runtime.native import NativeProgram, available_isas
+from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.work import Work, work_of
 
 Run = Callable[[], None]

@@ -18,7 +18,7 @@ from tinycomp.errors import FallbackError, PatternError, TargetError, Unsupporte
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import partitioning_passes
-from tinycomp.runtime.native import available_isas
+from tinycomp.runtime.processor import available_isas
 from tinycomp.target import Policy
 from tinycomp.targets.c import TARGET
 

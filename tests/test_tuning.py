@@ -14,7 +14,7 @@ from tests.targets.c.test_choices import SHAPES, network
 from tinycomp.errors import ModelError, TinycompWarning, TuningError, WriteError
 from tinycomp.runtime import machine
 from tinycomp.runtime.machine import Machine, this_machine
-from tinycomp.runtime.native import default_isa
+from tinycomp.runtime.processor import default_isa
 from tinycomp.tuning import Bench
 from tinycomp.tuning_log import Entry, TuningLog, applicable
 

@@ -29,7 +29,8 @@ from tinycomp.reporting import make_report
 from tinycomp.residence import check_files, evict
 from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
-from tinycomp.runtime.native import Pool, default_isa
+from tinycomp.runtime.native import Pool
+from tinycomp.runtime.processor import default_isa
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights

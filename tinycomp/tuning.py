@@ -25,11 +25,12 @@ from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value
 from tinycomp.runtime.machine import this_machine
-from tinycomp.runtime.native import NativeProgram, Pool, default_isa, isa_shape
+from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.processor import default_isa, isa_shape
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights
-from tinycomp.targets.c.choices import Candidate, Problem, problem_of
+from tinycomp.targets.c.candidates import Candidate, Problem, problem_of
 from tinycomp.targets.c.trial import trial_of
 from tinycomp.tuning_log import Entry, TuningLog
 

@@ -11,8 +11,9 @@ import pytest
 from benchmarks import kernel_cases, kernels
 from benchmarks.kernels import Effort
 from benchmarks.prototype import LIBRARY, Prototype
-from tinycomp.runtime.native import NativeProgram, available_isas
+from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.work import work_of
 
 CASES = kernel_cases.cases()

@@ -25,7 +25,7 @@ def test_a_native_runtime_that_does_not_load(call, monkeypatch: pytest.MonkeyPat
     real = importlib.import_module
 
     def without_native(name: str, package: str | None = None):
-        if name == "tinycomp.runtime.native":
+        if name == "tinycomp.runtime.kernels":
             raise ImportError("libc.so.7 is missing")
         return real(name, package)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tinycomp.errors import UnsupportedError
-from tinycomp.runtime.native import available_isas
 from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.processor import available_isas
 
 
 @pytest.mark.parametrize("isa", available_isas())

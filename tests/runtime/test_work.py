@@ -11,7 +11,7 @@ import pytest
 from tests.runtime_c import element
 from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
 from tests.runtime_c.test_conv2d_f32 import conv_params
-from tinycomp.runtime.native import kernel_names
+from tinycomp.runtime.kernels import kernel_names
 from tinycomp.runtime.work import COUNTS, Work, work_of
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tinycomp.errors import FeedError, TargetError, UnsupportedError
-from tinycomp.runtime.native import NativeProgram, Pool, kernel_names, kernel_params
+from tinycomp.runtime.kernels import kernel_named, kernel_names
+from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.program import ABSENT, Instruction, Operand, Program
 
 GEMM = {"m": 2, "n": 3, "k": 4, "lda": 4, "ldc": 3, "ldr": 0, "trans_b": 0, **OWN_BLOCKS, **NO_ACTIVATION}
@@ -152,7 +153,7 @@ def test_extreme_parameters_never_crash(kernel, value):
     """Every parameter in turn takes an extreme value while the others are small."""
     operands = tuple(Operand("arena") for _ in range(5)) if kernel == "matmul_f32" else None
     operands = operands or (Operand("arena"), Operand("arena"), Operand("constant"), Operand("constant"), ABSENT)
-    fields = kernel_params(kernel)
+    fields = kernel_named(kernel).fields
     for name, kind in fields.items():
         params = {field: (kind_(1)) for field, kind_ in fields.items()} | {name: kind(value)}
         call = Instruction(kernel, operands, params)

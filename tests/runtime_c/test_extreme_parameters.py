@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime import native
-from tinycomp.runtime.native import NativeProgram, kernel_names, kernel_params
+from tinycomp.runtime.kernels import kernel_named, kernel_names
+from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.program import Instruction, Operand, Program
 
 VALUES = [0, -1, 2, 3, 7, 64, 2**31, -(2**31), 2**47, 2**62, 2**63 - 1, -(2**63)]
@@ -17,7 +17,7 @@ VALUES = [0, -1, 2, 3, 7, 64, 2**31, -(2**31), 2**47, 2**62, 2**63 - 1, -(2**63)
 
 def operands_of(kernel: str) -> tuple[Operand, ...]:
     """Return operands in small buffers: constants where the kernel wants them, otherwise pieces of the arena."""
-    signature = native._KERNELS[native._kernel_id(kernel)].signature
+    signature = kernel_named(kernel).signature
     return tuple(
         Operand("constant") if letter in "wWpP" else Operand("arena", 0, 1024 * i) for i, letter in enumerate(signature)
     )
@@ -26,7 +26,7 @@ def operands_of(kernel: str) -> tuple[Operand, ...]:
 @pytest.mark.parametrize("kernel", kernel_names())
 @pytest.mark.parametrize("start", [1, 2])
 def test_extreme_parameters(kernel, start, native_isa):
-    fields = kernel_params(kernel)
+    fields = kernel_named(kernel).fields
     for name, kind in fields.items():
         for value in VALUES:
             params = {field: type_(start) for field, type_ in fields.items()} | {name: kind(value)}

@@ -12,7 +12,8 @@ import pytest
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, run_single, single
 from tinycomp.errors import TargetError
 from tinycomp.mapped import map_file
-from tinycomp.runtime.native import NativeProgram, Pool, kernel_params
+from tinycomp.runtime.kernels import kernel_named
+from tinycomp.runtime.native import NativeProgram, Pool
 
 DEPTH, COLUMNS = 1024, 512
 SIZES = {"m": 1, "n": COLUMNS, "k": DEPTH, "lda": DEPTH, "ldc": COLUMNS, "ldr": 0, "trans_b": 0}
@@ -74,7 +75,7 @@ def test_memory_that_no_file_stands_behind_is_left_alone(rng: np.random.Generato
 def test_what_a_run_reads_must_be_aligned(tmp_path: Path) -> None:
     table = in_a_file(np.ones((8, 4), np.float32), tmp_path / "t", 1)
     x = np.ones((2, 8), np.float32)
-    matmul = {**dict.fromkeys(kernel_params("matmul_f32"), 0), "batch0": 1, "batch1": 1, "m": 2, "n": 4, "k": 8}
+    matmul = {**dict.fromkeys(kernel_named("matmul_f32").fields, 0), "batch0": 1, "batch1": 1, "m": 2, "n": 4, "k": 8}
     matmul |= {"a_row": 8, "a_column": 1, "b_row": 4, "b_column": 1, "c_row": 4, "alpha": 1.0}
     with pytest.raises(TargetError, match="operand 2: the constant is not aligned"):
         NativeProgram(single("matmul_f32", [x, Weight(table), None, None], matmul, ("float32", (2, 4)))[0])

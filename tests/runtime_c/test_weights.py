@@ -10,7 +10,9 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.windows import window_params
-from tinycomp.runtime.native import NativeProgram, available_isas, kernel_params
+from tinycomp.runtime.kernels import kernel_named
+from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.weights import Weights
 
@@ -83,7 +85,7 @@ def test_convolutions_share_over_batch_and_image_size(kernel, native_isa, rng):
         x = rng.standard_normal((batch, size, size, 8), np.float32)
         given = window_params(x, (3, 3), pads=(1, 1, 1, 1)) | {"out_channels": 8, "groups": 1, "algorithm": 0}
         given |= {"y_pixel_stride": 8, "residual_pixel_stride": 8, "group_channels": 0, **OWN_BLOCKS}
-        params = {name: given[name] for name in kernel_params(kernel)}
+        params = {name: given[name] for name in kernel_named(kernel).fields}
         operands = [x, w, None] if kernel == "conv_transpose2d_f32" else [x, w, None, None]
         program, feeds = single(kernel, operands, params, ("float32", x.shape))
         runners.append(NativeProgram(program, None, native_isa, weights))

@@ -19,7 +19,7 @@ from tinycomp.runtime.threads import default_threads
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)
 _COMPILERS = ("cc", "gcc", "clang")
-_NATIVE = "tinycomp.runtime.native"
+_RUNTIME = "tinycomp.runtime"
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,15 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _native() -> Iterator[Finding]:
     try:
-        native = importlib.import_module(_NATIVE)
+        kernels = importlib.import_module(f"{_RUNTIME}.kernels")
+        processor = importlib.import_module(f"{_RUNTIME}.processor")
     except Exception as error:  # whatever it is, it is the finding
         hint = "Build it: pip install --force-reinstall tinycomp, or python setup.py build_ext --inplace in a checkout."
         yield Finding("native runtime", f"does not load: {error}", BROKEN, hint)
         return
-    yield Finding("native runtime", f"loads, {len(native.kernel_names())} kernels")
-    yield _guarded("processor features", lambda: ", ".join(native.cpu_features()) or "none that matter")
-    yield _isa(native.available_isas())
+    yield Finding("native runtime", f"loads, {len(kernels.kernel_names())} kernels")
+    yield _guarded("processor features", lambda: ", ".join(processor.cpu_features()) or "none that matter")
+    yield _isa(processor.available_isas())
     yield _threads(default_threads())
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from tinycomp.errors import TinycompWarning
 from tinycomp.mapped import is_foreign, map_file, mapping_of, mappings_of
 from tinycomp.runtime.c_cache import VARIABLE, default_folder
-from tinycomp.runtime.native import kernel_signature
+from tinycomp.runtime.kernels import kernel_named
 from tinycomp.runtime.program import Array, Program
 
 LARGE = 1 << 16
@@ -66,7 +66,7 @@ def read_while_running(program: Program) -> frozenset[int]:
     return frozenset(
         operand.index
         for call in program.instructions
-        for letter, operand in zip(kernel_signature(call.kernel, program.name), call.operands, strict=False)
+        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
         if operand.space == "constant" and letter not in "pP"
     )
 

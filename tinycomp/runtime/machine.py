@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinycomp.runtime.native import cache_bytes
+from tinycomp.runtime.processor import cache_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from tinycomp.runtime.native import ffi, lib, raise_error
+from tinycomp.runtime.clib import ffi, lib, raise_error
 
 
 @functools.cache
@@ -15,7 +15,7 @@ def peak_flops(isa: str) -> float:
     that the compiler's own vectors give it.
 
     Args:
-        isa: One of :func:`tinycomp.runtime.native.available_isas`.
+        isa: One of :func:`tinycomp.runtime.processor.available_isas`.
 
     Raises:
         UnsupportedError: If this machine does not run the instruction set.

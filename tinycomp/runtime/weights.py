@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinycomp.runtime.native import ffi, lib, raise_error
+from tinycomp.runtime.clib import ffi, lib, raise_error
 
 
 class Weights:

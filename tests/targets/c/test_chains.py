@@ -13,7 +13,7 @@ from tests.ops.harness import dtype_of
 from tests.targets.c.harness import compile_for, make_model
 from tinycomp.ir.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.native import available_isas
+from tinycomp.runtime.processor import available_isas
 from tinycomp.targets.c import TABLE, chains, codegen
 from tinycomp.targets.c.activations import spelled_out
 

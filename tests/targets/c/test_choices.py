@@ -12,11 +12,14 @@ from onnx import helper, numpy_helper
 
 import tinycomp
 from tinycomp.errors import OptionError
-from tinycomp.runtime.native import IsaShape, NativeProgram, Pool, default_isa, isa_shape, lib
+from tinycomp.runtime.clib import lib
+from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.processor import IsaShape, default_isa, isa_shape
 from tinycomp.runtime.program import ALGORITHMS, Instruction, Operand, Program
 from tinycomp.target import Settings
 from tinycomp.target.settings import Allowance
-from tinycomp.targets.c.choices import SHAPE_GAIN, Problem, choose, problem_of
+from tinycomp.targets.c.candidates import Problem, problem_of
+from tinycomp.targets.c.choices import SHAPE_GAIN, choose
 from tinycomp.targets.c.cost import Processor
 from tinycomp.targets.c.trial import trial_of
 

@@ -15,7 +15,8 @@ from tinycomp.cli.session import Session
 from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.files import write_file
-from tinycomp.runtime.native import Pool, default_isa
+from tinycomp.runtime.native import Pool
+from tinycomp.runtime.processor import default_isa
 from tinycomp.tuning_log import applicable
 
 _EXAMPLE = """\

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tinycomp.runtime.native import IsaShape
+from tinycomp.runtime.processor import IsaShape
 
 CLOCK = 3e9
 """Cycles per second."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 from tinycomp.targets.c.activations import IDENTITY
-from tinycomp.targets.c.choices import Candidate, Problem
+from tinycomp.targets.c.candidates import Candidate, Problem
 
 Sizes = Mapping[str, int]
 Shape = tuple[int, ...]
