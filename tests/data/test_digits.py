@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tinycomp.cli.peer import EXACT
 from tinycomp.data import digits, digits_model
 
 BOTH = pytest.mark.parametrize("quantized", [False, True], ids=["fp32", "int8"])
@@ -14,7 +15,9 @@ BOTH = pytest.mark.parametrize("quantized", [False, True], ids=["fp32", "int8"])
 def _accuracy(quantized: bool) -> float:
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is the reference for accuracy")
     images, labels = digits()
-    session = ort.InferenceSession(digits_model(quantized), providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.add_session_config_entry(*EXACT)
+    session = ort.InferenceSession(digits_model(quantized), options, providers=["CPUExecutionProvider"])
     (probabilities,) = session.run(["probabilities"], {"image": images})
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
     return float((probabilities.argmax(axis=1) == labels).mean())

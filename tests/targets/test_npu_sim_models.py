@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tinycomp.cli.peer import EXACT
 from tinycomp.data import digits, digits_model
 from tinycomp.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.targets.npu_sim import TARGET, build
@@ -27,7 +28,9 @@ def test_the_digits_run_on_the_npu(quantized: bool):
     onnxruntime = pytest.importorskip("onnxruntime")
     images, labels = digits()
     module = tinycomp.compile(digits_model(quantized), ["npu_sim", "c"], verify=True)
-    session = onnxruntime.InferenceSession(str(digits_model(quantized)), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT)
+    session = onnxruntime.InferenceSession(digits_model(quantized), options, providers=["CPUExecutionProvider"])
     expected = session.run(None, {"image": images})[0]
     found = module(images)
     right = (found.argmax(axis=1) == labels).mean()
