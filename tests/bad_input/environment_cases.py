@@ -27,6 +27,7 @@ from tests.bad_input.models import relu, text
 from tests.runtime.c_sources import X, doubling, times
 from tinycomp.cli import main
 from tinycomp.errors import ArtifactError, OptionError, PatternError, TargetError, TinycompError, TinycompWarning
+from tinycomp.runtime.archive import FORMAT
 
 LIMIT = 60
 """Seconds for a process of its own; they take about two."""
@@ -324,7 +325,7 @@ with tempfile.TemporaryDirectory() as folder:
         "67-future",
         loading(in_manifest(lambda m: m.update(format=999))),
         ArtifactError,
-        "the file has another format version; expected 1; found 999",
+        f"the file has another format version; expected {FORMAT}; found 999",
         "Compile the model again",
     ),
     doing("67-manifest-list", loading(rewritten(lambda m: m | {"manifest.json": b"[]"})), ArtifactError, "damaged"),

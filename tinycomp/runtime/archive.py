@@ -28,7 +28,7 @@ from tinycomp.mapped import map_file
 from tinycomp.runtime.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
@@ -86,7 +86,7 @@ class Archive:
         """Read and check a file's contents, of which the arrays become views.
 
         Raises:
-            ArtifactError: If it is not a saved module, is damaged, or was written by a newer version.
+            ArtifactError: If it is not a saved module, is damaged, or has another format version.
         """
         contents = np.frombuffer(data, np.uint8)
         try:

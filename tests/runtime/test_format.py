@@ -1,0 +1,29 @@
+"""Saved modules hold the parameters of kernels and a report: neither may change unless the format version does."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+
+from tinycomp.runtime.archive import FORMAT
+from tinycomp.runtime.kernels import kernel_named, kernel_names
+from tinycomp.runtime.report import HostRow, LayerRow, Reason, RegionRow, Report
+
+WRITTEN = (2, "bace9cd8711e")
+"""The format version, and the fingerprint of what files of that version hold."""
+
+
+def lines() -> Iterator[str]:
+    """What files hold: of kernels the parameters, of reports the fields."""
+    for name in sorted(kernel_names()):
+        kernel = kernel_named(name)
+        yield f"{name} {kernel.signature} {' '.join(f'{field}:{kind.__name__}' for field, kind in kernel.fields.items())}"
+    for part in (Report, RegionRow, HostRow, LayerRow, Reason):
+        yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part))}"
+
+
+def test_what_files_hold_changes_only_with_the_format_version() -> None:
+    found = hashlib.sha256("\n".join(lines()).encode()).hexdigest()[:12]
+    hint = "If it is released, raise FORMAT in tinycomp/runtime/archive.py; then write down"
+    assert (FORMAT, found) == WRITTEN, f"files of format {FORMAT} hold something else now. {hint} {(FORMAT, found)}."
