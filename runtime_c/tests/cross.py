@@ -40,7 +40,7 @@ def make(compiler: str, processor: str, folder: Path) -> int:
     import build_ffi
 
     flags = [*build_ffi.compile_flags(), *(f"-I{RUNTIME / name}" for name in ("include", "src"))]
-    sources = [*build_ffi.sources(), HERE / "replay.c"]
+    sources = [HERE / "replay.c", *build_ffi.sources()]
     objects = [folder / f"{source.stem}.o" for source in sources]
 
     def compile_one(source: Path, made: Path) -> int:

@@ -136,7 +136,7 @@ static request read_request(const char *isa, tc_error *error) {
   require(!error->code, error->message);
   r.constants = read_buffers(constants);
   for (int64_t i = 0; i < constants && !error->code; i++) {
-    tc_program_add_constant(r.program, r.constants.buffers[i].data, r.constants.buffers[i].bytes, error);
+    tc_program_add_constant(r.program, r.constants.buffers[i].data, r.constants.buffers[i].bytes, 0, error);
   }
   for (int64_t i = 0; i < instructions; i++) {
     read_instruction(r.program, error);

@@ -1,10 +1,33 @@
 from __future__ import annotations
 
+import os
+import zlib
+
 import numpy as np
 import pytest
 
 from tests.runtime_c.emulated import ISAS, require
-from tinycomp.runtime.native import Pool, available_isas
+from tinycomp.runtime.native import Pool
+from tinycomp.runtime.processor import available_isas
+
+EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
+"""An emulator is slow: one emulated case in this many runs, chosen by its name; 1 runs them all."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if _isa_of(item) not in (None, *available_isas()) and not _is_chosen(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _isa_of(item: pytest.Item) -> object:
+    """The instruction set of a test with the fixture ``isa``; None for any other test."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return parameters.get("isa")
+
+
+def _is_chosen(item: pytest.Item) -> bool:
+    return zlib.crc32(item.nodeid.encode()) % EVERY == 0
 
 
 @pytest.fixture(params=ISAS)

@@ -17,8 +17,10 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pytest
 
-from tinycomp.runtime import native
-from tinycomp.runtime.native import NativeProgram, Pool, available_isas
+from tinycomp.runtime.clib import ffi, raise_error
+from tinycomp.runtime.kernels import kernel_named
+from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.program import SPACES, Program
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -75,14 +77,14 @@ class EmulatedProgram:
             yield _text(call.kernel)
             yield _numbers(len(call.operands))
             yield from (_numbers(SPACES.index(o.space), o.index, o.offset) for o in call.operands)
-            kernel = native._KERNELS[native._kernel_id(call.kernel)]
-            yield _bytes(bytes(native.ffi.buffer(kernel.make_params(call.params, ""))))
+            kernel = kernel_named(call.kernel)
+            yield _bytes(bytes(ffi.buffer(kernel.make_params(call.params, ""))))
         yield from map(_array, (*inputs, *outputs))
 
     def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:
-        error = native.ffi.new("tc_error *", {"code": code, "message": message})
+        error = ffi.new("tc_error *", {"code": code, "message": message})
         if stage == 1:
-            native.raise_error(error, self.program.name)
+            raise_error(error, self.program.name)
         NativeProgram._raise_run(cast(Any, self), error)
 
 
@@ -95,8 +97,8 @@ class _Driver:
     """The process that runs requests; its form is described in ``runtime_c/tests/replay.c``."""
 
     def __init__(self) -> None:
-        make = [sys.executable, PROJECT / "runtime_c" / "tests" / "cross.py", COMPILER, "aarch64", BUILD]
-        subprocess.run(make, check=True)
+        made = _made()
+        assert made.returncode == 0, f"the driver cannot be compiled:\n{made.stderr}"
         command = [EMULATOR, str(BUILD / "replay")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -116,6 +118,13 @@ class _Driver:
         found = self._process.stdout.read(count)
         assert len(found) == count, f"the driver ended with code {self._process.wait()}"
         return found
+
+
+@functools.cache
+def _made() -> subprocess.CompletedProcess[str]:
+    """Compile the driver; what fails to compile is not tried again by the next test."""
+    make = [sys.executable, PROJECT / "runtime_c" / "tests" / "cross.py", COMPILER, "aarch64", BUILD]
+    return subprocess.run(make, capture_output=True, text=True)
 
 
 @functools.cache
