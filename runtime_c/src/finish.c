@@ -152,7 +152,7 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
   return TC_OK;
 }
 
-/* Gives the pages inside a constant back to the system, which reads them from their file again should they be needed. */
+/* Gives the pages inside a constant back to the system, which reads them from their file again if they are needed. */
 static void give_back(const tc_constant *constant) {
 #ifdef MADV_DONTNEED
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)constant->data;

@@ -18,7 +18,8 @@ def lines() -> Iterator[str]:
     """What files hold: of kernels the parameters, of reports the fields."""
     for name in sorted(kernel_names()):
         kernel = kernel_named(name)
-        yield f"{name} {kernel.signature} {' '.join(f'{field}:{kind.__name__}' for field, kind in kernel.fields.items())}"
+        fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
+        yield f"{name} {kernel.signature} {' '.join(fields)}"
     for part in (Report, RegionRow, HostRow, LayerRow, Reason):
         yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part))}"
 
