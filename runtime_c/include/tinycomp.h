@@ -73,7 +73,7 @@ const char *tc_kernel_signature(int32_t kernel);
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **program, tc_error *error);
 void tc_program_destroy(tc_program *program);
 /* The data is not copied and must outlive the program; it may be unaligned only if all kernels pack it.
- * mapped: whether it lies in a file that is mapped for reading only; its pages are then given back once it is packed. */
+ * mapped: whether it lies in a file that is mapped for reading only; its pages are given back once it is packed. */
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);

@@ -12,7 +12,6 @@ import pytest
 import tinycomp
 from tests.models import folder_models, light_models
 from tinycomp.checking import random_feeds
-from tinycomp.cli.peer import EXACT
 from tinycomp.data import digits, digits_model
 from tinycomp.runtime.module import Module
 
@@ -28,7 +27,6 @@ def onnxruntime_results(path: Path, feeds: dict[str, np.ndarray], literally: boo
     options = ort.SessionOptions()
     if literally:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry(*EXACT)
     options.log_severity_level = 4
     options.intra_op_num_threads = 2
     return list(ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, feeds))

@@ -12,7 +12,6 @@ import onnxruntime
 
 import tinycomp
 from tinycomp.checking import compare
-from tinycomp.cli.peer import EXACT
 from tinycomp.pipeline import partitioning_passes
 from tinycomp.target import Tolerance, find
 
@@ -38,7 +37,6 @@ def by_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], opti
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry(*EXACT)
     options.log_severity_level = 4
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -10,6 +10,7 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tinycomp.errors import FeedError, TargetError, UnsupportedError
+from tinycomp.limits import limited
 from tinycomp.runtime.kernels import kernel_named, kernel_names
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.program import ABSENT, Instruction, Operand, Program
@@ -113,7 +114,7 @@ def test_environment_chooses_the_isa(monkeypatch):
 
 
 def test_no_memory_is_a_memory_error():
-    with pytest.raises(MemoryError, match="no memory for an arena"):
+    with limited(memory=1 << 48), pytest.raises(MemoryError, match="no memory for an arena"):
         NativeProgram(dataclasses.replace(gemm_program(), arena_bytes=1 << 47))
 
 

@@ -14,13 +14,6 @@ from tinycomp.errors import TinycompError
 
 Runner = Callable[[Mapping[str, Any]], dict[str, Any]]
 
-EXACT = ("session.x64quantprecision", "1")
-"""The session setting with which onnxruntime adds products of 8-bit numbers exactly.
-
-On x86 without VNNI it otherwise multiplies uint8 by int8 with an instruction that adds pairs of products in 16 bits and
-saturates, which is fast and, where weights are large, wrong. Machines with VNNI need no setting and ignore this one.
-"""
-
 
 class PeerError(TinycompError):
     """The peer cannot run the model."""
@@ -35,13 +28,12 @@ def available() -> bool:
     return True
 
 
-def onnxruntime_runner(options: Namespace, threads: int, exact: bool = False) -> Runner:
+def onnxruntime_runner(options: Namespace, threads: int) -> Runner:
     """Return a function from inputs to outputs by name that runs the model in onnxruntime.
 
     Args:
         options: With ``model``.
         threads: Threads of one run.
-        exact: Whether results matter more than speed, see :data:`EXACT`.
 
     Raises:
         UsageError: If onnxruntime is not installed.
@@ -53,8 +45,6 @@ def onnxruntime_runner(options: Namespace, threads: int, exact: bool = False) ->
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
     settings.log_severity_level = 3
-    if exact:
-        settings.add_session_config_entry(*EXACT)
     path = model_path(options.model)
     # The file itself where there is one: what tinycomp exports has passed through tinycomp's importer.
     model = str(path) if path.suffix == ".onnx" else tinycomp.to_onnx(load_graph(options)).SerializeToString()
