@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import pytest
 
-from tinycomp.cli.peer import EXACT
 from tinycomp.data import digits, digits_model
 
 BOTH = pytest.mark.parametrize("quantized", [False, True], ids=["fp32", "int8"])
@@ -16,7 +15,8 @@ def _accuracy(quantized: bool) -> float:
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is the reference for accuracy")
     images, labels = digits()
     options = ort.SessionOptions()
-    options.add_session_config_entry(*EXACT)
+    # As it stands: merged kernels of quantised layers saturate on x86 without VNNI.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(digits_model(quantized), options, providers=["CPUExecutionProvider"])
     (probabilities,) = session.run(["probabilities"], {"image": images})
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tinycomp.cli.peer import EXACT
 from tinycomp.data import digits, digits_model
 from tinycomp.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.targets.npu_sim import TARGET, build
@@ -29,7 +28,8 @@ def test_the_digits_run_on_the_npu(quantized: bool):
     images, labels = digits()
     module = tinycomp.compile(digits_model(quantized), ["npu_sim", "c"], verify=True)
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(*EXACT)
+    # As it stands: merged kernels of quantised layers saturate on x86 without VNNI.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(digits_model(quantized), options, providers=["CPUExecutionProvider"])
     expected = session.run(None, {"image": images})[0]
     found = module(images)

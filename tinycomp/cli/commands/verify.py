@@ -100,7 +100,7 @@ def _reference(
     """Run the model where it is to be compared with; return who ran it, and its results."""
     if options.against != _NUMPY and (options.against or available()):
         try:
-            runner: Runner = onnxruntime_runner(options, module.threads, exact=True)
+            runner: Runner = onnxruntime_runner(options, module.threads, literally=True)
             return "onnxruntime", runner(feeds)
         except PeerError as error:
             if options.against:
