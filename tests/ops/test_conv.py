@@ -153,6 +153,8 @@ def test_qlinear_conv(name, dtypes, per_channel):
     x_shape, w_shape, attrs = CONVS[name]
     x_type, w_type = dtypes
     x, w = integer_sample(x_type, x_shape, 0), integer_sample(w_type, w_shape, 1)
+    if dtypes == ("uint8", "int8"):
+        w //= 2  # without VNNI, onnxruntime adds pairs of such products in 16 bits, which must not saturate
     channels = w_shape[0]
     w_scale = np.linspace(0.01, 0.03, channels, dtype=np.float32) if per_channel else np.array(0.02, np.float32)
     w_point = np.zeros(channels, w_type) if per_channel else np.array(0 if w_type == "int8" else 3, w_type)
