@@ -144,16 +144,18 @@ class Engine:
         module: What has to be importable.
         distribution: What its version stands under.
         uses: A name of the module that is only imported when it is asked for.
+        parts: Modules that the engine imports when it first needs them.
     """
 
     load: Callable[[Path, int, Feeds], Run]
     module: str
     distribution: str
     uses: str = "__name__"
+    parts: tuple[str, ...] = ()
 
 
 ENGINES = {
-    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile"),
+    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",)),
     REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
     "openvino": Engine(load_openvino, "openvino", "openvino"),
     "iree": Engine(load_iree, "iree.compiler", "iree-base-compiler"),
@@ -164,6 +166,8 @@ ENGINES = {
 def prepare(engine: str) -> None:
     """Import an engine, so that what follows is loading alone."""
     getattr(importlib.import_module(ENGINES[engine].module), ENGINES[engine].uses)
+    for part in ENGINES[engine].parts:
+        importlib.import_module(part)
 
 
 def installed() -> list[str]:
