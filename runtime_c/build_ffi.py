@@ -63,7 +63,7 @@ def compile_flags() -> list[str]:
     if os.environ.get("TINYCOMP_WERROR") == "1":
         flags += ["-Wall", "-Wextra", "-Werror"]
     if sanitizers():
-        flags += ["-O1", "-g", *sanitizers(), "-fno-sanitize-recover=undefined"]
+        flags += ["-O1", "-g1", *sanitizers(), "-fno-sanitize-recover=undefined"]
     return flags
 
 
