@@ -24,6 +24,7 @@ from benchmarks import corpus
 from benchmarks.machine import describe, machine
 from tinycomp.collection import collection_paused
 from tinycomp.compiler import Compiler, load_graph, resolve_targets
+from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.native import Pool
 
@@ -83,15 +84,20 @@ def compile_seconds(model: str | bytes) -> float:
     return time.perf_counter() - start
 
 
-def phase_seconds(model: str | bytes) -> dict[str, float]:
-    """Seconds of the import, of every pass, and of lowering with packing and all."""
+def phase_seconds(model: str | Path | bytes, shapes: Shapes | None = None) -> dict[str, float]:
+    """Seconds of the import, of every pass, of code generation, of packing, and of what is left.
+
+    Args:
+        model: A path, or the bytes of a file.
+        shapes: Shapes that replace the declared ones of inputs.
+    """
     with collection_paused():
-        return _phase_seconds(model)
+        return _phase_seconds(model, shapes)
 
 
-def _phase_seconds(model: str | bytes) -> dict[str, float]:
+def _phase_seconds(model: str | Path | bytes, shapes: Shapes | None) -> dict[str, float]:
     marks = [("", time.perf_counter())]
-    graph = load_graph(model)
+    graph = load_graph(model, shapes)
     marks.append(("import", time.perf_counter()))
     compiler = Compiler(resolve_targets("c"), Pool(1))
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import page, suites
+from benchmarks.fresh import in_fresh_process
 from benchmarks.machine import describe, machine
 from benchmarks.peers import ENGINES, OURS, Feeds, installed, prepare
 
@@ -35,8 +32,6 @@ MODELS = (
     "yolov8n",
 )
 RUNS = 10
-_ROOT = Path(__file__).resolve().parents[1]
-_CHILD = "from benchmarks.memory import answer; answer()"
 _MEGABYTE = 1e6
 
 
@@ -79,32 +74,19 @@ def peak_memory(engine: str, model_path: Path, feeds: Feeds, threads: int = 1) -
     """
     if not Path("/proc/self/status").exists():
         raise NotImplementedError("resident memory is read from /proc/self/status, which only Linux has")
-    question = pickle.dumps((engine, Path(model_path).resolve(), dict(feeds), threads))
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD],
-        input=question,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": path},
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise RuntimeError(lines[-1] if lines else f"{engine} ended with status {done.returncode}")
-    return Peak(**json.loads(done.stdout.splitlines()[-1]))
+    found = in_fresh_process("benchmarks.memory", "own_peak", engine, Path(model_path).resolve(), dict(feeds), threads)
+    return Peak(**found)
 
 
-def answer() -> None:
-    """The child's side of :func:`peak_memory`: the question on standard input, the answer on standard output."""
-    engine, model, feeds, threads = pickle.load(sys.stdin.buffer)
+def own_peak(engine: str, model: Path, feeds: Feeds, threads: int) -> dict[str, int]:
+    """The fields of :class:`Peak` for this process, which must be a fresh one; see :func:`peak_memory`."""
     prepare(engine)
     imported = _status("VmRSS")
     run = ENGINES[engine].load(model, threads, feeds)
     load = _status("VmHWM")
     for _ in range(RUNS):
         run(feeds)
-    peak = Peak(imported, load, _status("VmHWM"), _status("VmRSS"), _status("RssAnon"))
-    print(json.dumps(dataclasses.asdict(peak)))
+    return dataclasses.asdict(Peak(imported, load, _status("VmHWM"), _status("VmRSS"), _status("RssAnon")))
 
 
 def _status(field: str) -> int:

@@ -18,7 +18,17 @@ import tinycomp.passes
 from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
+from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
+from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.expand_functions import ExpandFunctions
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.passes.inline_functions import InlineFunctions
+from tinycomp.passes.merge_composite import MergeComposite
+from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.simplify import Simplify
 from tinycomp.target import Policy, Target, find
 
 Observer = Callable[[int, str, Graph], None]
@@ -215,12 +225,6 @@ def _option_value(field: str, text: str) -> Any:
 
 def optimisation_passes() -> list[Pass]:
     """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised."""
-    from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
-    from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-    from tinycomp.passes.fold_constants import FoldConstants
-    from tinycomp.passes.inline_functions import InlineFunctions
-    from tinycomp.passes.simplify import Simplify
-
     return [
         InlineFunctions(),
         FoldConstants(),
@@ -241,14 +245,6 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
         targets: In priority order; each has a policy of its own, too.
         policy: What every region must fulfil, whatever its target.
     """
-    from tinycomp.passes.annotate_target import AnnotateTarget
-    from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-    from tinycomp.passes.expand_functions import ExpandFunctions
-    from tinycomp.passes.fold_constants import FoldConstants
-    from tinycomp.passes.merge_composite import MergeComposite
-    from tinycomp.passes.merge_regions import MergeRegions
-    from tinycomp.passes.partition_graph import PartitionGraph
-
     policy = policy or Policy()
     return [
         *(MergeComposite(target) for target in targets),

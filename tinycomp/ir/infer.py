@@ -36,6 +36,10 @@ def schema(op: str, domain: str, version: int) -> defs.OpSchema | None:
         return None
 
 
+schema("Identity", "", 1)
+"""onnx registers all of its schemas when the first is asked for: that belongs to importing, not to the first model."""
+
+
 def since_version(op: str, domain: str, opset: int | None) -> int:
     """Return the version of the operator in force in ``opset`` (None: the newest); 1 where onnx has no schema."""
     found = schema(op, domain, (1 << 30) if opset is None else opset)

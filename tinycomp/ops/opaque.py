@@ -22,7 +22,9 @@ def is_opaque(node: Node) -> bool:
     """Whether there is neither a schema nor a record nor a body to tell what the node does."""
     from tinycomp.ops import OPS
 
-    return not node.is_call and node.domain not in _known_domains() and OPS.find(node.op, node.domain) is None
+    if node.is_call or OPS.find(node.op, node.domain) is not None:
+        return False
+    return node.domain not in _known_domains()  # asked last: collecting the domains takes long
 
 
 def unknown_domain(op: str, domain: str, where: str) -> UnsupportedError:

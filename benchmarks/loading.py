@@ -1,0 +1,125 @@
+"""What loading takes in a fresh process, beside onnxruntime, and which phases of ours take it.
+
+``python -m benchmarks loading mobilenet_v2 path/to/other.onnx`` loads models of the corpus and ONNX files, ``--suite``
+a named set. Every load has a process of its own, pinned to one core, with the engine imported before the clock starts:
+what a program pays that compiles one model. The engines take turns; the figures are minima over all rounds, the phases
+those of the fastest round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import output, page, suites
+from benchmarks.compile_time import phase_seconds
+from benchmarks.fresh import in_fresh_process
+from benchmarks.machine import describe
+from benchmarks.peers import ENGINES, OURS, REFERENCE, Feeds, installed, prepare
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        rounds: Processes per engine and model.
+    """
+
+    rounds: int = 7
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Measure and print the table."""
+    given = None if arguments is None else list(arguments)
+    options = _options(given)
+    effort = Effort(options.rounds)
+    found = output.record("loading", output.command_line("loading", given), dataclasses.asdict(effort), [])
+    found["engines"] = options.engines
+    print(describe(found["machine"]), f"\n{effort}\n")
+    print(heading(options.engines))
+    for name in options.models or suites.members(options.suite):
+        found["rows"].append(measure(name, effort, options.engines))
+        print(line(found["rows"][-1], options.engines), flush=True)
+    output.save(options.output, found, table(found["rows"], options.engines))
+
+
+def measure(name: str, effort: Effort, engines: Iterable[str]) -> dict[str, Any]:
+    """One row: the least seconds of every engine, and the phases of ours, as JSON-able values."""
+    model, feeds = suites.model(name)
+    model = model.resolve()
+    seconds: dict[str, list[float]] = {engine: [] for engine in engines}
+    phases: list[dict[str, float]] = []
+    for _ in range(effort.rounds):
+        for engine, samples in seconds.items():
+            samples.append(in_fresh_process("benchmarks.loading", "own_load", engine, model, feeds))
+        phases.append(in_fresh_process("benchmarks.loading", "own_phases", model, feeds))
+    least = {engine: min(samples) for engine, samples in seconds.items()}
+    return {"model": Path(name).stem, "seconds": least, "phases": min(phases, key=lambda p: sum(p.values()))}
+
+
+def heading(engines: Iterable[str]) -> str:
+    """The first two lines of the Markdown table."""
+    return page.heading(["model", *(f"{e}, ms" for e in engines), "ratio", "slowest phases of ours, ms"], (0, -1))
+
+
+def line(row: Mapping[str, Any], engines: Iterable[str]) -> str:
+    """One line of the Markdown table; the ratio is our time over onnxruntime's."""
+    seconds, phases = row["seconds"], row["phases"]
+    both = OURS in seconds and REFERENCE in seconds
+    slowest = sorted(phases, key=phases.__getitem__, reverse=True)[:6]
+    return page.line(
+        [
+            row["model"],
+            *(f"{seconds[engine] * 1e3:.1f}" for engine in engines),
+            f"{seconds[OURS] / seconds[REFERENCE]:.2f}" if both else "",
+            ", ".join(f"{name} {phases[name] * 1e3:.1f}" for name in slowest),
+        ]
+    )
+
+
+def table(rows: Iterable[Mapping[str, Any]], engines: Iterable[str]) -> str:
+    """All lines of the Markdown table."""
+    return "\n".join([heading(engines), *(line(row, engines) for row in rows)])
+
+
+def own_load(engine: str, model: Path, feeds: Feeds) -> float:
+    """Seconds of loading a model in this process, which must be a fresh one."""
+    _pin()
+    prepare(engine)
+    start = time.perf_counter()
+    ENGINES[engine].load(model, 1, feeds)
+    return time.perf_counter() - start
+
+
+def own_phases(model: Path, feeds: Feeds) -> dict[str, float]:
+    """Seconds of every phase of our own loading in this process, which must be a fresh one."""
+    _pin()
+    prepare(OURS)
+    return phase_seconds(model, {name: value.shape for name, value in feeds.items()})
+
+
+def _pin() -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    usual = Effort()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks loading", description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", help="names of the corpus, or ONNX files (default: the suite)")
+    parser.add_argument("--suite", choices=suites.NAMES, default="headline", help="%(default)s")
+    parser.add_argument("--rounds", type=int, default=usual.rounds, help="processes per engine (%(default)s)")
+    engines = [name for name in (OURS, REFERENCE) if name in installed()]
+    parser.add_argument("--engines", nargs="+", default=engines, choices=installed(), help="%(default)s")
+    output.add_option(parser)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()
