@@ -39,10 +39,7 @@ TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) {
   const __m256i f1 = _mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23);
   return _mm256_mul_ps(_mm256_mul_ps(a, _mm256_castsi256_ps(f0)), _mm256_castsi256_ps(f1));
 }
-TC_INLINE tc_vf tc_vf_scale2_normal(tc_vf a, tc_vf n) {
-  const __m256i whole = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-  return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(whole, 23)));
-}
+TC_INLINE tc_vf tc_vf_power2(tc_vf t) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23)); }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 /* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */

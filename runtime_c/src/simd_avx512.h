@@ -30,9 +30,7 @@ TC_INLINE tc_vf tc_vf_abs(tc_vf a) { return _mm512_abs_ps(a); }
 TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return _mm512_sqrt_ps(a); }
 TC_INLINE tc_vf tc_vf_round(tc_vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) { return _mm512_scalef_ps(a, n); }
-TC_INLINE tc_vf tc_vf_scale2_normal(tc_vf a, tc_vf n) {
-  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(_mm512_set1_ps(-127.0f), n, _CMP_LT_OQ), a, n);
-}
+TC_INLINE tc_vf tc_vf_power2(tc_vf t) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23)); }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 /* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */

@@ -47,10 +47,7 @@ TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) {
   const float32x4_t f1 = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, bias), 23));
   return vmulq_f32(vmulq_f32(a, f0), f1);
 }
-TC_INLINE tc_vf tc_vf_scale2_normal(tc_vf a, tc_vf n) {
-  const int32x4_t whole = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
-  return vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(whole, 23)));
-}
+TC_INLINE tc_vf tc_vf_power2(tc_vf t) { return vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(t), 23)); }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return vcltq_f32(a, b); }
 TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return vceqq_f32(a, b); }
 /* Subtracting the bits of sqrt(1/2) makes the exponent field count from there. */

@@ -29,11 +29,12 @@ TC_INLINE tc_vf tc_vf_abs(tc_vf a) { return fabsf(a); }
 TC_INLINE tc_vf tc_vf_sqrt(tc_vf a) { return sqrtf(a); }
 TC_INLINE tc_vf tc_vf_round(tc_vf a) { return rintf(a); }
 TC_INLINE tc_vf tc_vf_scale2(tc_vf a, tc_vf n) { return ldexpf(a, (int)n); }
-TC_INLINE tc_vf tc_vf_scale2_normal(tc_vf a, tc_vf n) {
-  const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-  float factor;
-  memcpy(&factor, &bits, sizeof(factor));
-  return a * factor;
+TC_INLINE tc_vf tc_vf_power2(tc_vf t) {
+  uint32_t bits;
+  memcpy(&bits, &t, sizeof(bits));
+  bits <<= 23;
+  memcpy(&t, &bits, sizeof(bits));
+  return t;
 }
 TC_INLINE tc_vm tc_vf_lt(tc_vf a, tc_vf b) { return a < b; }
 TC_INLINE tc_vm tc_vf_eq(tc_vf a, tc_vf b) { return a == b; }

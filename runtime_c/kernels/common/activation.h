@@ -6,7 +6,7 @@
   TC_ACTIVATION(LEAKY_RELU, tc_vf_select(tc_vf_lt(x, tc_vf_set1(0.0f)), tc_vf_mul(x, a), x))                 \
   TC_ACTIVATION(SIGMOID, tc_vf_sigmoid(x))                                                                   \
   TC_ACTIVATION(TANH, tc_vf_tanh(x))                                                                         \
-  TC_ACTIVATION(SILU, tc_vf_mul(x, tc_vf_sigmoid(x)))                                                        \
+  TC_ACTIVATION(SILU, tc_vf_silu(x))                                                                         \
   TC_ACTIVATION(HARDSWISH,                                                                                   \
                 tc_vf_mul(x, tc_clamp(tc_vf_fma(x, tc_vf_set1(1.0f / 6.0f), tc_vf_set1(0.5f)), 0.0f, 1.0f))) \
   TC_ACTIVATION(HARDSIGMOID, tc_clamp(tc_vf_fma(a, x, b), 0.0f, 1.0f))                                       \

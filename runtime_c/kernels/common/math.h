@@ -19,29 +19,31 @@ TC_INLINE tc_vf tc_clamp(tc_vf x, float low, float high) {
   return tc_vf_min(tc_vf_set1(high), tc_vf_max(tc_vf_set1(low), x));
 }
 
-/* m and n with e^x = m * 2^n. */
-TC_INLINE tc_vf tc_vf_exp_parts(tc_vf x, tc_vf *n) {
-  static const float tail[] = {0.49999994f, 0.16666509f, 0.041668527f, 0.008370135f, 0.0013811662f};
-  *n = tc_vf_round(tc_vf_mul(x, tc_vf_set1(1.44269504f)));
-  /* ln 2 in two parts, the first with few enough bits that n times it is exact. */
-  const tc_vf high = tc_vf_fma(*n, tc_vf_set1(-0.693359375f), x);
-  const tc_vf r = tc_vf_fma(*n, tc_vf_set1(2.12194440e-4f), high);
-  const tc_vf power = tc_vf_fma(tc_vf_mul(r, r), TC_POLYNOMIAL(r, tail), r);
-  return tc_vf_add(power, tc_vf_set1(1.0f));
+/* x - n ln 2, in two parts, the first with few enough bits that n times it is exact. */
+TC_INLINE tc_vf tc_vf_exp_rest(tc_vf x, tc_vf n) {
+  const tc_vf high = tc_vf_fma(n, tc_vf_set1(-0.693359375f), x);
+  return tc_vf_fma(n, tc_vf_set1(2.12194440e-4f), high);
 }
 
 /* e^x, within 2 ulp; underflows gradually to 0 and overflows to infinity. */
 TC_INLINE tc_vf tc_vf_exp(tc_vf x) {
-  tc_vf n;
-  const tc_vf m = tc_vf_exp_parts(tc_clamp(x, -104.0f, 89.0f), &n);
-  return tc_vf_scale2(m, n);
+  static const float tail[] = {0.49999994f, 0.16666509f, 0.041668527f, 0.008370135f, 0.0013811662f};
+  const tc_vf bounded = tc_clamp(x, -104.0f, 89.0f), n = tc_vf_round(tc_vf_mul(bounded, tc_vf_set1(1.44269504f)));
+  const tc_vf r = tc_vf_exp_rest(bounded, n);
+  const tc_vf power = tc_vf_fma(tc_vf_mul(r, r), TC_POLYNOMIAL(r, tail), r);
+  return tc_vf_scale2(tc_vf_add(power, tc_vf_set1(1.0f)), n);
 }
 
-/* e^x for x up to 89; 0 where it would be below the normal numbers, and perhaps infinity from 88.4 on. */
+/* What makes power2's argument of an exponent: the sum has the exponent, biased, in its lowest bits. */
+#define TC_POWER2_MAGIC 12583039.0f /* 1.5 * 2^23 + 127 */
+
+/* e^x for x up to 89, within 4 ulp; 0 where it would be below the normal numbers, and infinity from 88.4 on. */
 TC_INLINE tc_vf tc_vf_exp_normal(tc_vf x) {
-  tc_vf n;
-  const tc_vf m = tc_vf_exp_parts(tc_vf_max(tc_vf_set1(-88.0f), x), &n);
-  return tc_vf_scale2_normal(m, n);
+  static const float series[] = {1.0f, 0.999999702f, 0.499991477f, 0.166676387f, 0.0418981612f, 0.00829027221f};
+  const tc_vf magic = tc_vf_set1(TC_POWER2_MAGIC), bounded = tc_vf_max(tc_vf_set1(-88.0f), x);
+  const tc_vf t = tc_vf_fma(bounded, tc_vf_set1(1.44269504f), magic);
+  const tc_vf r = tc_vf_exp_rest(bounded, tc_vf_sub(t, magic));
+  return tc_vf_mul(TC_POLYNOMIAL(r, series), tc_vf_power2(t));
 }
 
 /* x * p(x^2) / q(x^2) for an odd function that is 1 in float beyond `limit`. */
@@ -65,8 +67,14 @@ TC_INLINE tc_vf tc_vf_tanh(tc_vf x) {
   TC_ODD_RATIONAL(x, 9.0f, p, q);
 }
 
-/* 1 / (1 + e^-x); 0 from about -88 down. */
-TC_INLINE tc_vf tc_vf_sigmoid(tc_vf x) {
-  const tc_vf e = tc_vf_exp_normal(tc_vf_min(tc_vf_set1(89.0f), tc_vf_sub(tc_vf_set1(0.0f), x)));
-  return tc_vf_div(tc_vf_set1(1.0f), tc_vf_add(tc_vf_set1(1.0f), e));
+/* 1 + e^-x, or infinity */
+TC_INLINE tc_vf tc_vf_sigmoid_divisor(tc_vf x) {
+  const tc_vf opposite = tc_vf_min(tc_vf_set1(89.0f), tc_vf_sub(tc_vf_set1(0.0f), x));
+  return tc_vf_add(tc_vf_exp_normal(opposite), tc_vf_set1(1.0f));
 }
+
+/* 1 / (1 + e^-x); 0 from about -88 down. */
+TC_INLINE tc_vf tc_vf_sigmoid(tc_vf x) { return tc_vf_div(tc_vf_set1(1.0f), tc_vf_sigmoid_divisor(x)); }
+
+/* x / (1 + e^-x) */
+TC_INLINE tc_vf tc_vf_silu(tc_vf x) { return tc_vf_div(x, tc_vf_sigmoid_divisor(x)); }
