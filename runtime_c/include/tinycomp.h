@@ -589,6 +589,64 @@ typedef struct tc_quantize_f32_params {
  * that of x: I8, U8, I16, U16 or I32. */
 typedef tc_quantize_f32_params tc_dequantize_f32_params;
 
+/* ---- products of 8-bit numbers ----
+ * x is uint8 and the weights are constant: int8, or int16 for numbers that int8 cannot hold. Sums are exact in 32 bits,
+ * where they wrap around: acc = sum of (x - x_zero_point) * weight + bias, with bias an int32 for each output channel
+ * (optional, constant). Padding counts as x_zero_point. y is
+ *   8-bit   clamp(round(acc * factors[channel]) + y_zero_point, low, high) by one of two rules,
+ *   int32   acc, or
+ *   float32 acc as a float32 * factors[channel]. y_zero_point, low and high mean nothing to these two.
+ * factors are constants, one for each output channel, and absent for int32. */
+
+/* How a sum is multiplied and rounded. */
+enum tc_requantize {
+  TC_REQUANTIZE_FLOAT = 0, /* acc as a float32 times a float32 factor, ties to even */
+  /* The factor is a pair of int32 (multiplier, shift) for multiplier / 2^31 * 2^shift, multiplier >= 0 and shift from
+   * -31 to 31: acc * 2^shift if that is to the left; times the multiplier, the upper 32 bits of twice that, ties up;
+   * shifted to the right if it is to the right, ties away from zero. */
+  TC_REQUANTIZE_FIXED_POINT = 1
+};
+
+/* qconv2d: NHWC convolution. Operands: y, x, weights (ONNX order), bias, factors. */
+typedef struct tc_qconv2d_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t x_zero_point;
+  int64_t weight_type; /* I8 or I16 */
+  int64_t type;        /* of y: U8, I8, I32 or F32 */
+  int64_t rule;        /* an enum tc_requantize; FLOAT unless y is 8-bit */
+  int64_t y_zero_point, low, high;
+  int64_t block_rows; /* output pixels of a block, or 0: see products of matrices */
+} tc_qconv2d_params;
+
+/* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors. */
+typedef struct tc_qgemm_params {
+  int64_t m, n, k;
+  int64_t x_row_stride, y_row_stride;
+  int64_t trans_b; /* 0 or 1 */
+  int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
+  int64_t block_rows;
+} tc_qgemm_params;
+
+/* qdwconv2d: NHWC depthwise convolution, one filter per channel.
+ * Operands: y, x, weights ([channels, 1, kernel_height, kernel_width]), bias, factors. */
+typedef struct tc_qdwconv2d_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
+} tc_qdwconv2d_params;
+
 /* ---- resizing ---- */
 
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each

@@ -107,6 +107,24 @@
 
 #include "quant/quantize_f32.h"
 
+#include "quant8/requantize.h"
+
+#include "quant8/tile_q8.h"
+
+#include "quant8/pack_q8.h"
+
+#include "quant8/block_q8.h"
+
+#include "quant8/input_q8.h"
+
+#include "quant8/product_q8.h"
+
+#include "quant8/qgemm.h"
+
+#include "quant8/qconv2d.h"
+
+#include "quant8/qdwconv2d.h"
+
 #include "resize/resize2d_f32.h"
 
 #include "conv_transpose/conv_transpose2d_f32.h"

@@ -60,3 +60,56 @@ TC_INLINE float tc_vf_reduce_max(tc_vf a) {
   s = _mm_max_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
+
+/* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
+typedef __m256i tc_vi;
+#define TC_DOT4 0
+
+TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
+TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm256_loadu_si256(p); }
+TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
+  int32_t word;
+  memcpy(&word, p, sizeof(word));
+  return _mm256_set1_epi32(word);
+}
+TC_INLINE void tc_vi_store(void *p, tc_vi v) { _mm256_storeu_si256(p, v); }
+TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { _mm256_maskstore_epi32(p, tc_first_lanes(n), v); }
+TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return _mm256_add_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm256_max_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm256_min_epi32(a, b); }
+TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm256_cvtepi32_ps(a); }
+TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
+TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
+TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
+  return _mm256_cvtepu8_epi16(
+      _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)first), _mm_loadl_epi64((const void *)second)));
+}
+TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
+TC_INLINE __m128i tc_low_bytes(tc_vi v) {
+  const __m256i order = _mm256_set1_epi64x(0x0c080400);
+  const __m256i bytes = _mm256_shuffle_epi8(v, order);
+  return _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+}
+TC_INLINE void tc_vi_store_bytes(uint8_t *p, tc_vi v) { _mm_storel_epi64((void *)p, tc_low_bytes(v)); }
+TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
+  uint8_t bytes[8];
+  tc_vi_store_bytes(bytes, v);
+  for (int64_t i = 0; i < n; i++) {
+    p[i] = bytes[i];
+  }
+}
+/* Products of even and of odd lanes, which the shift to the left leaves in the upper half of their 64 bits. */
+TC_INLINE tc_vi tc_vi_multiply_high(tc_vi a, tc_vi q) {
+  const __m256i half = _mm256_set1_epi64x((int64_t)1 << 30);
+  const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(a, q), half);
+  const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(q, 32)), half);
+  return _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
+}
+TC_INLINE tc_vi tc_vi_shift_left(tc_vi a, tc_vi n) { return _mm256_sllv_epi32(a, n); }
+TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
+  const __m256i mask = _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), n), _mm256_set1_epi32(1));
+  const __m256i threshold = _mm256_add_epi32(_mm256_srli_epi32(mask, 1), _mm256_srli_epi32(a, 31));
+  const __m256i up = _mm256_cmpgt_epi32(_mm256_and_si256(a, mask), threshold);
+  return _mm256_sub_epi32(_mm256_srav_epi32(a, n), up);
+}

@@ -43,3 +43,56 @@ TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm512_mask_blend_ps(m, b, a); }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return _mm512_reduce_add_ps(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return _mm512_reduce_max_ps(a); }
+
+/* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits or four of 8. */
+typedef __m512i tc_vi;
+#define TC_DOT4 1
+
+TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm512_loadu_si512(p); }
+TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
+  int32_t word;
+  memcpy(&word, p, sizeof(word));
+  return _mm512_set1_epi32(word);
+}
+TC_INLINE void tc_vi_store(void *p, tc_vi v) { _mm512_storeu_si512(p, v); }
+TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { _mm512_mask_storeu_epi32(p, tc_first_lanes(n), v); }
+TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return _mm512_add_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm512_max_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm512_min_epi32(a, b); }
+TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm512_cvtepi32_ps(a); }
+TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm512_cvtps_epi32(a); }
+TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
+TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
+TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
+TC_INLINE bool tc_has_dot4(void) { return __builtin_cpu_supports("avx512vnni"); }
+/* Written out because the compiler moves the sums of the intrinsic in and out of their registers. */
+TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
+  const __m512i low = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)first));
+  const __m512i high = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)second));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)); }
+TC_INLINE void tc_vi_store_bytes(uint8_t *p, tc_vi v) { _mm_storeu_si128((void *)p, _mm512_cvtepi32_epi8(v)); }
+TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
+  _mm512_mask_cvtepi32_storeu_epi8(p, tc_first_lanes(n), v);
+}
+/* Products of even and of odd lanes, which the shift to the left leaves in the upper half of their 64 bits. */
+TC_INLINE tc_vi tc_vi_multiply_high(tc_vi a, tc_vi q) {
+  const __m512i half = _mm512_set1_epi64((int64_t)1 << 30);
+  const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(a, q), half);
+  const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(q, 32)), half);
+  return _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_slli_epi64(odd, 1));
+}
+TC_INLINE tc_vi tc_vi_shift_left(tc_vi a, tc_vi n) { return _mm512_sllv_epi32(a, n); }
+TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
+  const __m512i one = _mm512_set1_epi32(1), mask = _mm512_sub_epi32(_mm512_sllv_epi32(one, n), one);
+  const __m512i threshold = _mm512_add_epi32(_mm512_srli_epi32(mask, 1), _mm512_srli_epi32(a, 31));
+  const __mmask16 up = _mm512_cmpgt_epi32_mask(_mm512_and_si512(a, mask), threshold);
+  const __m512i shifted = _mm512_srav_epi32(a, n);
+  return _mm512_mask_add_epi32(shifted, up, shifted, one);
+}

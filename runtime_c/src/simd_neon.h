@@ -60,3 +60,53 @@ TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return vbslq_f32(m, a, b); }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return vaddvq_f32(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return vmaxvq_f32(a); }
+
+/* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
+typedef int32x4_t tc_vi;
+#define TC_DOT4 0
+
+TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }
+TC_INLINE tc_vi tc_vi_load(const void *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
+  const int16_t *halves = p;
+  return vreinterpretq_s32_s16(vcombine_s16(vld1_dup_s16(halves), vld1_dup_s16(halves + 1)));
+}
+TC_INLINE void tc_vi_store(void *p, tc_vi v) { vst1q_u8(p, vreinterpretq_u8_s32(v)); }
+TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof(int32_t)); }
+TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return vaddq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return vmaxq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return vminq_s32(a, b); }
+TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return vcvtq_f32_s32(a); }
+TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return vcvtnq_s32_f32(a); }
+/* The first halves of all lanes, then the second ones: what the instruction multiplies is half a vector. */
+TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return TC_LANES * half + lane; }
+TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
+  const int16x8_t x = vreinterpretq_s16_s32(a), w = vreinterpretq_s16_s32(b);
+  sum = vmlal_s16(sum, vget_low_s16(x), vget_low_s16(w));
+  return vmlal_high_s16(sum, x, w);
+}
+TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
+  uint32_t bytes[2];
+  memcpy(&bytes[0], first, sizeof(bytes[0]));
+  memcpy(&bytes[1], second, sizeof(bytes[1]));
+  return vreinterpretq_s32_u16(vmovl_u8(vreinterpret_u8_u32(vld1_u32(bytes))));
+}
+TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) {
+  uint32_t bytes[2] = {0, 0};
+  memcpy(&bytes[0], p, sizeof(bytes[0]));
+  return vreinterpretq_s32_u16(vmovl_u8(vreinterpret_u8_u32(vld1_u32(bytes))));
+}
+TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
+  const uint8x8_t bytes = vmovn_u16(vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(v)), vdup_n_u16(0)));
+  memcpy(p, &bytes, (size_t)n);
+}
+TC_INLINE void tc_vi_store_bytes(uint8_t *p, tc_vi v) { tc_vi_store_bytes_first(p, v, TC_LANES); }
+TC_INLINE tc_vi tc_vi_multiply_high(tc_vi a, tc_vi q) { return vqrdmulhq_s32(a, q); }
+TC_INLINE tc_vi tc_vi_shift_left(tc_vi a, tc_vi n) { return vshlq_s32(a, n); }
+TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
+  const int32x4_t one = vdupq_n_s32(1), mask = vsubq_s32(vshlq_s32(one, n), one);
+  const int32x4_t sign = vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), 31));
+  const int32x4_t threshold = vaddq_s32(vshrq_n_s32(mask, 1), sign);
+  const uint32x4_t up = vcgtq_s32(vandq_s32(a, mask), threshold);
+  return vsubq_s32(vshlq_s32(a, vnegq_s32(n)), vreinterpretq_s32_u32(up));
+}

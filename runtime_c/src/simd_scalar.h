@@ -51,3 +51,49 @@ TC_INLINE tc_vf tc_vf_split2(tc_vf a, tc_vf *n) {
 TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return m ? a : b; }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return a; }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return a; }
+
+/* Integers: a 32-bit number, which may hold two of 16 bits or four of 8. They wrap around. */
+typedef int32_t tc_vi;
+#define TC_DOT4 1
+
+TC_INLINE tc_vi tc_vi_set1(int32_t x) { return x; }
+TC_INLINE tc_vi tc_vi_load(const void *p) {
+  int32_t word;
+  memcpy(&word, p, sizeof(word));
+  return word;
+}
+TC_INLINE tc_vi tc_vi_load_pair(const void *p) { return tc_vi_load(p); }
+TC_INLINE void tc_vi_store(void *p, tc_vi v) { memcpy(p, &v, sizeof(v)); }
+TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { memcpy(p, &v, n > 0 ? sizeof(v) : 0); }
+TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return a > b ? a : b; }
+TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return a < b ? a : b; }
+TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return (float)a; }
+TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return (int32_t)rintf(a); }
+TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
+TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
+  return tc_vi_add(sum, tc_vi_add((int16_t)a * (int16_t)b, (a >> 16) * (b >> 16)));
+}
+TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load(p); }
+TC_INLINE bool tc_has_dot4(void) { return true; }
+TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
+  uint8_t x[4];
+  int8_t w[4];
+  memcpy(x, &a, sizeof(x));
+  memcpy(w, &b, sizeof(w));
+  return tc_vi_add(sum, x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
+}
+TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) { return *first | *second << 16; }
+TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return *p; }
+TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
+  if (n > 0) {
+    *p = (uint8_t)v;
+  }
+}
+TC_INLINE void tc_vi_store_bytes(uint8_t *p, tc_vi v) { *p = (uint8_t)v; }
+TC_INLINE tc_vi tc_vi_multiply_high(tc_vi a, tc_vi q) { return (int32_t)(((int64_t)a * q + ((int64_t)1 << 30)) >> 31); }
+TC_INLINE tc_vi tc_vi_shift_left(tc_vi a, tc_vi n) { return (int32_t)((uint32_t)a << n); }
+TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
+  const int32_t mask = (int32_t)(((uint32_t)1 << n) - 1);
+  return (a >> n) + ((a & mask) > (mask >> 1) + (a < 0));
+}

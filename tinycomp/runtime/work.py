@@ -18,6 +18,7 @@ from tinycomp.runtime.program import ALGORITHMS, Instruction, Program
 Params = Mapping[str, int | float]
 
 _F32 = 4
+_INT32 = 4
 _INDEX = 8
 _TYPE_BYTES = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)
 """Bytes of an element, by ``enum tc_type``."""
@@ -156,6 +157,34 @@ def _depthwise(p: _Params) -> _Count:
     out, taps = p.batch * p.out_height * p.out_width * p.channels, p.kernel_height * p.kernel_width
     sizes = (out, p.batch * p.height * p.width * p.channels, p.channels * taps, p.channels, out)
     return _Count(2 * out * taps, _floats(*sizes))
+
+
+def _factor_bytes(p: _Params) -> int:
+    """Bytes of what requantises one channel: a float, or a multiplier and a shift."""
+    return 8 if p.rule else 4
+
+
+def _quantised(p: _Params, macs: int, y: int, x: int, weights: int, channels: int) -> _Count:
+    """A product of 8-bit numbers, from the elements of its operands."""
+    sizes = (y * _TYPE_BYTES[p.type], x, weights * _TYPE_BYTES[p.weight_type])
+    return _Count(2 * macs, (*sizes, channels * _INT32, channels * _factor_bytes(p)))
+
+
+def _qgemm(p: _Params) -> _Count:
+    return _quantised(p, p.m * p.n * p.k, p.m * p.n, p.m * p.k, p.k * p.n, p.n)
+
+
+def _qconv(p: _Params) -> _Count:
+    pixels = p.batch * p.out_height * p.out_width
+    weights = p.out_channels * (p.channels // max(p.groups, 1)) * p.kernel_height * p.kernel_width
+    read = p.batch * p.height * p.width * p.channels
+    return _quantised(p, pixels * weights, pixels * p.out_channels, read, weights, p.out_channels)
+
+
+def _qdepthwise(p: _Params) -> _Count:
+    pixels, weights = p.batch * p.out_height * p.out_width, p.channels * p.kernel_height * p.kernel_width
+    read = p.batch * p.height * p.width * p.channels
+    return _quantised(p, pixels * weights, pixels * p.channels, read, weights, p.channels)
 
 
 def _conv_transpose(p: _Params) -> _Count:
@@ -359,6 +388,9 @@ COUNTS: Mapping[str, Callable[[_Params], _Count]] = {
     "one_hot": _one_hot,
     "quantize_f32": _quantize,
     "dequantize_f32": _dequantize,
+    "qconv2d": _qconv,
+    "qgemm": _qgemm,
+    "qdwconv2d": _qdepthwise,
     "resize2d_f32": _resize,
     "conv_transpose2d_f32": _conv_transpose,
     "attention_f32": _attention,

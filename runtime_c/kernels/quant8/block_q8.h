@@ -1,0 +1,95 @@
+/* Blocks of 8-bit products: which rows of the output belong together, and running one block by one panel. */
+
+/* How rows are cut into blocks. They lie in lines of `width`: the lines of an image, or a matrix as one line. A block
+ * is several whole lines or a piece of one, so that what it reads of an image is a rectangle. */
+typedef struct q8_cut {
+  int64_t width, lines;
+  int64_t block_lines; /* of a block, or 1 if lines are cut */
+  int64_t piece;       /* rows of a block: whole lines, or a piece of one */
+  int64_t pieces;      /* per line, or 1 */
+  int64_t blocks;
+} q8_cut;
+
+static q8_cut q8_cut_make(int64_t width, int64_t lines, int64_t wish) {
+  q8_cut cut = {.width = width, .lines = lines, .block_lines = 1, .piece = tc_max(width, 1), .pieces = 1};
+  if (width > wish) {
+    const int64_t pieces = (width + wish / 2) / wish;
+    cut.piece = tc_round_up(tc_ceil_div(width, pieces), tc_tile_rows[TC_TILE_VECTORS]);
+    cut.pieces = tc_ceil_div(width, cut.piece);
+  } else if (width > 0) {
+    const int64_t blocks = tc_max((width * lines + wish / 2) / wish, 1);
+    cut.block_lines = tc_max(tc_ceil_div(lines, blocks), 1);
+    cut.piece = cut.block_lines * width;
+  }
+  cut.blocks = width > 0 ? tc_ceil_div(lines, cut.block_lines) * cut.pieces : 0;
+  return cut;
+}
+
+/* The rows of one block. */
+typedef struct q8_place {
+  int64_t row, count;
+} q8_place;
+
+static q8_place q8_cut_place(const q8_cut *cut, int64_t block) {
+  const int64_t line = block / cut->pieces * cut->block_lines, first = block % cut->pieces * cut->piece;
+  const int64_t room = tc_min(cut->lines - line, cut->block_lines) * cut->width - first;
+  return (q8_place){line * cut->width + first, tc_min(room, cut->piece)};
+}
+
+/* Rows that a block should have: enough to use each panel often, few enough to stay in the cache. */
+static int64_t q8_block_rows(int64_t wish, int64_t row_bytes, int64_t panels_bytes, int64_t l2_bytes) {
+  enum { FEW = 48, MANY = 192 };
+  if (wish) {
+    return wish;
+  }
+  const int64_t rows = panels_bytes > l2_bytes / 2 ? MANY : FEW;
+  return tc_max(tc_min(rows, l2_bytes / 4 / tc_max(row_bytes, 1)), tc_tile_rows[TC_TILE_VECTORS]);
+}
+
+typedef struct q8_block {
+  const char *const *rows; /* see tile_q8.h */
+  int64_t row_stride, row_count;
+  int64_t taps, words;
+  bool quads;
+  const char *panel;
+  int64_t columns;
+  const int32_t *start;
+  const q8_result *result;
+  q8_scale scale; /* of the panel's columns */
+  int32_t *sums;  /* TC_PANEL for each row, for what a tile cannot finish */
+  char *y;
+  int64_t y_stride;
+} q8_block;
+
+static void q8_block_run(const q8_block *block) {
+  const q8_result *r = block->result;
+  const bool fused = q8_is_bytes(r) && r->rule == TC_REQUANTIZE_FLOAT, in_place = !q8_is_bytes(r);
+  const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
+  const int64_t tiles = tc_ceil_div(block->row_count, tc_tile_rows[vectors]);
+  const int64_t rows = block->row_count / tc_max(tiles, 1), longer = block->row_count % tc_max(tiles, 1);
+  int32_t *sums = in_place ? (int32_t *)block->y : block->sums;
+  const int64_t sums_stride = in_place ? block->y_stride : TC_PANEL;
+  q8_tile tile = {.rows = block->rows,
+                  .row_stride = block->row_stride,
+                  .taps = block->taps,
+                  .words = block->words,
+                  .panel = block->panel,
+                  .start = block->start,
+                  .last = block->columns - (vectors - 1) * TC_LANES,
+                  .sums = fused ? NULL : sums,
+                  .sums_stride = sums_stride,
+                  .factors = block->scale.factors,
+                  .scale = &block->scale,
+                  .y = (uint8_t *)block->y,
+                  .y_stride = block->y_stride};
+  for (int64_t i = 0; i < tiles; i++) {
+    const int64_t count = rows + (i < longer);
+    q8_tiles[block->quads][vectors][count](&tile);
+    tile.rows += count;
+    tile.y += count * tile.y_stride;
+    tile.sums += fused ? 0 : count * sums_stride;
+  }
+  if (!fused && r->type != TC_TYPE_I32) {
+    q8_finish_rows(r, &block->scale, sums, sums_stride, block->y, block->y_stride, block->row_count, block->columns);
+  }
+}

@@ -1,0 +1,144 @@
+/* The left operand of 8-bit products: a copy of what a block reads of x, in the form of the micro-kernel, with the zero
+ * point where there is no image. So padding costs nothing, and numbers are widened once for all columns. */
+
+/* Where a product finds x, and how it is copied: line by line, so that the windows of neighbouring pixels share what
+ * they have in common and each kernel line is a tap; or each window for itself, as one tap, where the windows have
+ * nothing in common or lie scattered. */
+typedef struct q8_input {
+  tc_window window;
+  int64_t channels; /* of a group */
+  int64_t pixel_stride;
+  int64_t zero_point;
+  bool quads, lines;
+} q8_input;
+
+static bool q8_has_lines(const tc_window *w) {
+  return w->dilation_height == 1 && w->dilation_width == 1 && w->kernel_height * w->kernel_width > 1 &&
+         w->stride_height <= w->kernel_height && w->stride_width <= w->kernel_width;
+}
+
+static int64_t q8_taps(const q8_input *in) { return in->lines ? in->window.kernel_height : 1; }
+/* Numbers of one tap. */
+static int64_t q8_depth(const q8_input *in) {
+  return in->window.kernel_width * in->channels * (in->lines ? 1 : in->window.kernel_height);
+}
+static int64_t q8_number_bytes(const q8_input *in) { return in->quads ? 1 : 2; }
+
+/* Copies `count` numbers and returns where the next ones go. */
+static char *q8_copy(const q8_input *in, const uint8_t *from, int64_t count, char *to) {
+  if (in->quads) {
+    memcpy(to, from, (size_t)count);
+    return to + count;
+  }
+  uint16_t *wide = (uint16_t *)to;
+  for (int64_t i = 0; i < count; i++) {
+    wide[i] = from[i];
+  }
+  return to + 2 * count;
+}
+
+static char *q8_fill(const q8_input *in, int64_t count, char *to) {
+  if (in->quads) {
+    memset(to, (int)in->zero_point, (size_t)count);
+    return to + count;
+  }
+  uint16_t *wide = (uint16_t *)to;
+  for (int64_t i = 0; i < count; i++) {
+    wide[i] = (uint16_t)in->zero_point;
+  }
+  return to + 2 * count;
+}
+
+/* Copies `pixels` pixels of a line of an image from x on, which may lie outside. */
+static char *q8_copy_line(const q8_input *in, const uint8_t *data, int64_t image, int64_t y, int64_t x, int64_t pixels,
+                          char *to) {
+  const tc_window *w = &in->window;
+  if (y < 0 || y >= w->height) {
+    return q8_fill(in, pixels * in->channels, to);
+  }
+  const int64_t first = tc_min(tc_max(-x, 0), pixels), last = tc_max(tc_min(w->width - x, pixels), first);
+  to = q8_fill(in, first * in->channels, to);
+  if (first < last) {
+    const uint8_t *from = data + ((image * w->height + y) * w->width + x + first) * in->pixel_stride;
+    if (in->pixel_stride == in->channels) {
+      to = q8_copy(in, from, (last - first) * in->channels, to);
+    } else {
+      for (int64_t i = first; i < last; i++, from += in->pixel_stride) {
+        to = q8_copy(in, from, in->channels, to);
+      }
+    }
+  }
+  return q8_fill(in, (pixels - last) * in->channels, to);
+}
+
+/* Pixels that one line of copies holds for `across` neighbouring output pixels. */
+static int64_t q8_line_pixels(const tc_window *w, int64_t across) {
+  return (across - 1) * w->stride_width + w->kernel_width;
+}
+
+/* Lines of copies for so many lines of the output: those of different images have none in common. */
+static int64_t q8_copied_lines(const tc_window *w, int64_t lines) {
+  const int64_t images = (lines + w->out_height - 2) / w->out_height + 1;
+  return images * (w->kernel_height - w->stride_height) + lines * w->stride_height;
+}
+
+static void q8_point_lines(const q8_input *in, const uint8_t *data, q8_place place, int64_t row_stride,
+                           const char **rows, char *copies) {
+  const tc_window *w = &in->window;
+  const int64_t first = place.row / w->out_width, left = place.row % w->out_width;
+  const int64_t across = tc_min(place.count, w->out_width), pixels = q8_line_pixels(w, across);
+  const int64_t pitch = pixels * in->channels * q8_number_bytes(in);
+  const int64_t step = w->stride_width * in->channels * q8_number_bytes(in);
+  const char *top = copies; /* the first line of the window */
+  for (int64_t line = first; (line - first) * w->out_width < place.count; line++, rows += across) {
+    const int64_t out_y = line % w->out_height, y = out_y * w->stride_height - w->pad_top;
+    const bool follows = line > first && out_y > 0;
+    top = follows ? top + w->stride_height * pitch : copies;
+    for (int64_t i = follows ? w->kernel_height - w->stride_height : 0; i < w->kernel_height; i++) {
+      copies =
+          q8_copy_line(in, data, line / w->out_height, y + i, left * w->stride_width - w->pad_left, pixels, copies);
+    }
+    for (int64_t i = 0; i < w->kernel_height; i++) {
+      for (int64_t m = 0; m < across; m++) {
+        rows[i * row_stride + m] = top + i * pitch + m * step;
+      }
+    }
+  }
+}
+
+/* Bytes from one copied window to the next; not a multiple of what would put all of them into the same few lines of the
+ * first-level cache. */
+static int64_t q8_window_pitch(const q8_input *in) {
+  const int64_t bytes = tc_round_up(q8_depth(in) * q8_number_bytes(in), 4);
+  return bytes % 512 ? bytes : bytes + 64;
+}
+
+static void q8_point_windows(const q8_input *in, const uint8_t *data, q8_place place, const char **rows, char *copies) {
+  const tc_window *w = &in->window;
+  const int64_t pitch = q8_window_pitch(in);
+  conv_pixel pixel = conv_pixel_at(w, place.row);
+  for (int64_t m = 0; m < place.count; m++, copies += pitch) {
+    rows[m] = copies;
+    char *to = copies;
+    for (int64_t i = 0; i < w->kernel_height; i++) {
+      for (int64_t j = 0; j < w->kernel_width; j++) {
+        to = q8_copy_line(in, data, pixel.image, pixel.y + i * w->dilation_height, pixel.x + j * w->dilation_width, 1,
+                          to);
+      }
+    }
+    conv_pixel_next(w, &pixel);
+  }
+}
+
+/* The bytes that the copies of any block take, with what the last word may read behind them. */
+static int64_t q8_copied_bytes(tc_prepare *prepare, const q8_input *in, const q8_cut *cut) {
+  const tc_window *w = &in->window;
+  const int64_t rest = 16;
+  if (in->lines) {
+    const int64_t across = tc_min(cut->piece, w->out_width);
+    return TC_PRODUCT(prepare, q8_copied_lines(w, cut->block_lines), q8_line_pixels(w, across),
+                      in->channels * q8_number_bytes(in)) +
+           rest;
+  }
+  return TC_PRODUCT(prepare, cut->piece, q8_window_pitch(in)) + rest;
+}

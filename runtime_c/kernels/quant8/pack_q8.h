@@ -1,0 +1,67 @@
+/* Packing the weights of 8-bit products into panels, see tile_q8.h. */
+
+/* Where weights lie. The depth of a tap runs over `outer` times `inner` numbers; element (tap, outer, inner, column) is
+ * at tap * tap_stride + ..., in elements. They may be unaligned. */
+typedef struct q8_weights {
+  const char *data;
+  int size; /* of an element: 1 or 2 bytes */
+  int64_t taps, outer, inner, columns;
+  int64_t tap_stride, outer_stride, inner_stride, column_stride;
+} q8_weights;
+
+static inline int32_t q8_weight(const char *data, int size, int64_t at) {
+  if (size == 1) {
+    return ((const int8_t *)data)[at];
+  }
+  int16_t value;
+  memcpy(&value, data + at * 2, sizeof(value));
+  return value;
+}
+
+/* The words that a tap takes. */
+static inline int64_t q8_words(int64_t depth, bool quads) { return tc_ceil_div(depth, quads ? 4 : 2); }
+
+/* One column of a panel of `width` columns. Returns the sum of its weights, which may wrap around. */
+static uint32_t q8_pack_column(const q8_weights *w, bool quads, int64_t column, int64_t width, char *out) {
+  const int64_t per_word = quads ? 4 : 2, words = q8_words(w->outer * w->inner, quads);
+  const int64_t lane = column % TC_LANES, vector = column / TC_LANES;
+  uint32_t sum = 0;
+  for (int64_t tap = 0; tap < w->taps; tap++, out += words * width * 4) {
+    int64_t d = 0;
+    for (int64_t i = 0; i < w->outer; i++) {
+      int64_t at = column * w->column_stride + tap * w->tap_stride + i * w->outer_stride;
+      for (int64_t j = 0; j < w->inner; j++, d++, at += w->inner_stride) {
+        const int32_t value = q8_weight(w->data, w->size, at);
+        char *to = out + (d / per_word * width + vector * TC_LANES) * 4;
+        if (quads) {
+          ((int8_t *)to)[lane * 4 + d % 4] = (int8_t)value;
+        } else {
+          ((int16_t *)to)[tc_pair_place(lane, d % 2)] = (int16_t)value;
+        }
+        sum += (uint32_t)value;
+      }
+    }
+  }
+  return sum;
+}
+
+/* Packs all panels, one after another, into zeroed memory, and starts every sum with the bias (which may be absent)
+ * less what the zero point of x contributes. */
+static void q8_pack(const q8_weights *w, bool quads, const void *bias, int64_t zero_point, int32_t *start,
+                    char *panels) {
+  const int64_t line = w->taps * q8_words(w->outer * w->inner, quads) * 4; /* bytes of a column */
+  for (int64_t first = 0; first < w->columns; first += TC_PANEL) {
+    const int64_t columns = tc_min(w->columns - first, TC_PANEL), width = tc_round_up(columns, TC_LANES);
+    q8_weights panel = *w;
+    panel.data += first * w->column_stride * w->size;
+    for (int64_t column = 0; column < columns; column++) {
+      int32_t added = 0;
+      if (bias) {
+        memcpy(&added, (const char *)bias + (first + column) * (int64_t)sizeof(added), sizeof(added));
+      }
+      const uint32_t sum = q8_pack_column(&panel, quads, column, width, panels);
+      start[first + column] = (int32_t)((uint32_t)added - (uint32_t)zero_point * sum);
+    }
+    panels += line * width;
+  }
+}

@@ -1,0 +1,114 @@
+/* 8-bit products with constant weights, of which matrices and convolutions are two forms. State: for each group the
+ * arrays of requantize.h and the packed panels. */
+
+enum { Q8_Y, Q8_X, Q8_W, Q8_BIAS, Q8_FACTOR };
+
+/* What is computed, in either form. */
+typedef struct q8_product {
+  q8_result result;
+  q8_input input;
+  q8_weights weights; /* of a group, without data */
+  int64_t groups;
+  int64_t group_weights; /* elements of the weights from one group to the next */
+  int64_t y_stride;
+  int64_t block_rows;
+} q8_product;
+
+/* Figures derived from it. */
+typedef struct q8_plan {
+  q8_cut cut;
+  int64_t taps, words;
+  int64_t padded; /* columns */
+  int64_t panels;
+  int64_t group_bytes; /* of the state */
+} q8_plan;
+
+static q8_plan q8_plan_make(const q8_product *p, int64_t l2_bytes) {
+  const tc_window *w = &p->input.window;
+  q8_plan plan = {.taps = q8_taps(&p->input),
+                  .words = q8_words(q8_depth(&p->input), p->input.quads),
+                  .padded = tc_round_up(p->weights.columns, TC_LANES),
+                  .panels = tc_ceil_div(p->weights.columns, TC_PANEL)};
+  const int64_t line = p->input.lines ? p->input.channels * w->stride_height * w->stride_width : q8_depth(&p->input);
+  const int64_t panels_bytes = plan.taps * plan.words * 4 * plan.padded;
+  const int64_t rows = q8_block_rows(p->block_rows, line * q8_number_bytes(&p->input), panels_bytes, l2_bytes);
+  plan.cut = p->input.lines ? q8_cut_make(w->out_width, w->batch * w->out_height, rows)
+                            : q8_cut_make(w->batch * w->out_height * w->out_width, 1, rows);
+  plan.group_bytes = tc_round_up(Q8_ARRAYS * plan.padded * 4 + panels_bytes, TC_ALIGNMENT);
+  return plan;
+}
+
+/* What the product still needs after its sizes and strides were checked and its operands touched. */
+static void q8_product_prepare(tc_prepare *prepare, const q8_product *p) {
+  q8_check_result(prepare, &p->result, Q8_FACTOR, TC_PRODUCT(prepare, p->groups, p->weights.columns));
+  tc_check_grid(prepare, p->block_rows, TC_ORDER_AUTO);
+  tc_touch(prepare, Q8_BIAS, TC_PRODUCT(prepare, p->groups, p->weights.columns), sizeof(int32_t));
+  const tc_window *w = &p->input.window;
+  const int64_t rows = TC_PRODUCT(prepare, w->batch, w->out_height, w->out_width);
+  const int64_t weights = TC_PRODUCT(prepare, p->groups, p->weights.columns + TC_LANES, p->input.channels + 4,
+                                     w->kernel_height, w->kernel_width + 4, sizeof(int32_t));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  tc_touch(prepare, Q8_W, p->groups * p->group_weights, p->weights.size);
+  const q8_plan plan = q8_plan_make(p, prepare->l2_bytes);
+  const int64_t pointers = TC_PRODUCT(prepare, plan.cut.piece, plan.taps, sizeof(char *));
+  const int64_t sums = TC_PRODUCT(prepare, plan.cut.piece, TC_PANEL, sizeof(int32_t));
+  prepare->units = TC_PRODUCT(prepare, p->groups, plan.cut.blocks, plan.panels);
+  prepare->cost = (double)rows * (double)weights / 4;
+  prepare->state_bytes = TC_PRODUCT(prepare, p->groups, plan.group_bytes);
+  prepare->scratch_bytes = sums + pointers + q8_copied_bytes(prepare, &p->input, &plan.cut);
+}
+
+static void q8_product_pack(const tc_prepare *prepare, const q8_product *p, void *state) {
+  const q8_plan plan = q8_plan_make(p, prepare->l2_bytes);
+  const int64_t columns = p->weights.columns, factor = p->result.rule == TC_REQUANTIZE_FIXED_POINT ? 8 : 4;
+  const char *bias = prepare->constants[Q8_BIAS], *factors = prepare->constants[Q8_FACTOR];
+  for (int64_t g = 0; g < p->groups; g++) {
+    int32_t *arrays = (int32_t *)((char *)state + g * plan.group_bytes);
+    q8_weights weights = p->weights;
+    weights.data = (const char *)prepare->constants[Q8_W] + g * p->group_weights * weights.size;
+    q8_pack(&weights, p->input.quads, bias ? bias + g * columns * 4 : NULL, p->result.x_zero_point,
+            arrays + Q8_SUMS * plan.padded, (char *)(arrays + Q8_ARRAYS * plan.padded));
+    q8_pack_factors(&p->result, factors ? factors + g * columns * factor : NULL, columns, arrays, plan.padded);
+  }
+}
+
+static void q8_product_run(const tc_call *call, const q8_product *p, int64_t begin, int64_t end) {
+  const q8_plan plan = q8_plan_make(p, call->l2_bytes);
+  const int64_t column_bytes = plan.taps * plan.words * 4, per_group = plan.cut.blocks * plan.panels;
+  int32_t *sums = call->scratch;
+  const char **rows = (const char **)(sums + plan.cut.piece * TC_PANEL);
+  char *copies = (char *)(rows + plan.cut.piece * plan.taps);
+  q8_block block = {.rows = rows,
+                    .row_stride = plan.cut.piece,
+                    .taps = plan.taps,
+                    .words = plan.words,
+                    .quads = p->input.quads,
+                    .result = &p->result,
+                    .sums = sums,
+                    .y_stride = p->y_stride};
+  int64_t copied = -1; /* what the copies in scratch belong to */
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t group = unit / per_group, panel = unit % plan.panels, column = panel * TC_PANEL;
+    const q8_place place = q8_cut_place(&plan.cut, unit % per_group / plan.panels);
+    if (unit / plan.panels != copied) {
+      copied = unit / plan.panels;
+      const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
+      if (p->input.lines) {
+        q8_point_lines(&p->input, x, place, plan.cut.piece, rows, copies);
+      } else {
+        q8_point_windows(&p->input, x, place, rows, copies);
+      }
+    }
+    const int32_t *arrays = (const int32_t *)((const char *)call->state + group * plan.group_bytes);
+    block.row_count = place.count;
+    block.columns = tc_min(p->weights.columns - column, TC_PANEL);
+    block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + column * column_bytes;
+    block.start = arrays + Q8_SUMS * plan.padded + column;
+    block.scale = q8_scale_make(&p->result, arrays + column, plan.padded);
+    block.y = (char *)call->operands[Q8_Y] +
+              (place.row * p->y_stride + group * p->weights.columns + column) * q8_size(&p->result);
+    q8_block_run(&block);
+  }
+}

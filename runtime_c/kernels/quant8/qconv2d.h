@@ -1,0 +1,65 @@
+/* qconv2d: convolution of 8-bit numbers. */
+
+static q8_product qconv_product(const tc_qconv2d_params *p) {
+  const int64_t channels = p->channels / p->groups, positions = p->kernel_height * p->kernel_width;
+  const int64_t columns = p->out_channels / p->groups;
+  q8_product product = {.result = Q8_RESULT(p),
+                        .groups = p->groups,
+                        .group_weights = columns * channels * positions,
+                        .y_stride = p->y_pixel_stride,
+                        .block_rows = p->block_rows};
+  product.input = (q8_input){.window = TC_WINDOW(p),
+                             .channels = channels,
+                             .pixel_stride = p->x_pixel_stride,
+                             .zero_point = p->x_zero_point,
+                             .quads = q8_has_quads(&product.result)};
+  product.input.lines = q8_has_lines(&product.input.window);
+  product.weights = (q8_weights){.size = q8_weight_size(&product.result),
+                                 .taps = q8_taps(&product.input),
+                                 .outer = positions / q8_taps(&product.input),
+                                 .inner = channels,
+                                 .columns = columns,
+                                 .tap_stride = p->kernel_width,
+                                 .outer_stride = 1,
+                                 .inner_stride = positions,
+                                 .column_stride = channels * positions};
+  return product;
+}
+
+static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
+  const tc_qconv2d_params *p = prepare->params;
+  const tc_window window = TC_WINDOW(p);
+  const q8_result result = Q8_RESULT(p);
+  tc_check_window(prepare, &window);
+  TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
+  if (tc_refused(prepare)) {
+    return;
+  }
+  TC_REQUIRE(prepare, p->groups > 0 && p->channels % p->groups == 0 && p->out_channels % p->groups == 0,
+             "%lld groups do not divide %lld input and %lld output channels", (long long)p->groups,
+             (long long)p->channels, (long long)p->out_channels);
+  TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->out_channels,
+             "a pixel stride is smaller than the number of channels");
+  TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
+  tc_touch(prepare, Q8_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels), 1);
+  tc_touch(prepare, Q8_Y,
+           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
+           q8_size(&result));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const q8_product product = qconv_product(p);
+  q8_product_prepare(prepare, &product);
+  TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width, product.input.lines,
+           p->x_zero_point, p->weight_type, p->rule);
+}
+
+static void TC_NAME(tc_qconv2d_pack)(const tc_prepare *prepare, void *state) {
+  const q8_product product = qconv_product(prepare->params);
+  q8_product_pack(prepare, &product, state);
+}
+
+static void TC_NAME(tc_qconv2d)(const tc_call *call, int64_t begin, int64_t end) {
+  const q8_product product = qconv_product(call->params);
+  q8_product_run(call, &product, begin, end);
+}

@@ -1,0 +1,59 @@
+/* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. */
+
+static q8_product qgemm_product(const tc_qgemm_params *p) {
+  q8_product product = {.result = Q8_RESULT(p),
+                        .groups = 1,
+                        .group_weights = p->k * p->n,
+                        .y_stride = p->y_row_stride,
+                        .block_rows = p->block_rows};
+  product.input = (q8_input){.window = {.batch = 1,
+                                        .height = 1,
+                                        .width = p->m,
+                                        .out_height = 1,
+                                        .out_width = p->m,
+                                        .kernel_height = 1,
+                                        .kernel_width = 1,
+                                        .stride_height = 1,
+                                        .stride_width = 1,
+                                        .dilation_height = 1,
+                                        .dilation_width = 1},
+                             .channels = p->k,
+                             .pixel_stride = p->x_row_stride,
+                             .zero_point = p->x_zero_point,
+                             .quads = q8_has_quads(&product.result)};
+  product.weights = (q8_weights){.size = q8_weight_size(&product.result),
+                                 .taps = 1,
+                                 .outer = 1,
+                                 .inner = p->k,
+                                 .columns = p->n,
+                                 .inner_stride = p->trans_b ? 1 : p->n,
+                                 .column_stride = p->trans_b ? p->k : 1};
+  return product;
+}
+
+static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
+  const tc_qgemm_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->trans_b == 0 || p->trans_b == 1, "trans_b must be 0 or 1");
+  TC_REQUIRE(prepare, p->x_row_stride >= p->k && p->y_row_stride >= p->n, "a row stride is shorter than its row");
+  TC_PRODUCT(prepare, p->m, p->n, p->k);
+  TC_PRODUCT(prepare, p->k, p->n);
+  const q8_result result = Q8_RESULT(p);
+  tc_touch(prepare, Q8_X, tc_span(prepare, p->m, p->x_row_stride, p->k), 1);
+  tc_touch(prepare, Q8_Y, tc_span(prepare, p->m, p->y_row_stride, p->n), q8_size(&result));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const q8_product product = qgemm_product(p);
+  q8_product_prepare(prepare, &product);
+  TC_SHARE(prepare, p->k, p->n, p->trans_b, p->x_zero_point, p->weight_type, p->rule);
+}
+
+static void TC_NAME(tc_qgemm_pack)(const tc_prepare *prepare, void *state) {
+  const q8_product product = qgemm_product(prepare->params);
+  q8_product_pack(prepare, &product, state);
+}
+
+static void TC_NAME(tc_qgemm)(const tc_call *call, int64_t begin, int64_t end) {
+  const q8_product product = qgemm_product(call->params);
+  q8_product_run(call, &product, begin, end);
+}

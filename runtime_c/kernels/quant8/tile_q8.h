@@ -1,0 +1,160 @@
+/* The micro-kernel of 8-bit products: tiles of the same sizes as those of f32, with sums of 32 bits in registers.
+ *
+ * Both operands come in words of 32 bits that hold a group of neighbours along the depth: two numbers of 16 bits
+ * ("pairs"), or four of 8 bits where the processor multiplies those exactly ("quads"). The left operand comes as row
+ * pointers, as in tile_f32.h; rows may end within a word, whose rest meets weights of 0. The right one is one packed
+ * panel: for every tap and word, those of the panel's columns side by side, padded to whole vectors. */
+
+typedef struct q8_tile {
+  const char *const *rows;
+  int64_t row_stride;
+  int64_t taps, words; /* words of one tap */
+  const char *panel;
+  const int32_t *start; /* of every sum, padded like the panel */
+  int64_t last;         /* columns in the last vector, 1..TC_LANES */
+  int32_t *sums;        /* where the sums go; or NULL to requantise them by the float rule at once, */
+  int64_t sums_stride;
+  const float *factors; /* padded like the panel */
+  const q8_scale *scale;
+  uint8_t *y; /* and store them here */
+  int64_t y_stride;
+} q8_tile;
+
+typedef struct q8_sums {
+  tc_vi v[12][4];
+} q8_sums;
+
+TC_INLINE tc_vi q8_load_word(const bool quads, const void *p) {
+#if TC_DOT4
+  if (quads) {
+    return tc_vi_load_quad(p);
+  }
+#endif
+  (void)quads;
+  return tc_vi_load_pair(p);
+}
+
+TC_INLINE tc_vi q8_dot(const bool quads, tc_vi sum, tc_vi a, tc_vi b) {
+#if TC_DOT4
+  if (quads) {
+    return tc_vi_dot4(sum, a, b);
+  }
+#endif
+  (void)quads;
+  return tc_vi_dot2(sum, a, b);
+}
+
+TC_INLINE void q8_tile_step(const int mr, const int nv, const bool quads, const char *panel, const char *const *row,
+                            int64_t at, q8_sums *sum) {
+  tc_vi column[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+    column[j] = tc_vi_load(panel + j * TC_LANES * 4);
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+    const tc_vi x = q8_load_word(quads, row[m] + at);
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      sum->v[m][j] = q8_dot(quads, sum->v[m][j], x, column[j]);
+    }
+  }
+}
+
+TC_INLINE void q8_tile_store(const int mr, const int nv, const q8_tile *t, const q8_sums *sum) {
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+    int32_t *to = t->sums + m * t->sums_stride;
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      if (j == nv - 1 && t->last < TC_LANES) {
+        tc_vi_store_first(to + j * TC_LANES, sum->v[m][j], t->last);
+      } else {
+        tc_vi_store(to + j * TC_LANES, sum->v[m][j]);
+      }
+    }
+  }
+}
+
+TC_INLINE void q8_tile_requantize(const int mr, const int nv, const q8_tile *t, const q8_sums *sum) {
+  const tc_vf low = t->scale->low, high = t->scale->high;
+  const tc_vi zero = t->scale->zero;
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+    const tc_vf factors = tc_vf_load(t->factors + j * TC_LANES);
+    const bool is_short = j == nv - 1 && t->last < TC_LANES;
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+      uint8_t *y = t->y + m * t->y_stride + j * TC_LANES;
+      const tc_vi value = tc_vi_add(q8_by_float(sum->v[m][j], factors, low, high), zero);
+      if (is_short) {
+        tc_vi_store_bytes_first(y, value, t->last);
+      } else {
+        tc_vi_store_bytes(y, value);
+      }
+    }
+  }
+}
+
+TC_INLINE void q8_tile_body(const int mr, const int nv, const bool quads, const q8_tile *t) {
+  q8_sums sum;
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+      sum.v[m][j] = tc_vi_load(t->start + j * TC_LANES);
+    }
+  }
+  const char *panel = t->panel;
+  for (int64_t tap = 0; tap < t->taps; tap++) {
+    const char *row[12];
+#pragma GCC unroll 12
+    for (int m = 0; m < mr; m++) {
+      row[m] = t->rows[tap * t->row_stride + m];
+    }
+    for (int64_t word = 0; word < t->words; word++) {
+      q8_tile_step(mr, nv, quads, panel, row, word * 4, &sum);
+      panel += nv * TC_LANES * 4;
+    }
+  }
+  if (t->sums) {
+    q8_tile_store(mr, nv, t, &sum);
+  } else {
+    q8_tile_requantize(mr, nv, t, &sum);
+  }
+}
+
+typedef void (*q8_tile_fn)(const q8_tile *tile);
+
+#define TC_TILE(mr, nv) \
+  static __attribute__((noinline)) void q8_tile_pairs_##mr##x##nv(const q8_tile *t) { q8_tile_body(mr, nv, false, t); }
+TC_TILE_LIST
+#undef TC_TILE
+#if TC_DOT4
+#define TC_TILE(mr, nv) \
+  static __attribute__((noinline)) void q8_tile_quads_##mr##x##nv(const q8_tile *t) { q8_tile_body(mr, nv, true, t); }
+TC_TILE_LIST
+#undef TC_TILE
+#endif
+
+/* By whether words are quads, vectors, rows. */
+static const q8_tile_fn q8_tiles[2][TC_TILE_VECTORS + 1][13] = {
+#define TC_TILE(mr, nv) [0][nv][mr] = q8_tile_pairs_##mr##x##nv,
+    TC_TILE_LIST
+#undef TC_TILE
+#if TC_DOT4
+#define TC_TILE(mr, nv) [1][nv][mr] = q8_tile_quads_##mr##x##nv,
+        TC_TILE_LIST
+#undef TC_TILE
+#endif
+};
+
+/* Whether products with these weights go through quads. */
+static bool q8_has_quads(const q8_result *r) {
+#if TC_DOT4
+  return r->weight_type == TC_TYPE_I8 && tc_has_dot4();
+#else
+  (void)r;
+  return false;
+#endif
+}
