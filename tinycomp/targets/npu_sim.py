@@ -25,10 +25,13 @@ from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets import npu_sim_device as device
-from tinycomp.targets.npu_sim_device import LANES, Program, Work
-from tinycomp.targets.qdq import (
+from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized.checks import bias_per_channel, scaled_per_channel, sums_fit
+from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
+    Requantization,
     bias_of,
     channel_axis,
     constant,
@@ -39,8 +42,8 @@ from tinycomp.targets.qdq import (
     scale_of,
     zero_point_of,
 )
+from tinycomp.targets.npu_sim_device import LANES, Program, Work
 
-EIGHT_BITS = {"int8", "uint8"}
 Answer = bool | Rejection
 
 TARGET = Target(
@@ -52,84 +55,33 @@ TARGET = Target(
 # Composites: what the device runs as one instruction. Earlier ones win. -----------------------------------------------
 
 
-def _positive(scale: Array) -> Answer:
-    return bool((np.isfinite(scale) & (scale > 0)).all()) or reject(f"scales are positive numbers, got {scale.min()}")
-
-
-def _one(scale: Array) -> Answer:
-    return _positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
-
-
-def _dequantized(x: ValuePattern) -> ValuePattern:
-    return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(_one), P.const | P.absent)
-
-
-def _dequantized_const(w: ValuePattern) -> ValuePattern:
-    return P.DequantizeLinear(w, P.const(_positive), P.const | P.absent, block_size={0, None})
-
-
-def _quantized(y: ValuePattern) -> ValuePattern:
-    return P.QuantizeLinear(y, P.const(_one), P.const | P.absent).where(dtype=EIGHT_BITS)
-
-
-def _activated(y: ValuePattern) -> ValuePattern:
-    return P.Relu(y) | P.Clip(y, P.const | P.absent, P.const | P.absent) | y
-
-
-def _padded(x: ValuePattern) -> ValuePattern:
-    widths = P.const(lambda pads: bool((pads >= 0).all()) or reject(f"negative pads {pads}"))
-    return P.Pad(x, widths, P.const(0) | P.absent, mode="constant") | x
-
-
-def _product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    return P.Gemm(x, w, b | P.absent, alpha=1.0, beta=1.0, transA=0) | P.optional(P.Add, P.MatMul(x, w), b)
-
-
-@TARGET.composite
-def qconv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """An 8-bit convolution with all that the device fuses into it."""
-    weight, bias = _dequantized_const(w.where(dtype=EIGHT_BITS)), _dequantized_const(b) | b | P.absent
-    return _quantized(_activated(P.Conv(_padded(_dequantized(x)), weight, bias)))
-
-
-@TARGET.composite
-def qdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """An 8-bit matrix product with all that the device fuses into it."""
-    weight, bias = _dequantized_const(w.where(dtype=EIGHT_BITS)), _dequantized_const(b) | b
-    return _quantized(_activated(_product(_dequantized(x), weight, bias)))
-
-
-@TARGET.composite
-def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """The sum of two 8-bit tensors."""
-    return _quantized(_activated(P.Add(_dequantized(a), _dequantized(b))))
-
-
-@TARGET.composite
-def qmaxpool(x: ValuePattern) -> ValuePattern:
-    """A maximum of 8-bit values."""
-    return _quantized(P.MaxPool(_dequantized(x)))
-
-
-@TARGET.composite
-def qavgpool(x: ValuePattern) -> ValuePattern:
-    """A mean of 8-bit values."""
-    return _quantized(P.AveragePool(_dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(_dequantized(x)))
+qconv = TARGET.composite(patterns.qconv)
+qdense = TARGET.composite(patterns.qdense)
+qadd = TARGET.composite(patterns.qadd)
+qmaxpool = TARGET.composite(patterns.qmaxpool)
+qavgpool = TARGET.composite(patterns.qavgpool)
 
 
 @TARGET.composite
 def conv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
     """A float32 convolution with bias and activation."""
-    return _activated(P.Conv(x.where(dtype="float32"), w, b | P.absent))
+    return patterns.clamped(P.Conv(x.where(dtype="float32"), w, b | P.absent))
 
 
 @TARGET.composite
 def dense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
     """A float32 matrix product with bias and activation."""
-    return _activated(_product(x.where(dtype="float32"), w, b))
+    return patterns.clamped(patterns.product(x.where(dtype="float32"), w, b))
 
 
 # Checks: what a pattern cannot say. Every "no" has a reason, and the report shows it. ---------------------------------
+
+
+for _composite in (qconv, qdense, conv, dense):
+    _composite.check(bias_per_channel)
+for _composite in (qconv, qdense):
+    _composite.check(scaled_per_channel)
+    _composite.check(sums_fit)
 
 
 @qconv.check
@@ -138,25 +90,10 @@ def dense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const)
 @dense.check
 def _(match: Match) -> Answer:
     node = first(match.matched, *PRODUCTS)
-    axis, shape = channel_axis(node), constant(match.w).shape
-    if node.op != "Conv" and len(shape) != 2:
-        return reject(f"a dense weight must be a matrix, got {len(shape)} dimensions")
-    if shape[axis] % LANES:
-        return reject(f"output channels must be a multiple of {LANES}, got {shape[axis]}")
-    fits = match.b is None or constant(match.b).shape in [(shape[axis],), (1, shape[axis])]
-    return fits or reject(f"the bias must have one entry per channel, got shape {list(constant(match.b).shape)}")
-
-
-@qconv.check
-@qdense.check
-def _(match: Match) -> Answer:
-    product = first(match.matched, *PRODUCTS)
-    weights = dequantizer(product.inputs[1])
-    axis = weights.attrs.get("axis", 1) % constant(match.w).ndim
-    if scale_of(weights).size > 1 and axis != channel_axis(product):
-        return reject(f"weights have one scale per output channel, got one along axis {axis}")
-    largest = IntegerProduct.read(product, match.matched).largest_sum
-    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+    channels = constant(match.w).shape[channel_axis(node)]
+    if channels % LANES:
+        return reject(f"output channels must be a multiple of {LANES}, got {channels}")
+    return True
 
 
 @qadd.check
@@ -301,16 +238,8 @@ def _multiplier(node: Node, product: Node, weight: Array) -> tuple[device.Comput
 
 def _requantize(node: Node, scale: Array) -> device.Requantize:
     """Return the requantisation of sums in steps of ``scale`` to the result of a composite."""
-    last = first(node.body.nodes, "QuantizeLinear")
-    step, zero_point, dtype = (
-        constant(last.inputs[1]).reshape(()),
-        zero_point_of(last).item(),
-        np.dtype(tensor(last.output.type).dtype),
-    )
-    low, high, info = *limits(last.inputs[0]), np.iinfo(dtype)
-    # Rounding is monotone, so an activation in front of it is a clamp behind it.
-    ends = [np.clip(np.rint(np.float32(v) / step) + zero_point, info.min, info.max) for v in (low, high)]
-    return device.Requantize.by(scale / scale_of(last).reshape(()), zero_point, int(ends[0]), int(ends[1]), dtype.name)
+    to = Requantization.read(first(node.body.nodes, "QuantizeLinear"))
+    return device.Requantize.by(scale / to.scale.astype(np.float64), to.zero_point, to.low, to.high, to.dtype)
 
 
 def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite.traits import is_structural
 
@@ -104,7 +105,7 @@ class IntegerProduct:
     """A quantised Conv, Gemm or MatMul as integers; output channels come first.
 
     Attributes:
-        weight: int64 without zero point, ``[channels, …]``.
+        weight: ``[channels, …]`` without zero point, int8 where that holds it, else int16.
         bias: int64 ``[channels]``, in steps of the sums.
         scale: float64, what one step of the sums is worth: one number, or one per channel.
         zero_point: Of the data.
@@ -124,15 +125,76 @@ class IntegerProduct:
             nodes: The nodes of its match or composite, in which a bias may be added.
         """
         data, weights = dequantizer(product.inputs[0]), dequantizer(product.inputs[1])
-        weight = np.moveaxis(constant(weights.inputs[0]), channel_axis(product), 0).astype(np.int64)
-        weight -= zero_point_of(weights).reshape(-1, *[1] * (weight.ndim - 1))
+        weight = np.moveaxis(constant(weights.inputs[0]), channel_axis(product), 0)
+        weight = without_zero_point(weight, zero_point_of(weights).reshape(-1, *[1] * (weight.ndim - 1)))
         scale = scale_of(data).item() * scale_of(weights).reshape(-1)
         bias = bias_of(product, nodes)
-        numbers = np.zeros(len(weight)) if bias is None else real(bias).reshape(-1)
-        return cls(weight, np.rint(numbers / scale).astype(np.int64), scale, zero_point_of(data).item())
+        numbers = np.zeros(len(weight), np.int64) if bias is None else _bias(bias, scale, len(weight))
+        return cls(weight, numbers, scale, zero_point_of(data).item())
 
     @property
     def largest_sum(self) -> int:
         """The greatest magnitude that a sum can reach, whatever the 8-bit data."""
-        terms = np.abs(self.weight).reshape(len(self.weight), -1).sum(axis=1)
-        return int((255 * terms + np.abs(self.bias)).max())
+        return largest_sum(self.weight, self.bias)
+
+
+def without_zero_point(stored: Array, zero_point: Array) -> Array:
+    """Return 4- or 8-bit weights without their zero point: int8 where that holds them, else int16."""
+    if stored.dtype == np.int8 and not zero_point.any():
+        return stored
+    whole = stored.astype(np.int16) - zero_point.astype(np.int16)
+    narrow = whole.astype(np.int8)
+    return narrow if np.array_equal(narrow, whole) else whole
+
+
+def largest_sum(weight: Array, bias: Array) -> int:
+    """The greatest magnitude of a sum of 8-bit data with weights ``[channels, …]`` and a bias ``[channels]``."""
+    terms = np.abs(weight.astype(np.int16)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
+    return int((255 * terms + np.abs(bias)).max(initial=0))
+
+
+def _bias(bias: Value, scale: Array, channels: int) -> Array:
+    """Return a bias in steps of the sums, which are worth ``scale``: as stored where it has their scale."""
+    numbers = real(bias).reshape(-1) / scale
+    if not bias.is_const:
+        node = dequantizer(bias)
+        same = (scale_of(node).astype(np.float32) == scale.astype(np.float32)).all()
+        if same and not zero_point_of(node).any():
+            numbers = constant(node.inputs[0]).reshape(-1)
+    return np.array(np.broadcast_to(np.rint(numbers), (channels,)), np.int64)
+
+
+@dataclass(frozen=True)
+class Requantization:
+    """How real numbers become 8-bit ones: ``clamp(round(x / scale) + zero_point, low, high)``.
+
+    Attributes:
+        scale: float32.
+        zero_point: What stands for 0.
+        low: The least result: that of the dtype, or what an activation in front leaves.
+        high: The greatest.
+        dtype: int8 or uint8.
+    """
+
+    scale: np.float32
+    zero_point: int
+    low: int
+    high: int
+    dtype: str
+
+    @classmethod
+    def read(cls, node: Node) -> Requantization:
+        """Read a QuantizeLinear with one scale; a Relu or Clip in front of it narrows the range.
+
+        Rounding is monotone, so an activation in front of it is a clamp behind it.
+        """
+        step, zero_point = np.float32(constant(node.inputs[1]).item()), zero_point_of(node).item()
+        dtype = tensor(node.output.type).dtype
+        info = np.iinfo(dtype)
+        ends = [np.clip(np.rint(np.float32(v) / step) + zero_point, info.min, info.max) for v in limits(node.inputs[0])]
+        return cls(step, zero_point, int(ends[0]), int(ends[1]), dtype)
+
+    def factors(self, scale: Array) -> Array:
+        """Return, in float32, what sums in steps of ``scale`` (float64) are multiplied by."""
+        with np.errstate(all="ignore"):
+            return scale.astype(np.float32) / self.scale

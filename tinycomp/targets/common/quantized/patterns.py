@@ -1,0 +1,116 @@
+"""Patterns of quantised layers; a target makes composites of those it runs, and adds its own checks.
+
+A layer reads 8-bit values behind a DequantizeLinear, and gives 8-bit values behind a QuantizeLinear or real ones. The
+functions named ``q…`` are whole layers; their parameters are the free values of the match.
+"""
+
+from __future__ import annotations
+
+from tinycomp.ops.numeric import Array
+from tinycomp.rewrite import P, Rejection, ValuePattern, reject
+
+EIGHT_BITS = frozenset({"int8", "uint8"})
+WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
+_COMBINING = ("Add", "Sub", "Mul")
+
+
+def positive(scale: Array) -> bool | Rejection:
+    """Whether scales are positive and finite."""
+    return bool(((scale > 0) & (scale < float("inf"))).all()) or reject(
+        f"scales are positive numbers, got {scale.min()}"
+    )
+
+
+def one(scale: Array) -> bool | Rejection:
+    """Whether there is one scale, as activations have it."""
+    return positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
+
+
+def dequantized(x: ValuePattern) -> ValuePattern:
+    """``x``, 8-bit values with one scale, as real numbers."""
+    return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(one), P.const | P.absent).where(dtype="float32")
+
+
+def dequantized_const(w: ValuePattern) -> ValuePattern:
+    """``w``, a constant with one scale or one per slice of an axis, as real numbers."""
+    scaled = P.DequantizeLinear(w, P.const(positive), P.const | P.absent, block_size={0, None})
+    return scaled.where(dtype="float32")
+
+
+def quantized(y: ValuePattern) -> ValuePattern:
+    """Real numbers as 8-bit values with one scale."""
+    return P.QuantizeLinear(y, P.const(one), P.const | P.absent).where(dtype=EIGHT_BITS)
+
+
+def clamped(y: ValuePattern) -> ValuePattern:
+    """``y`` behind an activation that is a clamp, or ``y``: rounding is monotone, so the clamp may follow it."""
+    return P.Relu(y) | P.Clip(y, P.const | P.absent, P.const | P.absent) | y
+
+
+def padded(x: ValuePattern) -> ValuePattern:
+    """``x`` with zeros around it, or ``x``."""
+    widths = P.const(lambda pads: bool((pads >= 0).all()) or reject(f"negative pads {pads}"))
+    return P.Pad(x, widths, P.const(0) | P.absent, mode="constant") | x
+
+
+def product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """A matrix product with an optional bias."""
+    return P.Gemm(x, w, b | P.absent, alpha=1.0, beta=1.0, transA=0) | P.optional(P.Add, P.MatMul(x, w), b)
+
+
+def conv_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """A convolution of 8-bit values by constants, with real results."""
+    weight, bias = dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b | P.absent
+    return P.Conv(padded(dequantized(x)), weight, bias)
+
+
+def dense_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """A matrix product of 8-bit values and constants, with real results."""
+    return product(dequantized(x), dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b)
+
+
+def qconv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """An 8-bit convolution with padding, bias and activation."""
+    return quantized(clamped(conv_sums(x, w, b)))
+
+
+def qdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """An 8-bit matrix product with bias and activation."""
+    return quantized(clamped(dense_sums(x, w, b)))
+
+
+def qconv_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A convolution of 8-bit values whose result stays real."""
+    return conv_sums(x, w, b)
+
+
+def qdense_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A matrix product of 8-bit values whose result stays real."""
+    return dense_sums(x, w, b)
+
+
+def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """The sum of two 8-bit tensors with an activation."""
+    return quantized(clamped(P.Add(dequantized(a), dequantized(b))))
+
+
+def qbinary(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """The sum, difference or product of two 8-bit tensors with an activation."""
+    return quantized(clamped(P.op(set(_COMBINING), dequantized(a), dequantized(b))))
+
+
+def qmaxpool(x: ValuePattern) -> ValuePattern:
+    """A maximum of 8-bit values."""
+    return quantized(P.MaxPool(dequantized(x)))
+
+
+def qavgpool(x: ValuePattern) -> ValuePattern:
+    """A mean of 8-bit values."""
+    return quantized(P.AveragePool(dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(dequantized(x)))
+
+
+def qtable(x: ValuePattern) -> ValuePattern:
+    """A function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
+    real = dequantized(x)
+    branches = P.dominates(real, P.elementwise, P.elementwise(P.any))
+    return quantized(P.repeat(P.elementwise, real) | branches | real)
