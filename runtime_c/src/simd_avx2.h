@@ -20,7 +20,27 @@ TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
 }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm256_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_first_lanes(n)); }
-TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm256_maskstore_ps(p, tc_first_lanes(n), v); }
+/* Piece by piece, because some processors take a dozen cycles for a masked store. */
+TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
+  __m128 half = _mm256_castps256_ps128(v);
+  if (n & 8) {
+    _mm256_storeu_ps(p, v);
+    return;
+  }
+  if (n & 4) {
+    _mm_storeu_ps(p, half);
+    half = _mm256_extractf128_ps(v, 1);
+    p += 4;
+  }
+  if (n & 2) {
+    _mm_storel_pi((__m64 *)p, half);
+    half = _mm_movehl_ps(half, half);
+    p += 2;
+  }
+  if (n & 1) {
+    _mm_store_ss(p, half);
+  }
+}
 TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return _mm256_add_ps(a, b); }
 TC_INLINE tc_vf tc_vf_sub(tc_vf a, tc_vf b) { return _mm256_sub_ps(a, b); }
 TC_INLINE tc_vf tc_vf_mul(tc_vf a, tc_vf b) { return _mm256_mul_ps(a, b); }

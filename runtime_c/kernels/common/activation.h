@@ -63,8 +63,12 @@ TC_INLINE tc_epilogue_f32 tc_epilogue(int64_t activation, float a, float b) {
 TC_ACTIVATION_LIST
 #undef TC_ACTIVATION
 
-/* The second pass over `rows` rows of `columns` elements that are `stride` apart. */
+/* The second pass over `rows` rows of `columns` elements that are `stride` apart; adjacent rows are one. */
 static void tc_activate_rows(const tc_epilogue_f32 *epilogue, float *c, int64_t stride, int64_t rows, int64_t columns) {
+  if (stride == columns) {
+    columns *= rows;
+    rows = 1;
+  }
   switch (epilogue->activation) {
 #define TC_ACTIVATION(kind, expression)                                     \
   case TC_ACT_##kind:                                                       \

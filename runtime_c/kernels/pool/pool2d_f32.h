@@ -57,7 +57,7 @@ typedef struct pool_pixel {
   float divisor;
 } pool_pixel;
 
-/* `vectors` whole vectors of channels, or one of `lanes` lanes. */
+/* `vectors` vectors of channels, the last of which has `lanes` lanes. */
 TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_pixel *pixel, int64_t channel,
                              int64_t lanes) {
   tc_vf sum[POOL_VECTORS];
@@ -70,7 +70,8 @@ TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_p
     for (int64_t j = 0; j < pixel->columns; j++, x += pixel->column_step) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; v++) {
-        const tc_vf value = vectors > 1 ? tc_vf_load(x + v * TC_LANES) : tc_load_up_to(x, lanes);
+        const float *from = x + v * TC_LANES;
+        const tc_vf value = v < vectors - 1 ? tc_vf_load(from) : tc_load_up_to(from, lanes);
         sum[v] = maximum ? tc_vf_maximum(sum[v], value) : tc_vf_add(sum[v], value);
       }
     }
@@ -78,20 +79,24 @@ TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_p
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; v++) {
     const tc_vf y = maximum ? sum[v] : tc_vf_div(sum[v], tc_vf_set1(pixel->divisor));
-    tc_store_up_to(pixel->y + channel + v * TC_LANES, y, lanes);
+    tc_store_up_to(pixel->y + channel + v * TC_LANES, y, v < vectors - 1 ? TC_LANES : lanes);
   }
 }
 
 TC_INLINE void pool_strip(const bool maximum, const pool_pixel *pixel, int64_t channel, int64_t channels) {
-  if (channels == POOL_STRIP) {
-    pool_channels(POOL_VECTORS, maximum, pixel, channel, TC_LANES);
-    return;
-  }
-  for (int64_t c = 0; c < channels; c += TC_LANES) {
-    pool_channels(1, maximum, pixel, channel + c, tc_min(channels - c, TC_LANES));
+  const int64_t vectors = tc_ceil_div(channels, TC_LANES), lanes = channels - (vectors - 1) * TC_LANES;
+  if (vectors == 4) {
+    pool_channels(4, maximum, pixel, channel, lanes);
+  } else if (vectors == 3) {
+    pool_channels(3, maximum, pixel, channel, lanes);
+  } else if (vectors == 2) {
+    pool_channels(2, maximum, pixel, channel, lanes);
+  } else {
+    pool_channels(1, maximum, pixel, channel, lanes);
   }
 }
 
+/* One line of output pixels. Windows inside the image are those next to one before them, moved by a stride. */
 static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_t channels) {
   const tc_pool2d_f32_params *p = call->params;
   const bool with_pads = p->mode == TC_POOL_AVERAGE_WITH_PADS;
@@ -99,20 +104,28 @@ static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_
   const pool_range rows = pool_clip(top, p->dilation_height, p->kernel_height, p->height, p->height + p->pad_bottom);
   const float *image =
       (const float *)call->operands[POOL_X] + line / p->out_height * p->height * p->width * p->x_pixel_stride;
-  for (int64_t out_x = 0; out_x < p->out_width; out_x++) {
+  const int64_t y = top + rows.first * p->dilation_height, lines = rows.last - rows.first;
+  const int64_t reach = (p->kernel_width - 1) * p->dilation_width;
+  float *out = (float *)call->operands[POOL_Y] + line * p->out_width * p->y_pixel_stride;
+  pool_pixel pixel = {.line_step = lines > 1 ? p->dilation_height * p->width * p->x_pixel_stride : 0};
+  bool was_inside = false;
+  for (int64_t out_x = 0; out_x < p->out_width; out_x++, out += p->y_pixel_stride) {
     const int64_t left = out_x * p->stride_width - p->pad_left;
-    const pool_range columns = pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
-    const int64_t y = top + rows.first * p->dilation_height, x = left + columns.first * p->dilation_width;
-    const int64_t lines = rows.last - rows.first, across = columns.last - columns.first;
-    const pool_pixel pixel = {
-        .x = lines && across ? image + (y * p->width + x) * p->x_pixel_stride : image,
-        .y = (float *)call->operands[POOL_Y] + (line * p->out_width + out_x) * p->y_pixel_stride,
-        .lines = across ? lines : 0,
-        .columns = across,
-        .line_step = lines > 1 ? p->dilation_height * p->width * p->x_pixel_stride : 0,
-        .column_step = across > 1 ? p->dilation_width * p->x_pixel_stride : 0,
-        .divisor = (float)(with_pads ? rows.counted * columns.counted : lines * across),
-    };
+    const bool inside = left >= 0 && left + reach < p->width;
+    if (inside && was_inside) {
+      pixel.x += p->stride_width * p->x_pixel_stride;
+    } else {
+      const pool_range columns =
+          pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
+      const int64_t x = left + columns.first * p->dilation_width, across = columns.last - columns.first;
+      pixel.x = lines && across ? image + (y * p->width + x) * p->x_pixel_stride : image;
+      pixel.lines = across ? lines : 0;
+      pixel.columns = across;
+      pixel.column_step = across > 1 ? p->dilation_width * p->x_pixel_stride : 0;
+      pixel.divisor = (float)(with_pads ? rows.counted * columns.counted : lines * across);
+    }
+    was_inside = inside && lines > 0;
+    pixel.y = out;
     if (p->mode == TC_POOL_MAX) {
       pool_strip(true, &pixel, channel, channels);
     } else {
