@@ -647,6 +647,44 @@ typedef struct tc_qdwconv2d_params {
   int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
 } tc_qdwconv2d_params;
 
+/* qlookup: y[rows, columns] = table[x], x being uint8. Operands: y, x, table (constant, 256 elements of y's size). */
+typedef struct tc_qlookup_params {
+  int64_t element_size; /* of y: 1, 2 or 4 */
+  int64_t rows, columns;
+  int64_t x_row_stride, y_row_stride;
+} tc_qlookup_params;
+
+/* qbinary: y = clamp(round(((a - a_zero_point) * a_scale op (b - b_zero_point) * b_scale) / y_scale) + y_zero_point,
+ * low, high) in float32 step by step, for uint8 y, a and b. Strides of a and b may be 0. Operands: y, a, b. */
+typedef struct tc_qbinary_params {
+  int64_t op; /* ADD, SUB or MUL of enum tc_binary */
+  int64_t a_zero_point, b_zero_point, y_zero_point, low, high;
+  float a_scale, b_scale, y_scale;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t y_stride0, y_stride1, y_stride2, y_stride3, y_stride4, y_stride5, y_stride6, y_stride7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+} tc_qbinary_params;
+
+/* qpool2d: NHWC pooling of uint8. The maximum is clamped to low and high, and low for a window in the padding alone. An
+ * average is the exact sum of x - x_zero_point, of which padding is 0, requantised like a product of 8-bit numbers with
+ * the factor, or the factor / count in float32 with divide; or else by multiplier and shift. Operands: y, x. */
+typedef struct tc_qpool2d_params {
+  int64_t mode; /* an enum tc_pool_mode */
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left, pad_bottom, pad_right; /* the last two only count positions */
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t x_zero_point, y_zero_point, low, high;
+  int64_t rule; /* an enum tc_requantize */
+  int64_t multiplier, shift;
+  int64_t divide; /* 0 or 1 */
+  float factor;
+} tc_qpool2d_params;
+
 /* ---- resizing ---- */
 
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each

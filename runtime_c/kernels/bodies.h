@@ -125,6 +125,12 @@
 
 #include "quant8/qdwconv2d.h"
 
+#include "quant8/qlookup.h"
+
+#include "quant8/qbinary.h"
+
+#include "quant8/qpool2d.h"
+
 #include "resize/resize2d_f32.h"
 
 #include "conv_transpose/conv_transpose2d_f32.h"

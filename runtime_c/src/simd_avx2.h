@@ -81,6 +81,9 @@ TC_INLINE float tc_vf_reduce_max(tc_vf a) {
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
+/* The compiler may fuse no addition with the product. */
+TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mul(a, b)); }
+
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
 typedef __m256i tc_vi;
 #define TC_DOT4 0
@@ -101,6 +104,7 @@ TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm256_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   return _mm256_cvtepu8_epi16(
       _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)first), _mm_loadl_epi64((const void *)second)));

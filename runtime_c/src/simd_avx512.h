@@ -44,6 +44,9 @@ TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm512_mask_ble
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return _mm512_reduce_add_ps(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return _mm512_reduce_max_ps(a); }
 
+/* The compiler may fuse no addition with the product. */
+TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mul(a, b)); }
+
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits or four of 8. */
 typedef __m512i tc_vi;
 #define TC_DOT4 1
@@ -71,6 +74,7 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
+TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)); }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   const __m512i low = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)first));
   const __m512i high = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)second));

@@ -61,6 +61,9 @@ TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return vbslq_f32(m, a,
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return vaddvq_f32(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return vmaxvq_f32(a); }
 
+/* The compiler may fuse no addition with the product. */
+TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mul(a, b)); }
+
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
 typedef int32x4_t tc_vi;
 #define TC_DOT4 0
@@ -84,6 +87,11 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   const int16x8_t x = vreinterpretq_s16_s32(a), w = vreinterpretq_s16_s32(b);
   sum = vmlal_s16(sum, vget_low_s16(x), vget_low_s16(w));
   return vmlal_high_s16(sum, x, w);
+}
+TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) {
+  uint32_t bytes[2] = {0, 0};
+  memcpy(&bytes[0], p, sizeof(bytes[0]));
+  return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vld1_u32(bytes))))));
 }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   uint32_t bytes[2];

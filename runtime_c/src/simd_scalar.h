@@ -52,6 +52,13 @@ TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return m ? a : b; }
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return a; }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return a; }
 
+/* The product passes through memory, so that the compiler fuses no addition with it. */
+TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) {
+  tc_vf product = a * b;
+  __asm__("" : "+m"(product));
+  return product;
+}
+
 /* Integers: a 32-bit number, which may hold two of 16 bits or four of 8. They wrap around. */
 typedef int32_t tc_vi;
 #define TC_DOT4 1
@@ -83,6 +90,7 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   memcpy(w, &b, sizeof(w));
   return tc_vi_add(sum, x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
 }
+TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return *p; }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) { return *first | *second << 16; }
 TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return *p; }
 TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {

@@ -10,7 +10,7 @@ from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.kernels import kernel_named, kernel_names
 from tinycomp.runtime.report import HostRow, LayerRow, Reason, RegionRow, Report
 
-WRITTEN = (2, "e46e994650d1")
+WRITTEN = (2, "870aa1525fdb")
 """The format version, and the fingerprint of what files of that version hold."""
 
 
