@@ -102,6 +102,7 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm256_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm256_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm256_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
+TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }

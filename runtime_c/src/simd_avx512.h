@@ -65,6 +65,7 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm512_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm512_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm512_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm512_cvtps_epi32(a); }
+TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }

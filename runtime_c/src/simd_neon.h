@@ -82,6 +82,7 @@ TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return vminq_s32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return vcvtq_f32_s32(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return vcvtnq_s32_f32(a); }
 /* The first halves of all lanes, then the second ones: what the instruction multiplies is half a vector. */
+TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(p))); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return TC_LANES * half + lane; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   const int16x8_t x = vreinterpretq_s16_s32(a), w = vreinterpretq_s16_s32(b);

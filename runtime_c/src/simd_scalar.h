@@ -77,6 +77,10 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return a > b ? a : b; }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return a < b ? a : b; }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return (float)a; }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return (int32_t)rintf(a); }
+TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
+  const int8_t *halves = p;
+  return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
+}
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   return tc_vi_add(sum, tc_vi_add((int16_t)a * (int16_t)b, (a >> 16) * (b >> 16)));

@@ -50,7 +50,7 @@ typedef struct q8_block {
   const char *const *rows; /* see tile_q8.h */
   int64_t row_stride, row_count;
   int64_t taps, words;
-  bool quads;
+  q8_form form;
   const char *panel;
   int64_t columns;
   const int32_t *start;
@@ -84,7 +84,7 @@ static void q8_block_run(const q8_block *block) {
                   .y_stride = block->y_stride};
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t count = rows + (i < longer);
-    q8_tiles[block->quads][vectors][count](&tile);
+    q8_tiles[block->form][vectors][count](&tile);
     tile.rows += count;
     tile.y += count * tile.y_stride;
     tile.sums += fused ? 0 : count * sums_stride;

@@ -9,7 +9,8 @@ typedef struct q8_input {
   int64_t channels; /* of a group */
   int64_t pixel_stride;
   int64_t zero_point;
-  bool quads, lines;
+  q8_form form;
+  bool lines;
 } q8_input;
 
 static bool q8_has_lines(const tc_window *w) {
@@ -22,11 +23,11 @@ static int64_t q8_taps(const q8_input *in) { return in->lines ? in->window.kerne
 static int64_t q8_depth(const q8_input *in) {
   return in->window.kernel_width * in->channels * (in->lines ? 1 : in->window.kernel_height);
 }
-static int64_t q8_number_bytes(const q8_input *in) { return in->quads ? 1 : 2; }
+static int64_t q8_number_bytes(const q8_input *in) { return q8_form_x_bytes(in->form); }
 
 /* Copies `count` numbers and returns where the next ones go. */
 static char *q8_copy(const q8_input *in, const uint8_t *from, int64_t count, char *to) {
-  if (in->quads) {
+  if (in->form == Q8_QUADS) {
     memcpy(to, from, (size_t)count);
     return to + count;
   }
@@ -38,7 +39,7 @@ static char *q8_copy(const q8_input *in, const uint8_t *from, int64_t count, cha
 }
 
 static char *q8_fill(const q8_input *in, int64_t count, char *to) {
-  if (in->quads) {
+  if (in->form == Q8_QUADS) {
     memset(to, (int)in->zero_point, (size_t)count);
     return to + count;
   }
@@ -110,7 +111,22 @@ static void q8_point_lines(const q8_input *in, const uint8_t *data, q8_place pla
  * first-level cache. */
 static int64_t q8_window_pitch(const q8_input *in) {
   const int64_t bytes = tc_round_up(q8_depth(in) * q8_number_bytes(in), 4);
-  return bytes % 512 ? bytes : bytes + 64;
+  return bytes % 4096 ? bytes : bytes + 64;
+}
+
+/* Rows that lie side by side are copied as one, unless the copies would meet in the same lines of the cache. */
+static bool q8_is_contiguous(const q8_input *in) {
+  return conv_is_pointwise(&in->window) && in->pixel_stride == in->channels &&
+         in->channels * q8_number_bytes(in) % 4096 != 0;
+}
+
+static void q8_point_contiguous(const q8_input *in, const uint8_t *data, q8_place place, const char **rows,
+                                char *copies) {
+  const int64_t pitch = in->channels * q8_number_bytes(in);
+  q8_copy(in, data + place.row * in->channels, place.count * in->channels, copies);
+  for (int64_t m = 0; m < place.count; m++) {
+    rows[m] = copies + m * pitch;
+  }
 }
 
 static void q8_point_windows(const q8_input *in, const uint8_t *data, q8_place place, const char **rows, char *copies) {
@@ -127,6 +143,18 @@ static void q8_point_windows(const q8_input *in, const uint8_t *data, q8_place p
       }
     }
     conv_pixel_next(w, &pixel);
+  }
+}
+
+/* Copies what a block of rows reads and points at it. */
+static void q8_point(const q8_input *in, const uint8_t *data, q8_place place, int64_t row_stride, const char **rows,
+                     char *copies) {
+  if (in->lines) {
+    q8_point_lines(in, data, place, row_stride, rows, copies);
+  } else if (q8_is_contiguous(in)) {
+    q8_point_contiguous(in, data, place, rows, copies);
+  } else {
+    q8_point_windows(in, data, place, rows, copies);
   }
 }
 

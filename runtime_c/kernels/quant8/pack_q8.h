@@ -19,22 +19,25 @@ static inline int32_t q8_weight(const char *data, int size, int64_t at) {
 }
 
 /* The words that a tap takes. */
-static inline int64_t q8_words(int64_t depth, bool quads) { return tc_ceil_div(depth, quads ? 4 : 2); }
+static inline int64_t q8_words(int64_t depth, q8_form form) { return tc_ceil_div(depth, q8_form_numbers(form)); }
 
 /* One column of a panel of `width` columns. Returns the sum of its weights, which may wrap around. */
-static uint32_t q8_pack_column(const q8_weights *w, bool quads, int64_t column, int64_t width, char *out) {
-  const int64_t per_word = quads ? 4 : 2, words = q8_words(w->outer * w->inner, quads);
+static uint32_t q8_pack_column(const q8_weights *w, q8_form form, int64_t column, int64_t width, char *out) {
+  const int64_t per_word = q8_form_numbers(form), words = q8_words(w->outer * w->inner, form);
+  const int64_t word_bytes = q8_form_word_bytes(form);
   const int64_t lane = column % TC_LANES, vector = column / TC_LANES;
   uint32_t sum = 0;
-  for (int64_t tap = 0; tap < w->taps; tap++, out += words * width * 4) {
+  for (int64_t tap = 0; tap < w->taps; tap++, out += words * width * word_bytes) {
     int64_t d = 0;
     for (int64_t i = 0; i < w->outer; i++) {
       int64_t at = column * w->column_stride + tap * w->tap_stride + i * w->outer_stride;
       for (int64_t j = 0; j < w->inner; j++, d++, at += w->inner_stride) {
         const int32_t value = q8_weight(w->data, w->size, at);
-        char *to = out + (d / per_word * width + vector * TC_LANES) * 4;
-        if (quads) {
+        char *to = out + (d / per_word * width + vector * TC_LANES) * word_bytes;
+        if (form == Q8_QUADS) {
           ((int8_t *)to)[lane * 4 + d % 4] = (int8_t)value;
+        } else if (form == Q8_NARROW) {
+          ((int8_t *)to)[tc_pair_place(lane, d % 2)] = (int8_t)value;
         } else {
           ((int16_t *)to)[tc_pair_place(lane, d % 2)] = (int16_t)value;
         }
@@ -47,9 +50,9 @@ static uint32_t q8_pack_column(const q8_weights *w, bool quads, int64_t column, 
 
 /* Packs all panels, one after another, into zeroed memory, and starts every sum with the bias (which may be absent)
  * less what the zero point of x contributes. */
-static void q8_pack(const q8_weights *w, bool quads, const void *bias, int64_t zero_point, int32_t *start,
+static void q8_pack(const q8_weights *w, q8_form form, const void *bias, int64_t zero_point, int32_t *start,
                     char *panels) {
-  const int64_t line = w->taps * q8_words(w->outer * w->inner, quads) * 4; /* bytes of a column */
+  const int64_t line = w->taps * q8_words(w->outer * w->inner, form) * q8_form_word_bytes(form); /* bytes of a column */
   for (int64_t first = 0; first < w->columns; first += TC_PANEL) {
     const int64_t columns = tc_min(w->columns - first, TC_PANEL), width = tc_round_up(columns, TC_LANES);
     q8_weights panel = *w;
@@ -59,7 +62,7 @@ static void q8_pack(const q8_weights *w, bool quads, const void *bias, int64_t z
       if (bias) {
         memcpy(&added, (const char *)bias + (first + column) * (int64_t)sizeof(added), sizeof(added));
       }
-      const uint32_t sum = q8_pack_column(&panel, quads, column, width, panels);
+      const uint32_t sum = q8_pack_column(&panel, form, column, width, panels);
       start[first + column] = (int32_t)((uint32_t)added - (uint32_t)zero_point * sum);
     }
     panels += line * width;

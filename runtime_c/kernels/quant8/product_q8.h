@@ -26,11 +26,11 @@ typedef struct q8_plan {
 static q8_plan q8_plan_make(const q8_product *p, int64_t l2_bytes) {
   const tc_window *w = &p->input.window;
   q8_plan plan = {.taps = q8_taps(&p->input),
-                  .words = q8_words(q8_depth(&p->input), p->input.quads),
+                  .words = q8_words(q8_depth(&p->input), p->input.form),
                   .padded = tc_round_up(p->weights.columns, TC_LANES),
                   .panels = tc_ceil_div(p->weights.columns, TC_PANEL)};
   const int64_t line = p->input.lines ? p->input.channels * w->stride_height * w->stride_width : q8_depth(&p->input);
-  const int64_t panels_bytes = plan.taps * plan.words * 4 * plan.padded;
+  const int64_t panels_bytes = plan.taps * plan.words * q8_form_word_bytes(p->input.form) * plan.padded;
   const int64_t rows = q8_block_rows(p->block_rows, line * q8_number_bytes(&p->input), panels_bytes, l2_bytes);
   plan.cut = p->input.lines ? q8_cut_make(w->out_width, w->batch * w->out_height, rows)
                             : q8_cut_make(w->batch * w->out_height * w->out_width, 1, rows);
@@ -68,7 +68,7 @@ static void q8_product_pack(const tc_prepare *prepare, const q8_product *p, void
     int32_t *arrays = (int32_t *)((char *)state + g * plan.group_bytes);
     q8_weights weights = p->weights;
     weights.data = (const char *)prepare->constants[Q8_W] + g * p->group_weights * weights.size;
-    q8_pack(&weights, p->input.quads, bias ? bias + g * columns * 4 : NULL, p->result.x_zero_point,
+    q8_pack(&weights, p->input.form, bias ? bias + g * columns * 4 : NULL, p->result.x_zero_point,
             arrays + Q8_SUMS * plan.padded, (char *)(arrays + Q8_ARRAYS * plan.padded));
     q8_pack_factors(&p->result, factors ? factors + g * columns * factor : NULL, columns, arrays, plan.padded);
   }
@@ -76,7 +76,8 @@ static void q8_product_pack(const tc_prepare *prepare, const q8_product *p, void
 
 static void q8_product_run(const tc_call *call, const q8_product *p, int64_t begin, int64_t end) {
   const q8_plan plan = q8_plan_make(p, call->l2_bytes);
-  const int64_t column_bytes = plan.taps * plan.words * 4, per_group = plan.cut.blocks * plan.panels;
+  const int64_t column_bytes = plan.taps * plan.words * q8_form_word_bytes(p->input.form),
+                per_group = plan.cut.blocks * plan.panels;
   int32_t *sums = call->scratch;
   const char **rows = (const char **)(sums + plan.cut.piece * TC_PANEL);
   char *copies = (char *)(rows + plan.cut.piece * plan.taps);
@@ -84,7 +85,7 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
                     .row_stride = plan.cut.piece,
                     .taps = plan.taps,
                     .words = plan.words,
-                    .quads = p->input.quads,
+                    .form = p->input.form,
                     .result = &p->result,
                     .sums = sums,
                     .y_stride = p->y_stride};
@@ -95,11 +96,7 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
     if (unit / plan.panels != copied) {
       copied = unit / plan.panels;
       const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
-      if (p->input.lines) {
-        q8_point_lines(&p->input, x, place, plan.cut.piece, rows, copies);
-      } else {
-        q8_point_windows(&p->input, x, place, rows, copies);
-      }
+      q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
     }
     const int32_t *arrays = (const int32_t *)((const char *)call->state + group * plan.group_bytes);
     block.row_count = place.count;

@@ -12,7 +12,7 @@ static q8_product qconv_product(const tc_qconv2d_params *p) {
                              .channels = channels,
                              .pixel_stride = p->x_pixel_stride,
                              .zero_point = p->x_zero_point,
-                             .quads = q8_has_quads(&product.result)};
+                             .form = q8_form_of(&product.result)};
   product.input.lines = q8_has_lines(&product.input.window);
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = q8_taps(&product.input),

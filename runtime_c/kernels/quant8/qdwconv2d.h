@@ -233,7 +233,7 @@ static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t en
                           .channels = p->channels,
                           .pixel_stride = p->x_pixel_stride,
                           .zero_point = p->x_zero_point,
-                          .quads = true}; /* copied as it is */
+                          .form = Q8_QUADS}; /* copied as it is */
   const qdw_line_fn run = qdw_line_for(w);
   qdw_line line = {.plan = &plan,
                    .channels = p->channels,

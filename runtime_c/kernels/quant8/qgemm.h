@@ -20,7 +20,7 @@ static q8_product qgemm_product(const tc_qgemm_params *p) {
                              .channels = p->k,
                              .pixel_stride = p->x_row_stride,
                              .zero_point = p->x_zero_point,
-                             .quads = q8_has_quads(&product.result)};
+                             .form = q8_form_of(&product.result)};
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = 1,
                                  .outer = 1,

@@ -1,9 +1,20 @@
 /* The micro-kernel of 8-bit products: tiles of the same sizes as those of f32, with sums of 32 bits in registers.
  *
- * Both operands come in words of 32 bits that hold a group of neighbours along the depth: two numbers of 16 bits
- * ("pairs"), or four of 8 bits where the processor multiplies those exactly ("quads"). The left operand comes as row
- * pointers, as in tile_f32.h; rows may end within a word, whose rest meets weights of 0. The right one is one packed
- * panel: for every tap and word, those of the panel's columns side by side, padded to whole vectors. */
+ * Both operands come in words of 32 bits that hold a group of neighbours along the depth, in one of three forms. The
+ * left operand comes as row pointers, as in tile_f32.h; rows may end within a word, whose rest meets weights of 0. The
+ * right one is one packed panel: for every tap and word, those of the panel's columns side by side, padded to whole
+ * vectors. */
+
+typedef enum q8_form {
+  Q8_WIDE,   /* pairs of numbers of 16 bits */
+  Q8_NARROW, /* likewise, but weights lie in 8 bits and are widened when they are loaded: half the memory, and faster */
+  Q8_QUADS   /* four numbers of 8 bits, where the processor multiplies and adds those exactly */
+} q8_form;
+
+static inline int64_t q8_form_numbers(q8_form form) { return form == Q8_QUADS ? 4 : 2; }
+static inline int64_t q8_form_x_bytes(q8_form form) { return form == Q8_QUADS ? 1 : 2; }
+/* Bytes of one column's word of weights. */
+static inline int64_t q8_form_word_bytes(q8_form form) { return form == Q8_NARROW ? 2 : 4; }
 
 typedef struct q8_tile {
   const char *const *rows;
@@ -24,39 +35,40 @@ typedef struct q8_sums {
   tc_vi v[12][4];
 } q8_sums;
 
-TC_INLINE tc_vi q8_load_word(const bool quads, const void *p) {
+TC_INLINE tc_vi q8_load_word(const q8_form form, const void *p) {
 #if TC_DOT4
-  if (quads) {
+  if (form == Q8_QUADS) {
     return tc_vi_load_quad(p);
   }
 #endif
-  (void)quads;
+  (void)form;
   return tc_vi_load_pair(p);
 }
 
-TC_INLINE tc_vi q8_dot(const bool quads, tc_vi sum, tc_vi a, tc_vi b) {
+TC_INLINE tc_vi q8_dot(const q8_form form, tc_vi sum, tc_vi a, tc_vi b) {
 #if TC_DOT4
-  if (quads) {
+  if (form == Q8_QUADS) {
     return tc_vi_dot4(sum, a, b);
   }
 #endif
-  (void)quads;
+  (void)form;
   return tc_vi_dot2(sum, a, b);
 }
 
-TC_INLINE void q8_tile_step(const int mr, const int nv, const bool quads, const char *panel, const char *const *row,
+TC_INLINE void q8_tile_step(const int mr, const int nv, const q8_form form, const char *panel, const char *const *row,
                             int64_t at, q8_sums *sum) {
   tc_vi column[4];
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
-    column[j] = tc_vi_load(panel + j * TC_LANES * 4);
+    const char *at_column = panel + j * TC_LANES * q8_form_word_bytes(form);
+    column[j] = form == Q8_NARROW ? tc_vi_widen_bytes(at_column) : tc_vi_load(at_column);
   }
 #pragma GCC unroll 12
   for (int m = 0; m < mr; m++) {
-    const tc_vi x = q8_load_word(quads, row[m] + at);
+    const tc_vi x = q8_load_word(form, row[m] + at);
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) {
-      sum->v[m][j] = q8_dot(quads, sum->v[m][j], x, column[j]);
+      sum->v[m][j] = q8_dot(form, sum->v[m][j], x, column[j]);
     }
   }
 }
@@ -96,7 +108,7 @@ TC_INLINE void q8_tile_requantize(const int mr, const int nv, const q8_tile *t, 
   }
 }
 
-TC_INLINE void q8_tile_body(const int mr, const int nv, const bool quads, const q8_tile *t) {
+TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, const q8_tile *t) {
   q8_sums sum;
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
@@ -113,8 +125,8 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const bool quads, const 
       row[m] = t->rows[tap * t->row_stride + m];
     }
     for (int64_t word = 0; word < t->words; word++) {
-      q8_tile_step(mr, nv, quads, panel, row, word * 4, &sum);
-      panel += nv * TC_LANES * 4;
+      q8_tile_step(mr, nv, form, panel, row, word * 4, &sum);
+      panel += nv * TC_LANES * q8_form_word_bytes(form);
     }
   }
   if (t->sums) {
@@ -126,35 +138,45 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const bool quads, const 
 
 typedef void (*q8_tile_fn)(const q8_tile *tile);
 
-#define TC_TILE(mr, nv) \
-  static __attribute__((noinline)) void q8_tile_pairs_##mr##x##nv(const q8_tile *t) { q8_tile_body(mr, nv, false, t); }
+#define TC_TILE(mr, nv)                                                                \
+  static __attribute__((noinline)) void q8_tile_wide_##mr##x##nv(const q8_tile *t) {   \
+    q8_tile_body(mr, nv, Q8_WIDE, t);                                                  \
+  }                                                                                    \
+  static __attribute__((noinline)) void q8_tile_narrow_##mr##x##nv(const q8_tile *t) { \
+    q8_tile_body(mr, nv, Q8_NARROW, t);                                                \
+  }
 TC_TILE_LIST
 #undef TC_TILE
 #if TC_DOT4
-#define TC_TILE(mr, nv) \
-  static __attribute__((noinline)) void q8_tile_quads_##mr##x##nv(const q8_tile *t) { q8_tile_body(mr, nv, true, t); }
+#define TC_TILE(mr, nv)                                                               \
+  static __attribute__((noinline)) void q8_tile_quads_##mr##x##nv(const q8_tile *t) { \
+    q8_tile_body(mr, nv, Q8_QUADS, t);                                                \
+  }
 TC_TILE_LIST
 #undef TC_TILE
 #endif
 
-/* By whether words are quads, vectors, rows. */
-static const q8_tile_fn q8_tiles[2][TC_TILE_VECTORS + 1][13] = {
-#define TC_TILE(mr, nv) [0][nv][mr] = q8_tile_pairs_##mr##x##nv,
+/* By form, vectors, rows. */
+static const q8_tile_fn q8_tiles[3][TC_TILE_VECTORS + 1][13] = {
+#define TC_TILE(mr, nv) [Q8_WIDE][nv][mr] = q8_tile_wide_##mr##x##nv, [Q8_NARROW][nv][mr] = q8_tile_narrow_##mr##x##nv,
     TC_TILE_LIST
 #undef TC_TILE
 #if TC_DOT4
-#define TC_TILE(mr, nv) [1][nv][mr] = q8_tile_quads_##mr##x##nv,
+#define TC_TILE(mr, nv) [Q8_QUADS][nv][mr] = q8_tile_quads_##mr##x##nv,
         TC_TILE_LIST
 #undef TC_TILE
 #endif
 };
 
-/* Whether products with these weights go through quads. */
-static bool q8_has_quads(const q8_result *r) {
+/* How products with these weights are computed here. */
+static q8_form q8_form_of(const q8_result *r) {
+  if (r->weight_type == TC_TYPE_I16) {
+    return Q8_WIDE;
+  }
 #if TC_DOT4
-  return r->weight_type == TC_TYPE_I8 && tc_has_dot4();
-#else
-  (void)r;
-  return false;
+  if (tc_has_dot4()) {
+    return Q8_QUADS;
+  }
 #endif
+  return Q8_NARROW;
 }
