@@ -103,7 +103,6 @@ IMAGES: dict[str, tuple[str, Callable[[Layer], Graph]]] = {
     "add": ("qadd", add),
     "add same": ("qadd", add_same),
     "add constant": ("qadd", add_constant),
-    "max pool": ("qmaxpool", max_pool),
     "average": ("qavgpool", average_pool),
     "global average": ("qavgpool", lambda n: n.done(n.GlobalAveragePool(n.dequantized(n.inputs[0])), 0.02)),
 }
@@ -215,10 +214,6 @@ def overflow(layer: Layer) -> Graph:
     return layer.done(layer.Conv(layer.dequantized(layer.inputs[0]), w, b))
 
 
-def rescaled_max(layer: Layer) -> Graph:
-    return layer.done(layer.MaxPool(layer.dequantized(layer.inputs[0]), kernel_shape=[2, 2]), 0.06)
-
-
 def padded_average(layer: Layer) -> Graph:
     x = layer.dequantized(layer.inputs[0])
     return layer.done(layer.AveragePool(x, kernel_shape=[2, 2], pads=[1, 1, 0, 0]))
@@ -235,7 +230,6 @@ REFUSALS = {
     "scales": (two_scales, "activations have one scale, got 16"),
     "axis": (wrong_axis, "weights have one scale per output channel, got one along axis 1"),
     "overflow": (overflow, "which overflows the int32 accumulator"),
-    "max": (rescaled_max, "a maximum keeps its scale and zero point, but the model changes them"),
     "average": (padded_average, "every sum is divided by the same count, but padding makes the counts differ"),
     "broadcast": (broadcast, "operands must have equal shapes, got (2, 16, 9, 9) and (2, 16, 1, 1)"),
 }

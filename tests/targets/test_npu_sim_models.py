@@ -104,7 +104,7 @@ def test_a_program_lists_its_instructions_and_their_cost():
     program = TARGET.build(region)
     assert isinstance(program, Program)
     names = [step.name for step in program.instructions]
-    assert sorted(names) == sorted(["qconv"] * 6 + ["qadd", "qmaxpool", "qavgpool"])
+    assert sorted(names) == sorted(["qconv"] * 6 + ["qadd", "MaxPool", "qavgpool"])
     stem = next(s for s in program.instructions if s.work.macs == 8 * 8 * 16 * 9)
     assert stem.work.cycles == 8 * 8
     # 8-bit data in and out, weight and bias with scales and zero points, two scales, and one zero point that is shared.

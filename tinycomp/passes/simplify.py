@@ -44,6 +44,7 @@ from tinycomp.passes.simplify_rules import (
     no_ops,
     padding,
     products,
+    quantised,
 )
 from tinycomp.rewrite import Engine, Rule
 from tinycomp.rewrite.engine import Head
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     *affine.RULES,
     *padding.RULES,
     *products.RULES,
+    *quantised.RULES,
 )
 
 

@@ -58,7 +58,6 @@ TARGET = Target(
 qconv = TARGET.composite(patterns.qconv)
 qdense = TARGET.composite(patterns.qdense)
 qadd = TARGET.composite(patterns.qadd)
-qmaxpool = TARGET.composite(patterns.qmaxpool)
 qavgpool = TARGET.composite(patterns.qavgpool)
 
 
@@ -101,14 +100,6 @@ def _(match: Match) -> Answer:
     return _equal_shapes(match.a, match.b)
 
 
-@qmaxpool.check
-def _(match: Match) -> Answer:
-    before, after = first(match.matched, "DequantizeLinear"), first(match.matched, "QuantizeLinear")
-    if scale_of(before) != scale_of(after) or zero_point_of(before) != zero_point_of(after):
-        return reject("a maximum keeps its scale and zero point, but the model changes them")
-    return _max_pool(first(match.matched, "MaxPool"))
-
-
 @qavgpool.check
 def _(match: Match) -> Answer:
     attrs = first(match.matched, "AveragePool", "GlobalAveragePool").attrs
@@ -126,7 +117,7 @@ def _(node: Node) -> Answer:
 
 
 @TARGET.op("MaxPool")
-def _max_pool(node: Node) -> Answer:
+def _(node: Node) -> Answer:
     dtype, axes = tensor(node.output.type).dtype, len(node.attrs["kernel_shape"])
     if dtype not in {"float32", *EIGHT_BITS}:
         return reject(f"MaxPool is float32 or 8-bit only, got {dtype}")
@@ -199,8 +190,7 @@ def _build_qavgpool(node: Node) -> Work:
 
 
 def _build_maxpool(node: Node) -> Work:
-    pool = first(node.body.nodes, "MaxPool") if node.is_composite else node
-    attrs = {k: v for k, v in pool.attrs.items() if k != "storage_order"}
+    attrs = {k: v for k, v in node.attrs.items() if k != "storage_order"}
     cycles = device.vector_cycles(_size(node.output) * prod(attrs["kernel_shape"]))
     return Work(lambda x: max_pool(x, **attrs), 0, cycles)  # type: ignore[arg-type, return-value]
 
@@ -213,7 +203,6 @@ _BUILDERS: dict[str, Callable[[Node], Work]] = {
     "qconv": _build_qproduct,
     "qdense": _build_qproduct,
     "qadd": _build_qadd,
-    "qmaxpool": _build_maxpool,
     "qavgpool": _build_qavgpool,
     "conv": _build_product,
     "dense": _build_product,

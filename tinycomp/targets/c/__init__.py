@@ -18,6 +18,9 @@ from tinycomp.targets.c import (
     norm,
     pool,
     quantize,
+    quantized_elements,
+    quantized_operators,
+    quantized_products,
     rearrange,
     recurrent,
     reduction,
@@ -31,8 +34,8 @@ from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
 
 FAMILIES = (
-    attention, conv, elementwise, gather, matmul, movement, norm, pool, quantize, rearrange, recurrent, reduction,
-    resize, scatter, selection,
+    attention, conv, elementwise, gather, matmul, movement, norm, pool, quantize, quantized_elements,
+    quantized_operators, quantized_products, rearrange, recurrent, reduction, resize, scatter, selection,
 )  # fmt: skip
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""

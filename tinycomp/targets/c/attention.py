@@ -16,7 +16,7 @@ from tinycomp.target import Target
 from tinycomp.targets.c.element_program import broadcast_strides
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.movement import destination
-from tinycomp.targets.c.rules import Rules
+from tinycomp.targets.c.rules import Rules, taken
 from tinycomp.targets.common.checks import first, operand, static_type, surely_equal
 from tinycomp.targets.common.composites import opened
 
@@ -108,7 +108,7 @@ def _take_apart(node: Node) -> _Attention:
     return _Attention(in_region(q), in_region(k), in_region(operand(values, 1)), mask, float(scale * q_scale * k_scale))
 
 
-@FAMILY.lower(NAME, check=lambda node: True, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE)
+@FAMILY.lower(NAME, check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE)
 def attention(emit: Emitter, node: Node) -> None:
     """Emit one call that reads the heads where they lie and writes them where they are wanted."""
     parts = _take_apart(node)

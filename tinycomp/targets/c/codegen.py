@@ -18,6 +18,7 @@ from tinycomp.targets.c.element_program import Ref, Steps, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
+from tinycomp.targets.c.unsigned import MakeUnsigned
 from tinycomp.targets.common.checks import first
 
 Table = Mapping[tuple[str, str], LoweringRule]
@@ -44,6 +45,7 @@ def generate(region: Node, table: Table) -> Program:
     graph = region.body.clone()
     FoldConstants(keep_quantized=False).run(graph)
     EliminateDeadCode().run(graph)
+    MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
     emit = Emitter(graph)
     chains = find_chains(graph, lambda node: _steps_alone(node, table))

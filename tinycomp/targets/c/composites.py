@@ -11,6 +11,8 @@ from tinycomp.targets.c.attention import add_attention
 from tinycomp.targets.c.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
+from tinycomp.targets.c.quantized_elements import add_elements
+from tinycomp.targets.c.quantized_products import add_products, add_real_products
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import channel_vector, operand, surely_equal
 
@@ -26,6 +28,9 @@ _CHECKS = {
 def add_composites(target: Target) -> None:
     """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
     add_attention(target)
+    add_products(target)
+    add_elements(target)
+    add_real_products(target)
 
     @target.composite(name="conv")
     def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -47,10 +48,13 @@ def image(value: Value) -> Image:
 
 def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
     """Return the geometry of a convolution or pooling node; a single spatial axis becomes the second of two."""
-    attrs = node.attrs
-    _, shape = static_type(x)
+    return window_at(node.op, node.attrs, static_type(x)[1], kernel)
+
+
+def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[int], kernel: tuple[int, ...]) -> Window:
+    """As :func:`window_of`, of an operator with these attributes over data of ``shape``."""
     window = make_window(
-        node.op,
+        op,
         shape[2:],
         kernel,
         strides=attrs.get("strides"),

@@ -156,7 +156,7 @@ def _emit_packed(
     residual: View | None,
 ) -> None:
     depth, columns = weights.shape
-    left = _rows_of(emit, fused.operands[0], rows, depth)
+    left = rows_of(emit, fused.operands[0], rows, depth)
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     params = {
@@ -174,7 +174,7 @@ def _emit_packed(
     emit.call("gemm_f32", [fused.output, left.view, packed, bias, residual], params, node)
 
 
-def _rows_of(emit: Emitter, value: Value | None, rows: int, depth: int) -> Strided:
+def rows_of(emit: Emitter, value: Value | None, rows: int, depth: int) -> Strided:
     """Return a value as one matrix, read in place if its rows are evenly spaced."""
     assert value is not None
     where = emit.strided(value)

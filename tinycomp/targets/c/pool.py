@@ -6,6 +6,7 @@ import math
 from dataclasses import fields
 
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -15,6 +16,7 @@ from tinycomp.targets.c.pixels import FLOAT, Pixels, pixels_of, pixels_to
 from tinycomp.targets.c.rules import Rules
 from tinycomp.targets.c.volume import axes_of
 from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
+from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = Rules()
 _MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
@@ -24,9 +26,17 @@ def _values_only(node: Node) -> Verdict:
     return len(node.used_outputs()) == 1 or reject("the indices of the maxima are asked for")
 
 
+def _numbers(node: Node) -> Verdict:
+    """Whether a pool is of float32, or the maximum of bytes in an image."""
+    if node.op == "MaxPool" and tensor(node.output.type).dtype in EIGHT_BITS:
+        return ranks(3, 4)(node)
+    return all_of(float32, ranks(3, 4, 5))(node)
+
+
 @FAMILY.lower(
-    "MaxPool", "AveragePool", check=all_of(float32, ranks(3, 4, 5), _values_only), layout=LayoutRule.CHANNELS_LAST
-)
+    "MaxPool", "AveragePool",
+    check=all_of(_numbers, _values_only), layout=LayoutRule.CHANNELS_LAST, unsigned=True,
+)  # fmt: skip
 def pool(emit: Emitter, node: Node) -> None:
     """Emit a sliding-window maximum or mean; of volumes in two steps, over planes and then along the depth.
 
@@ -39,6 +49,9 @@ def pool(emit: Emitter, node: Node) -> None:
     if node.op == "AveragePool":
         mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    if tensor(x.type).dtype in EIGHT_BITS:
+        _emit_byte_maximum(emit, node, (to, of), batch, channels, window)
+        return
     if window.rank == 2:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
         return
@@ -70,6 +83,26 @@ def _emit_pool(
         "y_pixel_stride": to.stride,
     }
     emit.call("pool2d_f32", [to.view, of.view], params, node)
+
+
+def _emit_byte_maximum(
+    emit: Emitter, node: Node, images: tuple[Pixels, Pixels], batch: int, channels: int, window: Window
+) -> None:
+    to, of = images
+    params = {
+        "mode": _MAX,
+        "batch": batch,
+        "channels": channels,
+        **window_params(window),
+        "pad_bottom": window.after[0],
+        "pad_right": window.after[1],
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
+        **dict.fromkeys(("x_zero_point", "y_zero_point", "low", "rule", "multiplier", "shift", "divide"), 0),
+        "high": 255,
+        "factor": 0.0,
+    }
+    emit.call("qpool2d", [to.view, of.view], params, node)
 
 
 @FAMILY.lower(

@@ -39,12 +39,16 @@ class LoweringRule:
         lower: Emits the kernel calls of one node, or None for an element-wise operator.
         layout: Which memory orders it takes and gives.
         build: Adds the steps of an element-wise operator to its chain's program.
+        unsigned: Whether its kernel takes 8-bit data as uint8 only.
+        either: Whether such a kernel can give int8 results all the same.
     """
 
     check: Check
     lower: Lower | None
     layout: LayoutRule
     build: Build | None = None
+    unsigned: bool = False
+    either: bool = False
 
 
 @dataclass
@@ -54,14 +58,20 @@ class Rules:
     by_op: dict[tuple[str, str], LoweringRule] = field(default_factory=dict)
 
     def lower(
-        self, *ops: str, check: Check, layout: LayoutRule = LayoutRule.FOLLOW, domain: str = ""
+        self,
+        *ops: str,
+        check: Check,
+        layout: LayoutRule = LayoutRule.FOLLOW,
+        domain: str = "",
+        unsigned: bool = False,
+        either: bool = False,
     ) -> Callable[[Lower], Lower]:
-        """Register the decorated function as the lowering of ``ops``."""
+        """Register the decorated function as the lowering of ``ops``; see :class:`LoweringRule`."""
 
         def register(function: Lower) -> Lower:
             for op in ops:
                 assert (domain, op) not in self.by_op, op
-                self.by_op[domain, op] = LoweringRule(check, function, layout)
+                self.by_op[domain, op] = LoweringRule(check, function, layout, unsigned=unsigned, either=either)
             return function
 
         return register
@@ -101,4 +111,9 @@ def known_rank(node: Node) -> Verdict:
             return reject(f'the rank of "{value.name}" is unknown')
         if rank > MAX_RANK:
             return reject(f'"{value.name}" has rank {rank}, more than {MAX_RANK}')
+    return True
+
+
+def taken(node: Node) -> Verdict:
+    """The check of a composite, whose own checks have been asked already."""
     return True

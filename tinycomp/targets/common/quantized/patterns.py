@@ -99,11 +99,6 @@ def qbinary(a: ValuePattern, b: ValuePattern) -> ValuePattern:
     return quantized(clamped(P.op(set(_COMBINING), dequantized(a), dequantized(b))))
 
 
-def qmaxpool(x: ValuePattern) -> ValuePattern:
-    """A maximum of 8-bit values."""
-    return quantized(P.MaxPool(dequantized(x)))
-
-
 def qavgpool(x: ValuePattern) -> ValuePattern:
     """A mean of 8-bit values."""
     return quantized(P.AveragePool(dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(dequantized(x)))

@@ -1,0 +1,142 @@
+"""The arithmetic of ``docs/quantization.md`` in numpy, as the oracle of tests: composites by its rules, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+import tinycomp
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops import bind
+from tinycomp.ops.conv import convolve
+from tinycomp.ops.spatial import make_window
+from tinycomp.pipeline import Pipeline, optimisation_passes, partitioning_passes
+from tinycomp.target import Target
+from tinycomp.targets.common.quantized.reading import limits
+
+F32 = np.float32
+
+
+def evaluate(model: object, target: Target, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return the results of a model partitioned for ``target``, every composite computed by the documented rules."""
+    graph = tinycomp.from_onnx(model) if not isinstance(model, Graph) else model
+    graph = Pipeline([*optimisation_passes(), *partitioning_passes([target])])(graph)
+    return run(graph, [feeds[v.name] for v in graph.inputs])
+
+
+def run(graph: Graph, operands: list[np.ndarray]) -> list[np.ndarray]:
+    arrays: dict[Value | None, np.ndarray | None] = {None: None, **dict(zip(graph.inputs, operands, strict=True))}
+
+    def of(value: Value | None) -> np.ndarray | None:
+        return value.const if value is not None and value.const is not None else arrays[value]
+
+    for node in graph.nodes:
+        given = [of(v) for v in node.inputs]
+        if node.is_region:
+            results = run(node.body, given)
+        elif node.is_composite:
+            results = [composite(node, given)]
+        elif node.op in ("AveragePool", "GlobalAveragePool"):
+            results = [mean(node, *given)]
+        else:
+            with np.errstate(all="ignore"):
+                results = bind(node)[0](*given)
+        arrays |= dict(zip(node.outputs, results, strict=True))
+    return [of(v) for v in graph.outputs]
+
+
+def mean(node: Node, x: np.ndarray) -> np.ndarray:
+    """The mean of every window: its elements are summed in float32, row by row."""
+    keys = ("strides", "dilations", "pads", "auto_pad")
+    geometry = {k: node.attrs[k] for k in keys if k in node.attrs}
+    sizes = tuple(node.attrs.get("kernel_shape", x.shape[2:]))
+    window = make_window(node.op, x.shape[2:], sizes, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **geometry)
+    total = np.zeros((*x.shape[:2], *window.output), F32)
+    count = np.zeros(window.output, F32)
+    for tap in np.ndindex(*window.kernel):
+        steps = zip(window.output, window.strides, tap, window.dilations, window.before, strict=True)
+        at = np.meshgrid(*[np.arange(n) * s + t * d - b for n, s, t, d, b in steps], indexing="ij")
+        inside, padded = np.ones(window.output, bool), np.ones(window.output, bool)
+        for place, size, before, after in zip(at, x.shape[2:], window.before, window.after, strict=True):
+            inside &= (place >= 0) & (place < size)
+            padded &= (place >= -before) & (place < size + after)
+        cells = x[(..., *[np.clip(i, 0, n - 1) for i, n in zip(at, x.shape[2:], strict=True)])]
+        total = F32(total + np.where(inside, cells, F32(0)))
+        count += padded if node.attrs.get("count_include_pad", 0) else inside
+    return F32(total / np.maximum(count, F32(1)))
+
+
+def composite(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+    kind = node.op.partition(".")[2]
+    body = node.body
+    given = dict(zip(body.inputs, operands, strict=True))
+    if kind.removesuffix("_real") in ("qconv", "qdense"):
+        return product(body, given)
+    return run(body, operands)[0]  # the definition, step by step in float32
+
+
+def product(body: Graph, given: Mapping[Value, np.ndarray]) -> np.ndarray:
+    anchor = next(n for n in body.nodes if n.op in ("Conv", "Gemm", "MatMul"))
+    data, weights = dequantizer(anchor.inputs[0]), dequantizer(anchor.inputs[1])
+    x = given[data.inputs[0]].astype(np.int64) - point(data).item()
+    scale = F32(F32(data.inputs[1].const.item()) * weights.inputs[1].const.reshape(-1))
+    w = weights.inputs[0].const.astype(np.int64)
+    axis = weights.attrs.get("axis", 1) if point(weights).size > 1 else 0
+    w = w - point(weights).reshape([-1 if d == axis else 1 for d in range(w.ndim)])
+    for pad in (n for n in body.nodes if n.op == "Pad"):
+        widths = pad.inputs[1].const.reshape(2, -1).T
+        x = np.pad(x, widths)
+    spread = (-1,)
+    if anchor.op == "Conv":
+        keys = ("strides", "dilations", "pads", "auto_pad")
+        geometry = {k: anchor.attrs[k] for k in keys if k in anchor.attrs}
+        window = make_window("Conv", x.shape[2:], w.shape[2:], **geometry)
+        sums = convolve(x.astype(np.float64), w.astype(np.float64), window, anchor.attrs.get("group", 1))
+        sums = np.rint(sums).astype(np.int64)
+        spread = (-1, *[1] * (x.ndim - 2))
+    else:
+        sums = x @ (w.T if anchor.attrs.get("transB") else w)
+    sums = sums + bias(anchor, body, scale).reshape(spread)
+    assert np.abs(sums).max(initial=0) < 2**31
+    last = body.outputs[0].producer
+    if last.op != "QuantizeLinear":
+        return F32(sums) * scale.reshape(spread)
+    factor = F32(scale / F32(last.inputs[1].const.item()))
+    return requantized(F32(sums) * factor.reshape(spread), last)
+
+
+def requantized(steps: np.ndarray, last: Node) -> np.ndarray:
+    dtype = last.output.type.dtype
+    zero, info = point(last).item(), np.iinfo(dtype)
+    scale = F32(last.inputs[1].const.item())
+    ends = [np.clip(np.rint(F32(v) / scale) + zero, info.min, info.max) for v in limits(last.inputs[0])]
+    return np.clip(np.rint(steps) + zero, *ends).astype(dtype)
+
+
+def bias(anchor: Node, body: Graph, scale: np.ndarray) -> np.ndarray:
+    value = anchor.inputs[2] if len(anchor.inputs) > 2 else None
+    if anchor.op == "MatMul":
+        add = next((n for n in body.nodes if n.op == "Add"), None)
+        value = None if add is None else next(v for v in add.inputs if v.producer is not anchor)
+    if value is None:
+        return np.zeros(1, np.int64)
+    if value.const is not None:
+        return np.rint(value.const.reshape(-1).astype(np.float64) / scale.astype(np.float64)).astype(np.int64)
+    node = dequantizer(value)
+    stored = node.inputs[0].const.reshape(-1).astype(np.int64) - point(node)
+    if (node.inputs[1].const.reshape(-1) == scale).all():
+        return stored
+    real = stored * node.inputs[1].const.reshape(-1).astype(np.float64)
+    return np.rint(real / scale.astype(np.float64)).astype(np.int64)
+
+
+def dequantizer(value: Value) -> Node:
+    while value.producer.op != "DequantizeLinear":
+        value = value.producer.inputs[0]
+    return value.producer
+
+
+def point(node: Node) -> np.ndarray:
+    given = len(node.inputs) > 2 and node.inputs[2] is not None
+    return node.inputs[2].const.astype(np.int64) if given else np.zeros((), np.int64)

@@ -1,0 +1,157 @@
+"""Rules on QuantizeLinear and DequantizeLinear: pairs that cancel, and conversions that change places with moves.
+
+What only moves numbers may move the stored ones as well: a DequantizeLinear goes behind it, a QuantizeLinear before it.
+So conversions come to stand beside the layers that they belong to, and less is moved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.passes.edits import bypass, take_over
+from tinycomp.passes.simplify_rules.facts import constant, dtype, is_private, operand, producer
+from tinycomp.rewrite import rule
+
+_BYTES = frozenset({"int8", "uint8"})
+_STORED = _BYTES | {"int16", "uint16"}
+_KEEPING = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""Moves whose result has as many elements as their operand."""
+_MOVES = (*_KEEPING, "DepthToSpace", "Expand", "Gather", "MaxPool", "Slice", "SpaceToDepth", "Split", "Tile")
+_NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
+"""Who gains by a DequantizeLinear of its own."""
+
+
+@rule("QuantizeLinear")
+def merge_conversions(graph: Graph, node: Node) -> bool:
+    """What is dequantised and quantised again in the same way is what it was: both err by less than half a step."""
+    inner = producer(node.inputs[0], "DequantizeLinear")
+    if inner is None or dtype(inner.inputs[0]) != dtype(node.output) or dtype(node.output) not in _STORED:
+        return False
+    scale, other = constant(node, 1), constant(inner, 1)
+    if scale is None or other is None or not np.array_equal(scale, other) or not _is_ordinary(scale):
+        return False
+    if scale.size > 1 and node.attrs.get("axis", 1) != inner.attrs.get("axis", 1):
+        return False
+    points = [_zero_point(each, scale) for each in (node, inner)]
+    if points[0] is None or points[1] is None or not np.array_equal(points[0], points[1]):
+        return False
+    assert inner.inputs[0] is not None
+    return bypass(graph, node, inner.inputs[0])
+
+
+def _is_ordinary(scale: np.ndarray) -> bool:
+    """Whether no product of a scale and a stored number is infinite or loses bits for being small."""
+    info = np.finfo(np.float32)
+    return scale.dtype == np.float32 and bool(((scale >= info.tiny) & (scale <= info.max / 2**17)).all())
+
+
+def _zero_point(node: Node, scale: np.ndarray) -> np.ndarray | None:
+    if operand(node, 2) is None:
+        return np.zeros(scale.shape, np.int64)
+    given = constant(node, 2)
+    return None if given is None else given.astype(np.int64)
+
+
+@rule(*_MOVES)
+def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
+    """``move(DequantizeLinear(x))`` is ``DequantizeLinear(move(x))``, for one scale, and for more under a Transpose.
+
+    A DequantizeLinear that others read as well is copied only where the copy has a layer, a QuantizeLinear or another
+    move behind it.
+    """
+    inner = producer(node.inputs[0], "DequantizeLinear")
+    if inner is None or dtype(inner.inputs[0]) not in _BYTES or inner.attrs.get("block_size", 0):
+        return False
+    axis = _moved_axis(inner, node)
+    if axis is None or any(v.name for v in node.outputs[1:] if node.op == "MaxPool"):
+        return False
+    if node.op == "MaxPool" and node.version < 12:
+        return False
+    if not is_private(graph, inner.output) and not any(u.op in _NEIGHBOURS for v in node.outputs for u in v.users):
+        return False
+    _swap(graph, inner, node, axis)
+    return True
+
+
+def _moved_axis(inner: Node, move: Node) -> dict[str, Any] | None:
+    """Return the attributes of a DequantizeLinear behind ``move``, or None where it cannot go there."""
+    scale = constant(inner, 1)
+    if scale is None or not (scale > 0).all():
+        return None
+    if scale.size == 1:
+        point = operand(inner, 2)
+        return dict(inner.attrs) if point is None or point.is_const else None
+    perm = move.attrs.get("perm")
+    if move.op != "Transpose" or perm is None:
+        return None
+    return {**inner.attrs, "axis": list(perm).index(inner.attrs.get("axis", 1) % len(perm))}
+
+
+def _swap(graph: Graph, inner: Node, move: Node, attrs: dict[str, Any]) -> None:
+    outputs = [v.name and graph.fresh(v.name) for v in move.outputs]
+    moved = graph.add(
+        move.op, [inner.inputs[0], *move.inputs[1:]], move.attrs, version=move.version, outputs=outputs, at=move,
+    )  # fmt: skip
+    renamed = {}
+    for before, after in zip(move.outputs, moved.outputs, strict=True):
+        if before.name:
+            name = [graph.fresh(before.name)]
+            real = graph.add(
+                "DequantizeLinear", [after, *inner.inputs[1:]], attrs, version=inner.version, outputs=name, at=move,
+                sources=inner.sources,
+            )  # fmt: skip
+            graph.replace_uses(before, real.output)
+            renamed[real.output] = before.name
+    graph.erase(move)
+    for value, text in renamed.items():
+        graph.rename(value, text)
+
+
+@rule("QuantizeLinear")
+def quantize_before_moves(graph: Graph, node: Node) -> bool:
+    """``QuantizeLinear(move(x))`` is ``move(QuantizeLinear(x))`` for one scale, where the move keeps every element."""
+    move = producer(node.inputs[0], *_KEEPING)
+    if move is None or not is_private(graph, move.output) or not _has_one_scale(node):
+        return False
+    if producer(move.inputs[0], "DequantizeLinear") is not None:
+        return False  # that one goes behind the move
+    early = graph.add(
+        "QuantizeLinear", [move.inputs[0], *node.inputs[1:]], node.attrs, version=node.version, at=move,
+        sources=node.sources,
+    )  # fmt: skip
+    late = graph.add(
+        move.op, [early.output, *move.inputs[1:]], move.attrs, version=move.version,
+        outputs=[graph.fresh(node.output.name)], at=node, sources=move.sources,
+    )  # fmt: skip
+    return take_over(graph, node, late)
+
+
+@rule("QuantizeLinear")
+def quantize_before_concat(graph: Graph, node: Node) -> bool:
+    """What is joined of dequantised tensors and quantised again is joined of the requantised ones."""
+    join = producer(node.inputs[0], "Concat")
+    if join is None or not is_private(graph, join.output) or not _has_one_scale(node):
+        return False
+    if not all(producer(v, "DequantizeLinear") is not None or (v is not None and v.is_const) for v in join.inputs):
+        return False
+    parts = [_quantized_alike(graph, node, v) for v in join.inputs]
+    name = [graph.fresh(node.output.name)]
+    whole = graph.add("Concat", parts, join.attrs, version=join.version, outputs=name, at=node, sources=join.sources)
+    return take_over(graph, node, whole)
+
+
+def _quantized_alike(graph: Graph, node: Node, value: Value | None) -> Value:
+    like = graph.add("QuantizeLinear", [value, *node.inputs[1:]], node.attrs, version=node.version, at=node)
+    return like.output
+
+
+def _has_one_scale(node: Node) -> bool:
+    scale, point = constant(node, 1), operand(node, 2)
+    return scale is not None and scale.size == 1 and (point is None or point.is_const)
+
+
+RULES = (merge_conversions, dequantize_behind_moves, quantize_before_moves, quantize_before_concat)
+"""Where several rules hold, the cancelling of a pair comes first."""
