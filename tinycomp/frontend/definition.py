@@ -11,6 +11,7 @@ from onnx import defs
 from tinycomp.frontend.contents import function_body
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
+from tinycomp.frontend.quantised_definition import defines, quantised_definition
 from tinycomp.frontend.scope import Context
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto, schema
@@ -20,13 +21,15 @@ _IR_VERSION = 10
 
 
 def is_defined_by_others(node: Node) -> bool:
-    """Whether ONNX gives the node's operator a function body, and the node holds no graphs."""
+    """Whether ONNX or tinycomp defines the node's operator by others, and the node holds no graphs."""
+    if defines(node):
+        return True
     found: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions
     return found is not None and not node.bodies and bool(found.all_function_opset_versions)
 
 
 def definition(node: Node) -> Graph | None:
-    """Return what ONNX defines a node to compute, as a graph of its own; None where ONNX does not say it.
+    """Return what ONNX defines a node to compute, as a graph of its own; None where nobody says it.
 
     The inputs of the graph are the distinct operands that are not constant, its outputs the results that have a
     name; the constants are in it. Its operators are those of the opset that ONNX wrote the function for.
@@ -37,6 +40,11 @@ def definition(node: Node) -> Graph | None:
     Raises:
         TinycompError: If the function does not work for the node's operands.
     """
+    if defines(node):
+        body = quantised_definition(node)
+        if body is not None:
+            _bind(body, [v for v in node.inputs if v is not None])
+        return body
     found = schema(node.op, node.domain, node.version)
     if found is None or not is_defined_by_others(node):
         return None
