@@ -40,6 +40,7 @@ from tinycomp.passes.simplify_rules import (
     arithmetic,
     casts,
     clamps,
+    integers,
     movement,
     no_ops,
     padding,
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     *padding.RULES,
     *products.RULES,
     *quantised.RULES,
+    *integers.RULES,
 )
 
 

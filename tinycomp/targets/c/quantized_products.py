@@ -13,7 +13,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.rewrite import Match, Rejection, ValuePattern, reject
+from tinycomp.rewrite import Composite, Match, Rejection, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.conv import image, window_at, window_params
 from tinycomp.targets.c.element_program import TYPES
@@ -21,7 +21,7 @@ from tinycomp.targets.c.emit import Emitter, Params, View
 from tinycomp.targets.c.matmul import rows_of
 from tinycomp.targets.c.pixels import pixels_of, pixels_to
 from tinycomp.targets.c.rules import Rules, taken
-from tinycomp.targets.common.checks import Verdict, static_type
+from tinycomp.targets.common.checks import Verdict, channel_vector, static_type
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.checks import bias_per_channel, scaled_per_channel, sums_fit
@@ -32,6 +32,7 @@ from tinycomp.targets.common.quantized.reading import (
     constant,
     dequantizer,
     first,
+    limits,
 )
 
 FAMILY = Rules()
@@ -43,6 +44,8 @@ def add_products(target: Target) -> None:
     """Add the composites whose result is requantised; they win over all that only read 8-bit numbers."""
     for pattern in (patterns.qconv, patterns.qdense):
         _add(target, pattern)
+    for pattern in (patterns.qconv_scaled, patterns.qdense_scaled):
+        _add(target, pattern).check(_spelled_as_kernel)
 
 
 def add_real_products(target: Target) -> None:
@@ -51,10 +54,29 @@ def add_real_products(target: Target) -> None:
         _add(target, pattern)
 
 
-def _add(target: Target, pattern: Callable[..., ValuePattern]) -> None:
+def _add(target: Target, pattern: Callable[..., ValuePattern]) -> Composite:
     composite = target.composite(pattern)
     for check in (bias_per_channel, scaled_per_channel, sums_fit, _fits_kernel):
         composite.check(check)
+    return composite
+
+
+def _spelled_as_kernel(match: Match) -> Verdict:
+    """Whether explicit arithmetic is the kernels': one factor per channel, whole bounds and zero point in range."""
+    anchor, last = first(match.matched, *PRODUCTS), match.outputs[0].producer
+    assert last is not None
+    if (IntegerProduct.read(anchor, match.matched).scale != 1).any():
+        return reject("the sums are scaled before they are multiplied")
+    to, factors = Requantization.spelled_out(last)
+    if channel_vector(factors, tensor(anchor.output.type), 1 if anchor.op == "Conv" else -1) is None:
+        return reject(f"factors of shape {list(factors.shape)}, not one per channel")
+    info = np.iinfo(to.dtype)
+    low, high = limits(last.inputs[0])
+    if not info.min <= to.zero_point <= info.max:
+        return reject(f"a zero point of {to.zero_point}")
+    if low < info.min or high > info.max:
+        return reject(f"a range from {low} to {high}, more than {to.dtype} holds")
+    return factors_fit(factors)
 
 
 def _fits_kernel(match: Match) -> Verdict:
@@ -121,9 +143,7 @@ class Layer:
         anchor = first(nodes, *PRODUCTS)
         product = IntegerProduct.read(anchor, nodes)
         x = operands_of(node)[dequantizer(anchor.inputs[0]).inputs[0]]
-        last = next((n for n in nodes if n.op == "QuantizeLinear"), None)
-        to = None if last is None else Requantization.read(last)
-        factors = product.scale.astype(np.float32) if to is None else to.factors(product.scale)
+        factors, to = _result_of(node, product)
         bias = product.bias.astype(np.int32) if product.bias.any() else None
         spread = np.array(np.broadcast_to(factors, (len(product.weight),)))
         return cls(x, node.output, product.zero_point, product.weight, bias, spread, to)
@@ -147,8 +167,23 @@ class Layer:
         }
 
 
+def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantization | None]:
+    """Return what sums are multiplied by, and how that becomes the numbers of the result."""
+    last = node.body.outputs[0].producer
+    assert last is not None
+    if last.op == "Cast":
+        to, factors = Requantization.spelled_out(last)
+        stays = tensor(node.output.type).dtype == to.dtype
+        return factors.reshape(-1).astype(np.float32), to if stays else to.unsigned()
+    if last.op != "QuantizeLinear":
+        return product.scale.astype(np.float32), None
+    to = Requantization.read(last)
+    return to.factors(product.scale), to
+
+
 @FAMILY.lower(
     "c.qconv",
+    "c.qconv_scaled",
     "c.qconv_real",
     check=taken,
     layout=LayoutRule.CHANNELS_LAST,
@@ -189,7 +224,7 @@ def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window, groups: i
 
 
 @FAMILY.lower(
-    "c.qdense", "c.qdense_real",
+    "c.qdense", "c.qdense_scaled", "c.qdense_real",
     check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE, unsigned=True, either=True,
 )  # fmt: skip
 def qdense(emit: Emitter, node: Node) -> None:

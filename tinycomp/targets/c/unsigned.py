@@ -147,6 +147,7 @@ class MakeUnsigned:
         assert last is not None
         if last.op == "QuantizeLinear" and _is_int8(last.output) and not final:
             self._shift_parameters(body, last)
+            # A result that is requantised by explicit arithmetic is moved by whoever reads the composite.
 
     def _shift_parameters(self, graph: Graph, node: Node) -> Node:
         """Add 128 to the zero point of a QuantizeLinear or DequantizeLinear; return the node in its place."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tinycomp.rewrite import Match, reject
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.common.quantized.reading import (
@@ -12,6 +14,7 @@ from tinycomp.targets.common.quantized.reading import (
     dequantizer,
     first,
     scale_of,
+    source,
     zero_point_of,
 )
 
@@ -23,7 +26,19 @@ def bias_per_channel(match: Match) -> Verdict:
         return reject(f"a dense weight must be a matrix, got {len(shape)} dimensions")
     channels = shape[channel_axis(node)]
     fits = match.b is None or constant(match.b).shape in [(channels,), (1, channels)]
+    if fits and match.b is not None and constant(match.b).dtype.kind == "f" and _counts(match):
+        return reject("the sums are whole numbers, but the bias is none")
     return fits or reject(f"the bias must have one entry per channel, got shape {list(constant(match.b).shape)}")
+
+
+def _counts(match: Match) -> bool:
+    """Whether sums are in steps of 1, so that a bias that is no whole number would be changed by rounding it."""
+    product = first(match.matched, *PRODUCTS)
+    sources = [source(v) for v in product.inputs[:2]]
+    if any(n is None or n.op != "DequantizeLinear" or (scale_of(n) != 1).any() for n in sources):
+        return False
+    bias = constant(match.b)
+    return bool((bias != np.rint(bias)).any())
 
 
 def scaled_per_channel(match: Match) -> Verdict:

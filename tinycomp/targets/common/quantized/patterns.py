@@ -26,6 +26,12 @@ def one(scale: Array) -> bool | Rejection:
     return positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
 
 
+def _whole_number(zero_point: Array) -> bool | Rejection:
+    if zero_point.size == 1 and float(zero_point.item()).is_integer():
+        return True
+    return reject(f"a zero point is one whole number, got {zero_point}")
+
+
 def dequantized(x: ValuePattern) -> ValuePattern:
     """``x``, 8-bit values with one scale, as real numbers."""
     return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(one), P.const | P.absent).where(dtype="float32")
@@ -87,6 +93,24 @@ def qconv_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.c
 def qdense_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
     """A matrix product of 8-bit values whose result stays real."""
     return dense_sums(x, w, b)
+
+
+def scaled(y: ValuePattern) -> ValuePattern:
+    """Sums as 8-bit values, spelled out: multiplied, rounded, moved by a zero point, clipped, converted."""
+    rounded = P.Round(P.Mul(y, P.const))
+    moved = P.Add(rounded, P.const(_whole_number)) | rounded
+    clipped = P.Clip(moved, P.const, P.const)
+    return P.Cast(clipped).where(dtype=EIGHT_BITS)
+
+
+def qconv_scaled(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A convolution of 8-bit whole numbers, requantised by explicit arithmetic."""
+    return scaled(conv_sums(x, w, b))
+
+
+def qdense_scaled(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
+    """A matrix product of 8-bit whole numbers, requantised by explicit arithmetic."""
+    return scaled(dense_sums(x, w, b))
 
 
 def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:

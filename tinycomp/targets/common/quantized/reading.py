@@ -194,6 +194,37 @@ class Requantization:
         ends = [np.clip(np.rint(np.float32(v) / step) + zero_point, info.min, info.max) for v in limits(node.inputs[0])]
         return cls(step, zero_point, int(ends[0]), int(ends[1]), dtype)
 
+    @classmethod
+    def spelled_out(cls, node: Node) -> tuple[Requantization, Array]:
+        """Read the Cast that ends ``Cast(Clip(Round(sums * factors) + zero_point))``; also return the factors.
+
+        The scale is 1, for what it is worth is in the factors.
+        """
+        clip = source(node.inputs[0])
+        assert clip is not None
+        low, high = limits(node.inputs[0])
+        dtype = tensor(node.output.type).dtype
+        info = np.iinfo(dtype)
+        inner = source(clip.inputs[0])
+        assert inner is not None
+        point = 0
+        if inner.op == "Add":
+            added = next(v for v in inner.inputs if v is not None and v.is_const)
+            rounding = source(next(v for v in inner.inputs if v is not added))
+            point = constant(added).item()
+        else:
+            rounding = inner
+        assert rounding is not None
+        product = source(rounding.inputs[0])
+        assert product is not None
+        factors = constant(next(v for v in product.inputs if v is not None and v.is_const))
+        ends = max(int(np.ceil(low)), info.min), min(int(np.floor(high)), info.max)
+        return cls(np.float32(1), int(point), *ends, dtype), factors
+
+    def unsigned(self) -> Requantization:
+        """Return the same with numbers of int8 as uint8, 128 greater."""
+        return Requantization(self.scale, self.zero_point + 128, self.low + 128, self.high + 128, "uint8")
+
     def factors(self, scale: Array) -> Array:
         """Return, in float32, what sums in steps of ``scale`` (float64) are multiplied by."""
         with np.errstate(all="ignore"):
