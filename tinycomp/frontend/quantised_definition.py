@@ -18,6 +18,7 @@ from onnx import TensorProto, defs
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
+from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
 
@@ -184,7 +185,26 @@ def _matmul_integer(body: _Body, node: Node, operands: Sequence[Value | None]) -
     a, b, a_point, b_point = operands[:4]
     if a is None or b is None or not {_dtype(a), _dtype(b)} <= _BYTES:
         return None
+    weight, weight_point = node.inputs[1], node.inputs[3] if len(node.inputs) > 3 else None
+    known = weight is not None and weight.const is not None and weight.const.ndim == 2
+    if known and a_point is not None and (weight_point is None or weight_point.const is not None):
+        assert weight is not None
+        assert weight.const is not None
+        whole = weight.const.astype(np.int32)
+        if weight_point is not None and weight_point.const is not None:
+            whole -= weight_point.const.astype(np.int32)
+        return _shifted(body, (a, a_point), (b, b_point), whole)
     return _product(body, (a, a_point), (b, b_point))
+
+
+def _shifted(body: _Body, left: tuple[Value, Value], right: tuple[Value, Value | None], weight: Array) -> Value | None:
+    """Return the product with a constant weight: without the zero point of the data, less what that contributes."""
+    shape = _shape(left[1])
+    if shape is None or math.prod(shape) != 1:
+        return _product(body, left, right)
+    sums = body("MatMulInteger", left[0], right[0], *([None, right[1]] if right[1] is not None else []))
+    offset = body("Mul", body.cast(body.reshape(left[1], []), "int32"), body.const(weight.sum(axis=0, dtype=np.int32)))
+    return body("Sub", sums, offset)
 
 
 def _product(body: _Body, left: tuple[Value, Value | None], right: tuple[Value, Value | None]) -> Value | None:
