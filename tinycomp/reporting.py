@@ -12,7 +12,11 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.runtime.program import Program
-from tinycomp.runtime.report import HostRow, LayerRow, Position, Reason, RegionRow, Report
+from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, Reason, RegionRow, Report
+
+_CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+_INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
 
 
 def make_report(
@@ -32,15 +36,29 @@ def make_report(
         programs: What was generated for its regions, by symbol and shapes.
     """
     regions, hosts = [], []
+    conversions: list[ConversionRow] = []
     reasons = _reasons(graph)
     for position, node in _outside_regions(graph):
         if node.is_region:
             regions.append(_region_row(node, position))
+            conversions += [_conversion_row(inner, node.op) for inner in node.body.nodes if _converts(inner)]
         else:
             hosts.append(_host_row(node, position, reasons))
+            conversions += [_conversion_row(node, "host")] if _converts(node) else []
     return Report(
-        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs)
-    )
+        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
+        tuple(conversions),
+    )  # fmt: skip
+
+
+def _converts(node: Node) -> bool:
+    """Whether a node turns real numbers into quantised ones or back."""
+    return not node.domain and node.op in _CONVERSIONS
+
+
+def _conversion_row(node: Node, place: str) -> ConversionRow:
+    before, after = tensor(node.inputs[0].type), tensor(node.output.type)  # type: ignore[union-attr]
+    return ConversionRow(place, node.sources, before.dtype, after.dtype, after.size())
 
 
 def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
@@ -97,6 +115,29 @@ def node_macs(node: Node) -> int:
     return total
 
 
+def integer_macs(node: Node) -> int:
+    """The multiply-accumulate operations of a region that multiply 8-bit integers, as :func:`node_macs` counts them."""
+    return sum(
+        node_macs(inner)
+        for atom in node.body.nodes
+        for inner in (atom.body.nodes if atom.is_composite else [atom])
+        if inner.op in _INTEGER_OPERATORS or (atom.is_composite and _reads_dequantized(inner))
+    )
+
+
+def _reads_dequantized(node: Node) -> bool:
+    """Whether both factors of a product have been dequantised inside the composite that the node belongs to."""
+    return node.op in _PRODUCTS and all(_is_dequantized(v) for v in node.inputs[:2])
+
+
+def _is_dequantized(value: Value | None) -> bool:
+    while value is not None and value.producer is not None:
+        if value.producer.op == "DequantizeLinear":
+            return True
+        value = value.producer.inputs[0]
+    return False
+
+
 def _region_row(node: Node, position: Position) -> RegionRow:
     inside = _flat(node)
     return RegionRow(
@@ -107,6 +148,7 @@ def _region_row(node: Node, position: Position) -> RegionRow:
         singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
         ops=dict(Counter(n.qualified_op for n in inside)),
         macs=node_macs(node),
+        integer_macs=integer_macs(node),
         bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
         bytes_out=_bytes(node.outputs),
         sources=node.sources,

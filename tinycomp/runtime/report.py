@@ -67,6 +67,7 @@ class RegionRow:
         seconds: Median time of one run, after a profile.
         arena: Bytes of the arena for its intermediate values, where it runs on the C runtime.
         arena_bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
+        integer_macs: Those of :attr:`macs` that multiply 8-bit integers.
     """
 
     symbol: str
@@ -83,6 +84,7 @@ class RegionRow:
     seconds: float | None = None
     arena: int = 0
     arena_bound: int = 0
+    integer_macs: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,25 @@ class LayerRow:
 
 
 @dataclass(frozen=True)
+class ConversionRow:
+    """A conversion between real and quantised numbers that is a step of its own: a border between layers of both kinds.
+
+    Attributes:
+        place: Symbol of the region, or ``"host"``.
+        sources: Source names of the node.
+        source: Dtype of what it reads.
+        result: Dtype of what it gives.
+        elements: How many numbers; symbolic sizes count as 1.
+    """
+
+    place: str
+    sources: tuple[str, ...]
+    source: str
+    result: str
+    elements: int
+
+
+@dataclass(frozen=True)
 class Report:
     """The partition of a model, with totals.
 
@@ -139,6 +160,7 @@ class Report:
         notes: What else the reader should know (symbolic sizes, memory, …).
         reasons: Every refusal by source name, near misses first; also of nodes that another target took.
         layers: The algorithms of the convolutions in native regions, in order of execution.
+        conversions: Where quantised and real numbers meet, in order of execution.
     """
 
     model: str
@@ -148,6 +170,7 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     layers: tuple[LayerRow, ...] = ()
+    conversions: tuple[ConversionRow, ...] = ()
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -155,6 +178,9 @@ class Report:
         nodes = (sum(r.nodes for r in self.regions), len(self.hosts))
         macs = (sum(r.macs for r in self.regions), sum(h.macs for h in self.hosts))
         result: dict[str, Any] = {"nodes": _total(*nodes), "macs": _total(*macs)}
+        integer = sum(r.integer_macs for r in self.regions)
+        if integer:
+            result["integer_macs"] = {"macs": integer, "share": integer / sum(macs)}
         rows: Sequence[RegionRow | HostRow] = [*self.regions, *self.hosts]
         if rows and all(r.seconds is not None for r in rows):
             times = (sum(r.seconds or 0 for r in self.regions), sum(h.seconds or 0 for h in self.hosts))
@@ -210,6 +236,7 @@ class Report:
             tuple(data["notes"]),
             {source: tuple(Reason(**r) for r in reasons) for source, reasons in data["reasons"].items()},
             tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
+            tuple(ConversionRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("conversions", ())),
         )
 
     def to_json(self) -> str:
@@ -233,6 +260,8 @@ class Report:
             parts.append(_region_table(self.regions))
         if self.hosts:
             parts.append(_host_table(self.hosts))
+        if self.conversions:
+            parts.append(_conversion_table(self.conversions))
         if self.layers:
             parts.append(Text(f"Convolutions: {_algorithms(self.layers)}."))
         if "arena" in self.totals:
@@ -271,6 +300,8 @@ def _headline(report: Report) -> Text:
     )
     if macs["offloaded"] + macs["host"]:
         text += f", {macs['share']:.1%} of MACs"
+    if "integer_macs" in totals:
+        text += f" ({totals['integer_macs']['share']:.1%} in 8-bit integers)"
     if "seconds" in totals:
         text += f", {totals['seconds']['share']:.1%} of the time"
     return Text(text, style="bold")
@@ -320,6 +351,16 @@ def _host_table(rows: Sequence[HostRow]) -> Table:
         table.add_row(
             Text(row.name), row.op, row.tier, Text(text), si(row.macs), milliseconds(row.seconds)
         )  # fmt: skip
+    return table
+
+
+def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
+    table = Table(title="Between quantised and real numbers", title_justify="left", expand=True)
+    for name in ("conversion", "in", "from", "to"):
+        table.add_column(name, overflow="fold")
+    table.add_column("elements", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(Text(", ".join(row.sources)), row.place, row.source, row.result, si(row.elements))
     return table
 
 
