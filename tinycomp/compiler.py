@@ -37,7 +37,7 @@ from tinycomp.runtime.weights import Weights
 from tinycomp.saving import pack
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
 from tinycomp.target import Policy, Settings, Target, find
-from tinycomp.target.settings import Measured, Winograd, checked_winograd
+from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
 from tinycomp.tuning_log import Tuning, applicable
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
@@ -82,6 +82,7 @@ def compile(  # noqa: A001 - the public name
     memory_limit: int | None = None,
     policy: Policy | None = None,
     winograd: Winograd = "auto",
+    requantize: Requantize = "float",
     tuning: Tuning | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
@@ -101,6 +102,8 @@ def compile(  # noqa: A001 - the public name
         winograd: Whether the target ``c`` may compute 3x3 convolutions by Winograd's algorithm: ``False`` for never,
             ``True`` for wherever it is possible, ``"auto"`` for where it is expected to pay, and as long as the weights
             do not grow by more than :data:`tinycomp.target.settings.EXTRA_WEIGHT_BYTES` together.
+        requantize: How the target ``c`` turns the integer sums of quantised layers into 8-bit numbers: by the model's
+            scales in float32, as ONNX defines it (``"float"``), or as TFLite does in integers (``"fixed_point"``).
         tuning: A log that :func:`tinycomp.tune` wrote, or its path: what it has measured on this machine decides which
             kernels and blocks are used; what it has not is estimated.
 
@@ -114,7 +117,7 @@ def compile(  # noqa: A001 - the public name
         FallbackError: If ``strict`` and nodes were left to the host.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
-        OptionError: If ``winograd`` is not one of its three values.
+        OptionError: If ``winograd`` or ``requantize`` is not one of its values.
         TuningError: If the tuning log cannot be read.
     """
     check_positive("memory_limit", memory_limit, "bytes")
@@ -129,6 +132,7 @@ def compile(  # noqa: A001 - the public name
         memory_limit=memory_limit,
         policy=policy,
         winograd=checked_winograd(winograd),
+        requantize=checked_requantize(requantize),
         measured={} if tuning is None else applicable(tuning, default_isa(), pool.threads),
     )
     with limited(memory_limit), collection_paused():
@@ -211,6 +215,7 @@ class Compiler:
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         weights: Packed weights, which the plans for different sizes share.
         winograd: Whether convolutions may use Winograd's algorithm.
+        requantize: How sums of quantised layers become 8-bit numbers.
         measured: What a tuning log says for this machine.
         constants: Copies of constants, likewise.
     """
@@ -225,6 +230,7 @@ class Compiler:
     policy: Policy | None = None
     weights: Weights = field(default_factory=Weights)
     winograd: Winograd = "auto"
+    requantize: Requantize = "float"
     measured: Measured = field(default_factory=dict)
     constants: Constants = field(default_factory=Constants)
 
@@ -266,7 +272,8 @@ class Compiler:
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
         targets = {t.name: t for t in self.targets}
-        return Lowering(targets, self.pool, self.weights, Settings(self.winograd, self.measured), self.constants)
+        settings = Settings(self.winograd, self.measured, requantize=self.requantize)
+        return Lowering(targets, self.pool, self.weights, settings, self.constants)
 
     def module(self, graph: Graph, partitioned: Graph) -> Module:
         """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""

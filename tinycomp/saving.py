@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,12 @@ from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.program import Program
 from tinycomp.runtime.report import Report
 from tinycomp.target import Target, find
-from tinycomp.target.settings import Winograd, checked_winograd
+from tinycomp.target.settings import checked_requantize, checked_winograd
 
 if TYPE_CHECKING:
     from tinycomp.compiler import Compiler
+
+_Option = TypeVar("_Option")
 
 
 def pack(
@@ -77,6 +79,7 @@ def pack(
         "plan": native,
         "threads": compiler.threads,
         "winograd": compiler.winograd,
+        "requantize": compiler.requantize,
         "passes": compiler.passes if isinstance(compiler.passes, str) else None,
     }
     archive.texts["graph.tir"] = str(partitioned)
@@ -138,7 +141,8 @@ def restore(
     passes = about.get("passes")
     compiler = Compiler(
         wanted, pool_for(archive, threads), passes=passes if isinstance(passes, str) else None,
-        winograd=_winograd(about),
+        winograd=_option(about, "winograd", "auto", checked_winograd),
+        requantize=_option(about, "requantize", "float", checked_requantize),
     )  # fmt: skip
     try:
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
@@ -162,11 +166,12 @@ def restore(
     return Module(parts)
 
 
-def _winograd(about: Mapping[str, Any]) -> Winograd:
+def _option(about: Mapping[str, Any], name: str, default: str, check: Callable[[Any], _Option]) -> _Option:
+    """Return an option of the compilation that the archive remembers."""
     try:
-        return checked_winograd(about.get("winograd", "auto"))
+        return check(about.get(name, default))
     except OptionError as error:
-        raise ArtifactError("the description is damaged", found=f"winograd: {error.found}") from None
+        raise ArtifactError("the description is damaged", found=f"{name}: {error.found}") from None
 
 
 def _target_names(about: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,16 +17,20 @@ from tinycomp.target import Target
 from tinycomp.targets.common.quantized.reading import limits
 
 F32 = np.float32
+Requantize = Callable[[np.ndarray, np.ndarray, Node], np.ndarray]
+"""Takes int64 sums, what a step of them is worth in float64 (it broadcasts), and the QuantizeLinear."""
 
 
-def evaluate(model: object, target: Target, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def evaluate(
+    model: object, target: Target, feeds: Mapping[str, np.ndarray], requantize: Requantize | None = None
+) -> list[np.ndarray]:
     """Return the results of a model partitioned for ``target``, every composite computed by the documented rules."""
     graph = tinycomp.from_onnx(model) if not isinstance(model, Graph) else model
     graph = Pipeline([*optimisation_passes(), *partitioning_passes([target])])(graph)
-    return run(graph, [feeds[v.name] for v in graph.inputs])
+    return run(graph, [feeds[v.name] for v in graph.inputs], requantize or by_float)
 
 
-def run(graph: Graph, operands: list[np.ndarray]) -> list[np.ndarray]:
+def run(graph: Graph, operands: list[np.ndarray], requantize: Requantize) -> list[np.ndarray]:
     arrays: dict[Value | None, np.ndarray | None] = {None: None, **dict(zip(graph.inputs, operands, strict=True))}
 
     def of(value: Value | None) -> np.ndarray | None:
@@ -34,9 +39,9 @@ def run(graph: Graph, operands: list[np.ndarray]) -> list[np.ndarray]:
     for node in graph.nodes:
         given = [of(v) for v in node.inputs]
         if node.is_region:
-            results = run(node.body, given)
+            results = run(node.body, given, requantize)
         elif node.is_composite:
-            results = [composite(node, given)]
+            results = [composite(node, given, requantize)]
         elif node.op in ("AveragePool", "GlobalAveragePool"):
             results = [mean(node, *given)]
         else:
@@ -67,20 +72,21 @@ def mean(node: Node, x: np.ndarray) -> np.ndarray:
     return F32(total / np.maximum(count, F32(1)))
 
 
-def composite(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) -> np.ndarray:
     kind = node.op.partition(".")[2]
     body = node.body
     given = dict(zip(body.inputs, operands, strict=True))
-    if kind.removesuffix("_real") in ("qconv", "qdense"):
-        return product(body, given)
-    return run(body, operands)[0]  # the definition, step by step in float32
+    if kind in ("qconv", "qdense", "qconv_real", "qdense_real"):
+        return product(body, given, requantize)
+    return run(body, operands, requantize)[0]  # the definition, step by step in float32
 
 
-def product(body: Graph, given: Mapping[Value, np.ndarray]) -> np.ndarray:
+def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requantize) -> np.ndarray:
     anchor = next(n for n in body.nodes if n.op in ("Conv", "Gemm", "MatMul"))
     data, weights = dequantizer(anchor.inputs[0]), dequantizer(anchor.inputs[1])
     x = given[data.inputs[0]].astype(np.int64) - point(data).item()
-    scale = F32(F32(data.inputs[1].const.item()) * weights.inputs[1].const.reshape(-1))
+    exact = np.float64(data.inputs[1].const.item()) * weights.inputs[1].const.reshape(-1).astype(np.float64)
+    scale = F32(exact)
     w = weights.inputs[0].const.astype(np.int64)
     axis = weights.attrs.get("axis", 1) if point(weights).size > 1 else 0
     w = w - point(weights).reshape([-1 if d == axis else 1 for d in range(w.ndim)])
@@ -102,16 +108,43 @@ def product(body: Graph, given: Mapping[Value, np.ndarray]) -> np.ndarray:
     last = body.outputs[0].producer
     if last.op != "QuantizeLinear":
         return F32(sums) * scale.reshape(spread)
-    factor = F32(scale / F32(last.inputs[1].const.item()))
-    return requantized(F32(sums) * factor.reshape(spread), last)
+    return requantize(sums, exact.reshape(spread), last)
 
 
-def requantized(steps: np.ndarray, last: Node) -> np.ndarray:
+def by_float(sums: np.ndarray, scale: np.ndarray, last: Node) -> np.ndarray:
+    return saturated(np.rint(F32(sums) * F32(F32(scale) / step_of(last))), last)
+
+
+def by_fixed_point(sums: np.ndarray, scale: np.ndarray, last: Node) -> np.ndarray:
+    """TFLite's MultiplyByQuantizedMultiplier with two roundings, number by number."""
+    sums, ratio = np.broadcast_arrays(sums, scale / np.float64(step_of(last)))
+    pairs = zip(sums.reshape(-1).tolist(), ratio.reshape(-1).tolist(), strict=True)
+    return saturated(np.array([_multiplied(s, r) for s, r in pairs], np.float64).reshape(sums.shape), last)
+
+
+def _multiplied(value: int, ratio: float) -> int:
+    fraction, shift = math.frexp(ratio)
+    multiplier = math.floor(fraction * 2**31 + 0.5)
+    if multiplier == 2**31:
+        multiplier, shift = multiplier // 2, shift + 1
+    value <<= max(shift, 0)
+    product = value * multiplier
+    nudged = product + (1 << 30 if product >= 0 else 1 - (1 << 30))
+    high = abs(nudged) // 2**31 * (1 if nudged >= 0 else -1)  # C's division
+    right = max(-shift, 0)
+    mask = (1 << right) - 1
+    return (high >> right) + ((high & mask) > (mask >> 1) + (high < 0))
+
+
+def step_of(last: Node) -> np.float32:
+    return F32(last.inputs[1].const.item())
+
+
+def saturated(steps: np.ndarray, last: Node) -> np.ndarray:
     dtype = last.output.type.dtype
     zero, info = point(last).item(), np.iinfo(dtype)
-    scale = F32(last.inputs[1].const.item())
-    ends = [np.clip(np.rint(F32(v) / scale) + zero, info.min, info.max) for v in limits(last.inputs[0])]
-    return np.clip(np.rint(steps) + zero, *ends).astype(dtype)
+    ends = [np.clip(np.rint(F32(v) / step_of(last)) + zero, info.min, info.max) for v in limits(last.inputs[0])]
+    return np.clip(steps + zero, *ends).astype(dtype)
 
 
 def bias(anchor: Node, body: Graph, scale: np.ndarray) -> np.ndarray:

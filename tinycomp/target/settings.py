@@ -12,6 +12,9 @@ from tinycomp.errors import OptionError
 Winograd = bool | Literal["auto"]
 """Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
 
+Requantize = Literal["float", "fixed_point"]
+"""How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
+
 Measured = Mapping[str, Mapping[str, float]]
 """Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
 
@@ -31,6 +34,21 @@ def checked_winograd(winograd: Any) -> Winograd:
             found=repr(winograd),
         )  # fmt: skip
     chosen: Winograd = winograd
+    return chosen
+
+
+def checked_requantize(requantize: Any) -> Requantize:
+    """Return the option as it is.
+
+    Raises:
+        OptionError: If it is not one of its two values.
+    """
+    if requantize not in ("float", "fixed_point"):
+        raise OptionError(
+            "not a rule of requantisation", where="requantize", expected='"float" or "fixed_point"',
+            found=repr(requantize),
+        )  # fmt: skip
+    chosen: Requantize = requantize
     return chosen
 
 
@@ -60,11 +78,13 @@ class Settings:
         winograd: See :data:`Winograd`.
         measured: See :data:`Measured`; what it does not hold is estimated.
         allowance: What ``winograd="auto"`` may spend on transformed weights.
+        requantize: See :data:`Requantize`; it concerns convolutions and products that are quantised again.
     """
 
     winograd: Winograd = "auto"
     measured: Measured = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
+    requantize: Requantize = "float"
 
     def renewed(self) -> Settings:
         """Return the same settings with a whole allowance, for a plan of its own."""

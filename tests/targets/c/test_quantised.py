@@ -10,7 +10,7 @@ import pytest
 
 import tinycomp
 from tests.targets.c.harness import Case, Const, assert_close, compile_for
-from tests.targets.quantised_arithmetic import evaluate
+from tests.targets.quantised_arithmetic import by_fixed_point, evaluate
 from tests.targets.quantised_models import random_model
 from tests.targets.quantized_layers import Layer
 from tinycomp.ir import Graph
@@ -166,6 +166,19 @@ def test_a_dense_layer(build: Callable[[Layer], object], dtype: str):
     shape = (5, 20) if build is gemm else (2, 5, 20)
     layer = Layer(*shape, dtype=dtype)
     check(layer, layer.done(build(layer), 0.043), "qdense")
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("name", ["plain", "relu", "depthwise", "clip"])
+def test_tflites_fixed_point_rule_is_an_option(name: str, isa: str, monkeypatch):
+    monkeypatch.setenv("TINYCOMP_ISA", isa)
+    layer = Layer(2, 16, 9, 7, dtype="uint8")
+    graph = layer.done(LAYERS[name][1](layer), 0.043)
+    data = layer.data()
+    feeds = {"x0": data[0]}
+    (wanted,) = evaluate(graph, TARGET, feeds, by_fixed_point)
+    module = tinycomp.compile(graph, "c", strict=True, requantize="fixed_point")
+    np.testing.assert_array_equal(module(*data), wanted)
 
 
 def test_a_layer_whose_result_stays_real():

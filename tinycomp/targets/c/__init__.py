@@ -56,7 +56,7 @@ def _make_target() -> Target:
 
     @target.codegen
     def build(region: Node, settings: Settings) -> Program:
-        return choose(generate(region, TABLE), settings)
+        return choose(generate(region, TABLE, settings), settings)
 
     return target
 

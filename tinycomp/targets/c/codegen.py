@@ -11,6 +11,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.program import Program
+from tinycomp.target import Settings
 from tinycomp.target.policy import macs
 from tinycomp.targets.c.activations import spelled_out
 from tinycomp.targets.c.chains import Chain, find_chains
@@ -32,12 +33,13 @@ STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
 """How nodes are lowered that compute nothing and lie between nodes of the target (Dropout, StopFusion)."""
 
 
-def generate(region: Node, table: Table) -> Program:
+def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
     """Return the program of a region whose shapes are static.
 
     Args:
         region: The region; its body is left alone.
         table: The lowering of every operator by domain and name.
+        settings: What the user asks of the compilation; by default nothing.
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
@@ -47,7 +49,7 @@ def generate(region: Node, table: Table) -> Program:
     EliminateDeadCode().run(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
-    emit = Emitter(graph)
+    emit = Emitter(graph, settings or Settings())
     chains = find_chains(graph, lambda node: _steps_alone(node, table))
     for node in graph.nodes:
         if node not in chains:

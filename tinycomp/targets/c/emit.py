@@ -13,6 +13,7 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, tensor
 from tinycomp.runtime.memory import Lifetime, plan_arena
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.target import Settings
 from tinycomp.targets.common.checks import static_type
 
 Params = Mapping[str, int | float]
@@ -85,9 +86,11 @@ class Emitter:
 
     Args:
         graph: The region's graph, with static types and layouts assigned.
+        settings: What the user asks of the compilation.
     """
 
     graph: Graph
+    settings: Settings = field(default_factory=Settings)
     calls: list[_Call] = field(default_factory=list)
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)

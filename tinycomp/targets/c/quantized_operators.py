@@ -43,10 +43,11 @@ def layer_of(node: Node) -> Layer:
     per_channel = (-1, *[1] * (weight.ndim - 1))
     weight = without_zero_point(weight, np.zeros(1, np.int16) if point is None else point.reshape(per_channel))
     bias, offset = _array(node, "b"), _array(node, "x_point")
-    factors, to = None, None
+    factors, to, ratios = None, None, None
     if "y_scale" in _PLACES[node.op]:
         to = _requantization(node)
         factors = np.array(np.broadcast_to(to.factors(_steps(node)), (len(weight),)))
+        ratios = _steps(node) / np.float64(to.scale)
     return Layer(
         first(node),
         node.output,
@@ -55,6 +56,7 @@ def layer_of(node: Node) -> Layer:
         None if bias is None or not bias.any() else bias,
         factors,
         to,
+        ratios,
     )
 
 

@@ -32,6 +32,7 @@ from tinycomp.targets.common.quantized.reading import (
     constant,
     dequantizer,
     first,
+    fixed_point,
     limits,
 )
 
@@ -126,6 +127,8 @@ class Layer:
         bias: int32, one per channel, or None.
         factors: float32, what sums are multiplied by, one per channel; None where ``y`` are the sums.
         to: How real numbers become those of ``y``; None where ``y`` is real.
+        ratios: The same as ``factors`` in float64 for the fixed-point rule; None where the model itself spells out the
+            float rule, or ``y`` is not quantised.
     """
 
     x: Value
@@ -135,6 +138,7 @@ class Layer:
     bias: Array | None
     factors: Array | None
     to: Requantization | None
+    ratios: Array | None = None
 
     @classmethod
     def of(cls, node: Node) -> Layer:
@@ -143,42 +147,49 @@ class Layer:
         anchor = first(nodes, *PRODUCTS)
         product = IntegerProduct.read(anchor, nodes)
         x = operands_of(node)[dequantizer(anchor.inputs[0]).inputs[0]]
-        factors, to = _result_of(node, product)
+        factors, to, ratios = _result_of(node, product)
         bias = product.bias.astype(np.int32) if product.bias.any() else None
         spread = np.array(np.broadcast_to(factors, (len(product.weight),)))
-        return cls(x, node.output, product.zero_point, product.weight, bias, spread, to)
+        return cls(x, node.output, product.zero_point, product.weight, bias, spread, to, ratios)
+
+    def _is_fixed_point(self, emit: Emitter) -> bool:
+        return self.ratios is not None and emit.settings.requantize == "fixed_point"
 
     def constants(self, emit: Emitter) -> tuple[View | None, View | None]:
         """Return where bias and factors lie."""
+        factors = self.factors
+        if self._is_fixed_point(emit):
+            assert self.ratios is not None
+            factors = fixed_point(np.broadcast_to(self.ratios, (len(self.weight),)))
         bias = None if self.bias is None else emit.constant(self.bias)
-        return bias, None if self.factors is None else emit.constant(self.factors)
+        return bias, None if factors is None else emit.constant(factors)
 
-    def params(self) -> Params:
+    def params(self, emit: Emitter) -> Params:
         """Return the parameters that say how sums become results."""
         to = self.to
         return {
             "x_zero_point": self.zero_point,
             "weight_type": TYPES[self.weight.dtype.name],
             "type": TYPES[tensor(self.y.type).dtype],
-            "rule": 0,
+            "rule": int(self._is_fixed_point(emit)),
             "y_zero_point": 0 if to is None else to.zero_point,
             "low": 0 if to is None else to.low,
             "high": 0 if to is None else to.high,
         }
 
 
-def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantization | None]:
-    """Return what sums are multiplied by, and how that becomes the numbers of the result."""
+def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantization | None, Array | None]:
+    """Return what sums are multiplied by, how that becomes the numbers of the result, and the ratio of the scales."""
     last = node.body.outputs[0].producer
     assert last is not None
     if last.op == "Cast":
         to, factors = Requantization.spelled_out(last)
         stays = tensor(node.output.type).dtype == to.dtype
-        return factors.reshape(-1).astype(np.float32), to if stays else to.unsigned()
+        return factors.reshape(-1).astype(np.float32), to if stays else to.unsigned(), None
     if last.op != "QuantizeLinear":
-        return product.scale.astype(np.float32), None
+        return product.scale.astype(np.float32), None, None
     to = Requantization.read(last)
-    return to.factors(product.scale), to
+    return to.factors(product.scale), to, product.scale / np.float64(to.scale)
 
 
 @FAMILY.lower(
@@ -213,7 +224,7 @@ def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window, groups: i
         **window_params(window),
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
-        **layer.params(),
+        **layer.params(emit),
     }
     depthwise = groups == source.channels == channels
     if not depthwise:
@@ -247,7 +258,7 @@ def emit_dense(emit: Emitter, node: Node, layer: Layer) -> None:
         "x_row_stride": left.strides[0],
         "y_row_stride": columns,
         "trans_b": int(trans_b),
-        **layer.params(),
+        **layer.params(emit),
         "block_rows": 0,
     }
     bias, factors = layer.constants(emit)

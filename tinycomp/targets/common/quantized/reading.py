@@ -153,6 +153,21 @@ def largest_sum(weight: Array, bias: Array) -> int:
     return int((255 * terms + np.abs(bias)).max(initial=0))
 
 
+def fixed_point(ratios: Array) -> Array:
+    """Return positive float64 ratios as TFLite has them: int32 ``[channels, 2]``, a multiplier of 31 bits and a shift.
+
+    A ratio is ``multiplier * 2**(shift - 31)``, and 0 where that needs a shift below -31.
+    """
+    fraction, shift = np.frexp(ratios.astype(np.float64))
+    # Halves are rounded away from 0, as C's round does.
+    multiplier = np.floor(fraction * 2.0**31 + 0.5).astype(np.int64)
+    full = multiplier == 1 << 31
+    multiplier[full] //= 2
+    shift = shift + full
+    multiplier[shift < -31] = 0
+    return np.stack([multiplier, np.where(shift < -31, 0, shift)], axis=-1).astype(np.int32)
+
+
 def _bias(bias: Value, scale: Array, channels: int) -> Array:
     """Return a bias in steps of the sums, which are worth ``scale``: as stored where it has their scale."""
     numbers = real(bias).reshape(-1) / scale
