@@ -21,7 +21,7 @@ SIGNATURES = {
     " requires=None, programs=False)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, winograd='auto', tuning=None)",
+    " memory_limit=None, policy=None, winograd='auto', requantize='float', tuning=None)",
     "from_onnx": "(model, shapes=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "reject": "(reason)",

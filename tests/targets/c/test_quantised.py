@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.harness import Case, Const, assert_close, compile_for
+from tests.targets.c.cases import quantised
+from tests.targets.c.harness import Case, assert_close, compile_for
 from tests.targets.quantised_arithmetic import by_fixed_point, evaluate
 from tests.targets.quantised_models import random_model
 from tests.targets.quantized_layers import Layer
@@ -25,7 +26,7 @@ RANDOM_GRAPHS, SHARES = 500, 10
 
 def calls(module: Module) -> list[tuple[str, int]]:
     """The kernel calls of a module's regions, with the MACs that each is credited with."""
-    programs = [step.run.native.program for step in module.plan.steps if hasattr(step.run, "native")]
+    programs = [step.run.native.program for step in module._parts.plan.steps if hasattr(step.run, "native")]
     return [(call.kernel, call.macs) for program in programs for call in program.instructions]
 
 
@@ -70,18 +71,6 @@ def odd_weights(layer: Layer) -> object:
     """Unsigned weights whose zero point leaves more than int8 holds, and one scale."""
     w = layer.weight(10, 16, 1, 1, per_channel=False, dtype="uint8", zero_point=3)
     return layer.Conv(layer.dequantized(layer.inputs[0]), w)
-
-
-def four_bits(layer: Layer) -> object:
-    stored = layer.graph.add_const(layer.rng.integers(-8, 8, (10, 16, 1, 1)).astype(tinycomp_int4()))
-    w = layer.DequantizeLinear(stored, np.float32(0.02))
-    return layer.Conv(layer.dequantized(layer.inputs[0]), w)
-
-
-def tinycomp_int4() -> np.dtype:
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.int4)
 
 
 def float_bias(layer: Layer) -> object:
@@ -199,7 +188,8 @@ def test_sums_that_could_leave_int32_stay_in_float32():
     graph = layer.done(layer.Conv(layer.dequantized(layer.inputs[0]), w, b), 2e5)
     module = tinycomp.compile(graph, "c", strict=True)
     assert "conv2d_f32" in kernels(module)
-    assert any("overflows the int32 accumulator" in str(r) for r in module.graph.remarks)
+    told = [str(r) for reasons in module.report().reasons.values() for r in reasons]
+    assert any("overflows the int32 accumulator" in text for text in told)
 
 
 def test_a_dequantisation_that_two_layers_share_does_not_keep_them_apart():
@@ -215,48 +205,7 @@ def test_a_dequantisation_that_two_layers_share_does_not_keep_them_apart():
 # The integer operators ------------------------------------------------------------------------------------------------
 
 
-def bytes_(dtype: str, *shape: int) -> np.ndarray:
-    info = np.iinfo(dtype)
-    return np.random.default_rng(len(shape)).integers(info.min, info.max, shape, endpoint=True).astype(dtype)
-
-
-def constant(*arrays: object) -> list[Const]:
-    return [Const(np.asarray(a)) for a in arrays]
-
-
-def qlinear(op: str, x: np.ndarray, w: np.ndarray, channels: int, *rest: np.ndarray, **attrs: object) -> Case:
-    scales = np.linspace(0.01, 0.03, channels, dtype=np.float32)
-    w_point = np.zeros(channels, w.dtype) if w.dtype == np.int8 else np.full(channels, 120, np.uint8)
-    before = constant(np.float32(0.04), np.array(11, x.dtype), w, scales, w_point)
-    return Case(
-        op, [x, *before, *constant(np.float32(1.7), np.array(-3 if x.dtype == np.int8 else 99, x.dtype), *rest)], attrs
-    )
-
-
-OPERATORS = [
-    qlinear(
-        "QLinearConv",
-        bytes_("uint8", 2, 8, 7, 6),
-        bytes_("int8", 12, 8, 3, 3),
-        12,
-        bytes_("int16", 12).astype(np.int32),
-    ),
-    qlinear("QLinearConv", bytes_("int8", 2, 8, 7, 6), bytes_("uint8", 8, 1, 3, 2), 8, group=8, pads=[1, 0, 1, 1]),
-    qlinear("QLinearMatMul", bytes_("uint8", 3, 20), bytes_("int8", 20, 9), 9),
-    qlinear("QLinearMatMul", bytes_("int8", 2, 3, 20), bytes_("uint8", 20, 9), 9),
-    Case(
-        "ConvInteger",
-        [bytes_("uint8", 2, 8, 7, 6), *constant(bytes_("int8", 12, 4, 3, 3), np.uint8(7))],
-        {"group": 2, "pads": [1] * 4},
-    ),
-    Case(
-        "ConvInteger", [bytes_("int8", 2, 8, 7, 6), *constant(bytes_("uint8", 5, 8, 1, 1), np.int8(-9), np.uint8(200))]
-    ),
-    Case("MatMulInteger", [bytes_("int8", 3, 20), *constant(bytes_("int8", 20, 9))]),
-    Case(
-        "MatMulInteger", [bytes_("uint8", 3, 20), *constant(bytes_("uint8", 20, 9), np.uint8(40), bytes_("uint8", 9))]
-    ),
-]
+OPERATORS = list(quantised.integer_operators())
 
 
 @pytest.mark.parametrize("case", OPERATORS, ids=str)
@@ -275,7 +224,7 @@ def test_integer_operators_run_in_integers_with_the_hosts_bits(case: Case):
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_random_quantised_graphs_have_the_documented_bits(share: int):
-    """On C the rules' bits; in onnxruntime the same, for uint8 activations, which it computes in integers everywhere."""
+    """On C the bits of the rules; in onnxruntime, too, for uint8 activations, which it computes in integers."""
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1

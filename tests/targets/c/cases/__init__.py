@@ -9,6 +9,7 @@ from tests.targets.c.cases import (
     indexing,
     movement,
     products,
+    quantised,
     recurrent,
     reductions,
 )
@@ -19,6 +20,7 @@ ALL: list[Case] = [
     *elementwise.binary(),
     *elementwise.dtypes(),
     *products.products(),
+    *quantised.integer_operators(),
     *recurrent.recurrents(),
     *images.convolutions(),
     *images.pools(),
