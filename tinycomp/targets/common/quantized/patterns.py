@@ -67,12 +67,13 @@ def product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
 def conv_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
     """A convolution of 8-bit values by constants, with real results."""
     weight, bias = dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b | P.absent
-    return P.Conv(padded(dequantized(x)), weight, bias)
+    return P.Conv(padded(dequantized(x.where(const=False))), weight, bias)
 
 
 def dense_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
     """A matrix product of 8-bit values and constants, with real results."""
-    return product(dequantized(x), dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b)
+    data, weight = dequantized(x.where(const=False)), dequantized_const(w.where(dtype=WEIGHTS))
+    return product(data, weight, dequantized_const(b) | b)
 
 
 def qconv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
@@ -130,6 +131,6 @@ def qavgpool(x: ValuePattern) -> ValuePattern:
 
 def qtable(x: ValuePattern) -> ValuePattern:
     """A function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
-    real = dequantized(x)
+    real = dequantized(x.where(const=False))
     branches = P.dominates(real, P.elementwise, P.elementwise(P.any))
     return quantized(P.repeat(P.elementwise, real) | branches | real)
