@@ -46,10 +46,10 @@ class TensorType:
     @property
     def static_shape(self) -> tuple[int, ...] | None:
         """The shape if every dimension is a number, else None."""
-        if self.shape is None:
-            return None
-        sizes = tuple(d for d in self.shape if isinstance(d, int))
-        return sizes if len(sizes) == len(self.shape) else None
+        for dim in self.shape or ():
+            if not isinstance(dim, int):
+                return None
+        return self.shape  # type: ignore[return-value]  # the loop has looked at each
 
     def size(self, unknown: int = 1) -> int:
         """Number of elements, counting every symbolic or unknown dimension as ``unknown``."""

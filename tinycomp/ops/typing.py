@@ -15,7 +15,8 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types, node_key, operator_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
-from tinycomp.ops.checks import check_node
+from tinycomp.ops.checks import check_node, has_checks
+from tinycomp.ops.plain_types import plain_types
 from tinycomp.ops.registry import OpRecord
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -63,8 +64,11 @@ def record_of(node: Node) -> OpRecord | None:
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:
-    key = None if node.bodies else node_key(node)
+    key = node_key(node) if has_checks(node) and not node.bodies else None
     check_node(node, key)
+    plain = plain_types(node)
+    if plain is not None:
+        return list(plain)
     record = record_of(node)
     if record is not None and record.type_rule is not None:
         return record.type_rule(node)

@@ -51,6 +51,22 @@ def take_over(graph: Graph, old: Node, new: Node) -> bool:
     return True
 
 
+def absorb_node(graph: Graph, node: Node, host: Node) -> None:
+    """Let ``host`` give the result of ``node``, whose work it does from now on, in the place of ``node``; erase that.
+
+    Args:
+        graph: The graph.
+        node: A node with one result, of the type that the result of ``host`` has.
+        host: The node before it, whose result nobody else reads.
+    """
+    host.sources = joined_sources(host, node)
+    host.position = node.position
+    bypass(graph, node, host.output)
+    name = node.output.name
+    graph.erase(node)
+    graph.rename(host.output, name)
+
+
 def replace(
     graph: Graph,
     node: Node,

@@ -36,6 +36,7 @@ class OpPattern(ValuePattern):
     """
 
     rules_out = True
+    only_at_heads = True
 
     def __init__(
         self,
@@ -230,6 +231,7 @@ class Result(ValuePattern):
     """Result ``index`` of an operator pattern (never 0, which the operator pattern itself stands for)."""
 
     rules_out = True
+    only_at_heads = True
 
     def __init__(self, op: OpPattern, index: int) -> None:
         self.op = op

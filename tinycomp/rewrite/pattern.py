@@ -34,6 +34,8 @@ class ValuePattern:
     name: str = ""
     rules_out: ClassVar[bool] = False
     """Whether :meth:`may_stand` can ever say no."""
+    only_at_heads: ClassVar[bool] = False
+    """Whether it stands, no-ops apart, for nothing but results of the operators in :attr:`heads`."""
 
     # For users -----------------------------------------------------------------------------------------------------
 
@@ -237,6 +239,7 @@ class AnyOf(ValuePattern):
 
     def __init__(self, options: Sequence[ValuePattern]) -> None:
         self.options = tuple(options)
+        self._by_head: dict[Head, tuple[ValuePattern, ...]] = {}
 
     @property
     def heads(self) -> frozenset[Head] | None:
@@ -258,8 +261,22 @@ class AnyOf(ValuePattern):
             yield (Goal(option, value, anchored),)
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether any alternative can."""
-        return any(feasible.may_stand(option, value, anchored) for option in self.options)
+        """Whether any alternative can; where nothing is looked through, only those for the operator are asked."""
+        options = self.options
+        if value is not None and value.producer is not None and (anchored or not feasible.looks_through(value)):
+            options = self._options_at((value.producer.domain, value.producer.op))
+        for option in options:
+            if feasible.may_stand(option, value, anchored):
+                return True
+        return False
+
+    def _options_at(self, head: Head) -> tuple[ValuePattern, ...]:
+        """Return the alternatives that can stand at a result of an operator."""
+        found = self._by_head.get(head)
+        if found is None:
+            found = tuple(p for p in self.options if not p.only_at_heads or p.heads is None or head in p.heads)
+            self._by_head[head] = found
+        return found
 
 
 class Where(ValuePattern):

@@ -15,7 +15,7 @@ from tinycomp.ir.infer import Key, Uncompared, informs
 from tinycomp.ops.checks import axes, choices, movement, norms, operands, quantized, recurrent, spatial
 from tinycomp.ops.checks.facts import Facts
 
-__all__ = ["Facts", "check_node"]
+__all__ = ["Facts", "check_node", "has_checks"]
 
 Check = Callable[[Facts], None]
 
@@ -31,6 +31,11 @@ _CHECKS = _by_operator(
 )  # fmt: skip
 
 
+def has_checks(node: Node) -> bool:
+    """Whether :func:`check_node` has anything to ask of a node."""
+    return not node.domain and node.op in _CHECKS
+
+
 def check_node(node: Node, key: Key | None = None) -> None:
     """Refuse a node that can never run.
 
@@ -42,7 +47,7 @@ def check_node(node: Node, key: Key | None = None) -> None:
     Raises:
         TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
     """
-    if node.domain or node.op not in _CHECKS:
+    if not has_checks(node):
         return
     if key is None or not Uncompared(node).ask(_passes_by_key, key):
         _consulted(node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import erase_dead, replace
+from tinycomp.passes.edits import absorb_node
 from tinycomp.passes.simplify_rules.facts import FLOATS, constant, dtype, is_private, operand, shape
 from tinycomp.passes.simplify_rules.linear import Absorbed, Affine, absorb, channels, host_of, normalisation
 from tinycomp.rewrite import rule
@@ -77,18 +77,18 @@ def _merge(graph: Graph, node: Node, affine: Affine) -> bool:
 
 
 def _replace_params(graph: Graph, node: Node, host: Node, found: Absorbed) -> None:
-    """Put the new parameters in the place of the old ones, names included where nobody else reads those."""
-    inputs = [*host.inputs, *[None] * (max(found.params) + 1 - len(host.inputs))]
-    names = {}
+    """Give the host its new parameters, under the names of the old ones where nobody else reads those."""
+    host.inputs += (None,) * (max(found.params) + 1 - len(host.inputs))
     for index, array in found.params.items():
-        old = inputs[index]
-        inputs[index] = value = graph.add_const(array, old.name if old is not None else f"{host.output.name}_bias")
-        names[value] = value.name if old is None else old.name
-    replace(graph, node, host.op, inputs, found.attrs, merged=[host], version=host.version)
-    erase_dead(graph, host)
-    for value, name in names.items():
-        if name not in graph.values:
+        old = host.inputs[index]
+        name = old.name if old is not None else f"{host.output.name}_bias"
+        value = graph.add_const(array, name)
+        graph.set_input(host, index, value)
+        if old is not None and not graph.use_count(old):
+            graph.erase_unused(old)
             graph.rename(value, name)
+    host.attrs = dict(found.attrs)
+    absorb_node(graph, node, host)
 
 
 RULES = (merge_batch_norm, merge_per_channel)

@@ -1,0 +1,126 @@
+"""Types found without onnx are those that onnx infers; what onnx refuses is left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.infer import operator_types, schema, since_version
+from tinycomp.ir.types import UNKNOWN, TensorType
+from tinycomp.ops.checks import check_node
+from tinycomp.ops.plain_types import _RULES, plain_types
+
+OPSETS = (7, 9, 13, 17, 21)
+DIMS = st.sampled_from([1, 2, 3, 4, 0, "N", None])
+SHAPES = st.none() | st.lists(DIMS, max_size=4)
+TYPES = st.builds(TensorType, st.sampled_from(["float32", "float64", "float16", "int64", "?"]),
+                  SHAPES.map(lambda s: None if s is None else tuple(s)))  # fmt: skip
+PAIRS = st.lists(st.integers(1, 2), min_size=2, max_size=2)
+ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "Concat": {"axis": st.integers(-4, 4)},
+    "Conv": {
+        "strides": PAIRS, "dilations": PAIRS, "pads": st.lists(st.integers(0, 2), min_size=4, max_size=4),
+        "auto_pad": st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]), "group": st.integers(1, 2),
+    },
+    "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
+    "LayerNormalization": {"axis": st.integers(-3, 3)},
+    "Reshape": {"allowzero": st.integers(0, 1)},
+    "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
+}  # fmt: skip
+
+
+def _node(op: str, opset: int, attrs: dict[str, Any], operands: Sequence[Value | None]) -> Node:
+    node = Node(op, "", since_version(op, "", opset), tuple(operands))
+    node.attrs = attrs
+    node.outputs = (Value("y", UNKNOWN, node),)
+    return node
+
+
+def _onnx_types(node: Node) -> list[Any] | None:
+    try:
+        return operator_types(node)
+    except TypeInferenceError:
+        return None
+
+
+def _is_checked(node: Node) -> bool:
+    try:
+        check_node(node)
+    except TypeInferenceError:
+        return False
+    return schema(node.op, "", node.version) is not None
+
+
+def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
+    """Operands that often fit each other, so that not all nodes are refused."""
+    first = draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=2, max_size=4))
+    b, c = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([1, 2, 4]))
+    shapes: dict[str, list[list[int]]] = {
+        "Conv": [[b, 4, *draw(st.tuples(*[st.integers(1, 6)] * 2))], [c * 2, 4, *draw(PAIRS)], [c * 2]],
+        "MatMul": [[*first, c], [c, b]],
+        "Gemm": [[b, c], [c, 3], [3]],
+        "BatchNormalization": [first, *[[first[1]]] * 4],
+        "LayerNormalization": [first, [first[-1]], [first[-1]]],
+        "Concat": [first, [*first[:-1], b]],
+        "Clip": [first, [], []],
+    }
+    default = [first, first if draw(st.booleans()) else [1, first[-1]]][: _RULES[op].least]
+    return [Value(f"x{i}", TensorType("float32", tuple(s))) for i, s in enumerate(shapes.get(op, default))]
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    op = draw(st.sampled_from(sorted(_RULES)))
+    opset = draw(st.sampled_from(OPSETS))
+    chosen = ATTRIBUTES.get(op, {})
+    attrs = {name: draw(value) for name, value in chosen.items() if draw(st.booleans())}
+    if draw(st.booleans()):
+        operands = _fitting(op, draw)
+    else:
+        types = draw(st.lists(TYPES, max_size=6))
+        operands = [Value(f"x{i}", t) if draw(st.integers(0, 9)) else None for i, t in enumerate(types)]
+    if op == "Reshape" and operands and draw(st.booleans()):
+        wanted = draw(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6, 12]), max_size=4))
+        array = np.array(wanted, np.int64)
+        operands = [operands[0], Value("shape", TensorType("int64", array.shape), const=array)]
+    return _node(op, opset, attrs, operands)
+
+
+@settings(max_examples=500, deadline=None)
+@given(nodes())
+def test_a_plain_type_is_the_inferred_one(node: Node) -> None:
+    assume(_is_checked(node))
+    assert plain_types(node) in (None, _onnx_types(node)), (node.attrs, [v and str(v.type) for v in node.inputs])
+
+
+def _float(*sizes: int) -> Value:
+    return Value("x", TensorType("float32", sizes))
+
+
+PLAIN: list[tuple[str, dict[str, Any], list[Value], tuple[int, ...]]] = [
+    ("Relu", {}, [_float(2, 3)], (2, 3)),
+    ("Add", {}, [_float(2, 1, 3), _float(4, 1)], (2, 4, 3)),
+    ("Concat", {"axis": -1}, [_float(2, 1), _float(2, 3)], (2, 4)),
+    ("Conv", {"pads": [1, 1, 1, 1], "strides": [2, 2]}, [_float(1, 3, 8, 8), _float(5, 3, 3, 3)], (1, 5, 4, 4)),
+    ("Gemm", {"transB": 1}, [_float(2, 3), _float(4, 3), _float(4)], (2, 4)),
+    ("GlobalAveragePool", {}, [_float(2, 3, 4, 5)], (2, 3, 1, 1)),
+    ("LayerNormalization", {}, [_float(2, 3), _float(3), _float(3)], (2, 3)),
+    ("MatMul", {}, [_float(5, 2, 3), _float(3, 4)], (5, 2, 4)),
+    ("Reshape", {}, [_float(2, 3, 4), Value("s", TensorType("int64", (2,)), const=np.array([0, -1]))], (2, 12)),
+    ("Transpose", {"perm": [1, 2, 0]}, [_float(2, 3, 4)], (3, 4, 2)),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs", "operands", "sizes"), PLAIN)
+def test_a_plain_node_has_a_plain_type(
+    op: str, attrs: dict[str, Any], operands: list[Value], sizes: tuple[int, ...]
+) -> None:
+    node = _node(op, 17, attrs, operands)
+    assert plain_types(node) == _onnx_types(node) == [TensorType("float32", sizes)]
