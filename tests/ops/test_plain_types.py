@@ -72,7 +72,11 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "Clip": [first, [], []],
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][: _RULES[op].least]
-    return [Value(f"x{i}", TensorType("float32", tuple(s))) for i, s in enumerate(shapes.get(op, default))]
+    blurred = st.sampled_from([None, "N"]) if draw(st.booleans()) else st.nothing()
+    return [
+        Value(f"x{i}", TensorType("float32", tuple(draw(st.just(d) | st.just(d) | blurred) for d in s)))
+        for i, s in enumerate(shapes.get(op, default))
+    ]
 
 
 @st.composite

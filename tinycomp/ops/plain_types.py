@@ -1,8 +1,8 @@
 """Types of the plainest nodes, without asking onnx.
 
 onnx's inference takes as long as all the rest of an import, since node, attributes and types become protobuf messages
-first. Most nodes of most models need none of that: one rank and known sizes, operands that fit. These are answered
-here; a rule returns None for whatever is less plain, errors included, and onnx decides. Nodes must have passed
+first. Most nodes of most models need none of that: known ranks, operands that clearly fit. These are answered here; a
+rule returns None for whatever is less plain, errors included, and onnx decides. Nodes must have passed
 :func:`tinycomp.ops.checks.check_node`.
 """
 
@@ -11,16 +11,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import schema
-from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType
+from tinycomp.ir.types import UNKNOWN_DTYPE, Dim, TensorType
 from tinycomp.ops.spatial import make_window
 
-Sizes = tuple[int, ...]
-Operand = tuple[str, Sizes]
-"""The dtype and sizes of a dense tensor that lies row by row."""
+Shape = tuple[Dim, ...]
+Operand = tuple[str, Shape]
+"""The dtype and dimensions of a dense tensor that lies row by row."""
 _FLOATS = frozenset({"float16", "float32", "float64"})
 _ANY = 1 << 30
 """More operands than any node has."""
@@ -63,8 +63,7 @@ def _plain(value: Value) -> Operand | None:
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.layout or type_.dtype == UNKNOWN_DTYPE:
         return None
-    sizes = type_.static_shape
-    return None if sizes is None else (type_.dtype, sizes)
+    return None if type_.shape is None else (type_.dtype, type_.shape)
 
 
 def _like_first(node: Node, operands: Sequence[Operand]) -> Operand | None:
@@ -73,17 +72,21 @@ def _like_first(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 def _broadcast(node: Node, operands: Sequence[Operand]) -> Operand | None:
     (dtype, a), (_, b) = operands
-    sizes = _joined(a, b)
-    return None if sizes is None else (dtype, sizes)
+    shape = _joined(a, b)
+    return None if shape is None else (dtype, shape)
 
 
-def _joined(a: Sizes, b: Sizes) -> Sizes | None:
-    """Return the sizes of what broadcasts from ``a`` and ``b``, or None if they do not fit."""
+def _joined(a: Shape, b: Shape) -> Shape | None:
+    """Return the shape of what broadcasts from ``a`` and ``b``, or None if they do not surely fit."""
     if a == b:
         return a
     rank = max(len(a), len(b))
     pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
     return tuple([y if x == 1 else x for x, y in pairs]) if all(x == y or 1 in (x, y) for x, y in pairs) else None
+
+
+def _is_known(dim: Dim) -> TypeGuard[int]:
+    return isinstance(dim, int)
 
 
 def _matmul(node: Node, operands: Sequence[Operand]) -> Operand | None:
@@ -100,17 +103,20 @@ def _gemm(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     rows, depth = reversed(a) if node.attrs.get("transA") else a
     other_depth, columns = reversed(b) if node.attrs.get("transB") else b
-    if depth != other_depth or any(_joined(sizes, (rows, columns)) != (rows, columns) for _, sizes in operands[2:]):
+    if depth != other_depth or any(_joined(shape, (rows, columns)) != (rows, columns) for _, shape in operands[2:]):
         return None
     return dtype, (rows, columns)
 
 
 def _conv(node: Node, operands: Sequence[Operand]) -> Operand | None:
     (dtype, x), (_, weight) = operands[:2]
+    space, kernel = list(filter(_is_known, x[2:])), list(filter(_is_known, weight[2:]))
     attrs = {name: node.attrs[name] for name in ("strides", "dilations", "pads", "auto_pad") if name in node.attrs}
-    if "auto_pad" in attrs and "pads" in attrs:
+    if len(kernel) < len(weight) - 2 or ("auto_pad" in attrs and "pads" in attrs):
         return None
-    return dtype, (x[0], weight[0], *make_window("Conv", x[2:], weight[2:], **attrs).output)
+    if len(space) == len(kernel):
+        return dtype, (x[0], weight[0], *make_window("Conv", space, kernel, **attrs).output)
+    return None if space else (dtype, (x[0], weight[0], *[None] * len(kernel)))
 
 
 def _global_pool(node: Node, operands: Sequence[Operand]) -> Operand | None:
@@ -130,30 +136,33 @@ def _concat(node: Node, operands: Sequence[Operand]) -> Operand | None:
     if axis is None or not -len(first) <= axis < len(first):
         return None
     axis %= len(first)
-    for kind, sizes in operands:
-        if kind != dtype or len(sizes) != len(first) or _without(sizes, axis) != _without(first, axis):
+    for kind, shape in operands:
+        if kind != dtype or len(shape) != len(first) or _without(shape, axis) != _without(first, axis):
             return None
-    return dtype, (*first[:axis], sum(sizes[axis] for _, sizes in operands), *first[axis + 1 :])
+    lengths = list(filter(_is_known, [shape[axis] for _, shape in operands]))
+    total = sum(lengths) if len(lengths) == len(operands) else None
+    return dtype, (*first[:axis], total, *first[axis + 1 :])
 
 
-def _without(sizes: Sizes, axis: int) -> Sizes:
-    return sizes[:axis] + sizes[axis + 1 :]
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _reshape(node: Node, operands: Sequence[Operand]) -> Operand | None:
     dtype, x = operands[0]
+    known = list(filter(_is_known, x))
     shape = node.inputs[1] if len(operands) == 2 else None
     wanted = None if shape is None else shape.const
     if wanted is None or wanted.ndim != 1 or not (x and wanted.size) or node.attrs.get("allowzero"):
         return None
     sizes = wanted.tolist()
-    if any(size == 0 and axis >= len(x) for axis, size in enumerate(sizes)) or min(sizes) < -1:
+    if len(known) < len(x) or min(sizes) < -1 or any(s == 0 and axis >= len(x) for axis, s in enumerate(sizes)):
         return None
-    sizes = [x[axis] if size == 0 else size for axis, size in enumerate(sizes)]
-    known = math.prod(size for size in sizes if size != -1)
-    if sizes.count(-1) == 1 and known:
-        sizes[sizes.index(-1)] = math.prod(x) // known
-    return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(x) else None
+    sizes = [known[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    rest = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and rest:
+        sizes[sizes.index(-1)] = math.prod(known) // rest
+    return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(known) else None
 
 
 class _Rule(NamedTuple):

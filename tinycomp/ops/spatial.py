@@ -6,6 +6,7 @@ work with it and need not check anything again. Source: ONNX operator documentat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -124,6 +125,22 @@ def make_window(
     Raises:
         ModelError: If an attribute is out of range or an output size would not be positive.
     """
+    given = [None if values is None else tuple(values) for values in (strides, dilations, pads)]
+    return _window(op, tuple(sizes), tuple(kernel), *given, auto_pad, ceil_mode)
+
+
+@functools.lru_cache(maxsize=1024)
+def _window(
+    op: str,
+    sizes: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dilations: tuple[int, ...] | None,
+    pads: tuple[int, ...] | None,
+    auto_pad: str,
+    ceil_mode: bool,
+) -> Window:
+    """See :func:`make_window`; a model has few different windows, and many questions are asked about each."""
     rank = len(sizes)
     kernel = spatial_tuple(op, "kernel_shape", kernel, rank, 1, 1)
     steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
@@ -146,7 +163,7 @@ def make_window(
             found=f"{list(output)} for input sizes {list(sizes)}, kernel {list(kernel)}, dilations {list(dilation)}, "
             f"pads {list(before + after)}",
         )
-    return Window(tuple(sizes), kernel, steps, dilation, before, after, output)
+    return Window(sizes, kernel, steps, dilation, before, after, output)
 
 
 def check_auto_pad(op: str, auto_pad: str) -> None:

@@ -265,10 +265,7 @@ class AnyOf(ValuePattern):
         options = self.options
         if value is not None and value.producer is not None and (anchored or not feasible.looks_through(value)):
             options = self._options_at((value.producer.domain, value.producer.op))
-        for option in options:
-            if feasible.may_stand(option, value, anchored):
-                return True
-        return False
+        return any(feasible.may_stand(option, value, anchored) for option in options)
 
     def _options_at(self, head: Head) -> tuple[ValuePattern, ...]:
         """Return the alternatives that can stand at a result of an operator."""
