@@ -23,15 +23,22 @@ SHAPES = st.none() | st.lists(DIMS, max_size=4)
 TYPES = st.builds(TensorType, st.sampled_from(["float32", "float64", "float16", "int64", "?"]),
                   SHAPES.map(lambda s: None if s is None else tuple(s)))  # fmt: skip
 PAIRS = st.lists(st.integers(1, 2), min_size=2, max_size=2)
+WINDOW = {
+    "strides": PAIRS, "dilations": PAIRS, "pads": st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    "auto_pad": st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]),
+}  # fmt: skip
+POOL = {**WINDOW, "kernel_shape": PAIRS, "ceil_mode": st.integers(0, 1)}
 ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "AveragePool": POOL,
     "Concat": {"axis": st.integers(-4, 4)},
-    "Conv": {
-        "strides": PAIRS, "dilations": PAIRS, "pads": st.lists(st.integers(0, 2), min_size=4, max_size=4),
-        "auto_pad": st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]), "group": st.integers(1, 2),
-    },
+    "Conv": {**WINDOW, "group": st.integers(1, 2)},
+    "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
     "LayerNormalization": {"axis": st.integers(-3, 3)},
+    "LogSoftmax": {"axis": st.integers(-3, 3)},
+    "MaxPool": POOL,
     "Reshape": {"allowzero": st.integers(0, 1)},
+    "Softmax": {"axis": st.integers(-3, 3)},
     "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
 }  # fmt: skip
 
@@ -70,6 +77,7 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "LayerNormalization": [first, [first[-1]], [first[-1]]],
         "Concat": [first, [*first[:-1], b]],
         "Clip": [first, [], []],
+        **{name: [[b, c, *draw(st.tuples(*[st.integers(1, 6)] * 2))]] for name in ("AveragePool", "MaxPool")},
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][: _RULES[op].least]
     blurred = st.sampled_from([None, "N"]) if draw(st.booleans()) else st.nothing()
@@ -84,7 +92,7 @@ def nodes(draw: st.DrawFn) -> Node:
     op = draw(st.sampled_from(sorted(_RULES)))
     opset = draw(st.sampled_from(OPSETS))
     chosen = ATTRIBUTES.get(op, {})
-    attrs = {name: draw(value) for name, value in chosen.items() if draw(st.booleans())}
+    attrs = {name: draw(value) for name, value in chosen.items() if name == "kernel_shape" or draw(st.booleans())}
     if draw(st.booleans()):
         operands = _fitting(op, draw)
     else:
@@ -114,9 +122,12 @@ PLAIN: list[tuple[str, dict[str, Any], list[Value], tuple[int, ...]]] = [
     ("Concat", {"axis": -1}, [_float(2, 1), _float(2, 3)], (2, 4)),
     ("Conv", {"pads": [1, 1, 1, 1], "strides": [2, 2]}, [_float(1, 3, 8, 8), _float(5, 3, 3, 3)], (1, 5, 4, 4)),
     ("Gemm", {"transB": 1}, [_float(2, 3), _float(4, 3), _float(4)], (2, 4)),
+    ("Flatten", {}, [_float(2, 3, 4)], (2, 12)),
     ("GlobalAveragePool", {}, [_float(2, 3, 4, 5)], (2, 3, 1, 1)),
     ("LayerNormalization", {}, [_float(2, 3), _float(3), _float(3)], (2, 3)),
     ("MatMul", {}, [_float(5, 2, 3), _float(3, 4)], (5, 2, 4)),
+    ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]}, [_float(1, 3, 8, 8)], (1, 3, 4, 4)),
+    ("Softmax", {"axis": 1}, [_float(2, 3)], (2, 3)),
     ("Reshape", {}, [_float(2, 3, 4), Value("s", TensorType("int64", (2,)), const=np.array([0, -1]))], (2, 12)),
     ("Transpose", {"perm": [1, 2, 0]}, [_float(2, 3, 4)], (3, 4, 2)),
 ]

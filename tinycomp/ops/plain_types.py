@@ -119,6 +119,35 @@ def _conv(node: Node, operands: Sequence[Operand]) -> Operand | None:
     return None if space else (dtype, (x[0], weight[0], *[None] * len(kernel)))
 
 
+def _pool(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    space = list(filter(_is_known, x[2:]))
+    attrs = {name: node.attrs[name] for name in ("strides", "dilations", "pads", "auto_pad") if name in node.attrs}
+    kernel = node.attrs.get("kernel_shape")
+    if (
+        kernel is None
+        or len(space) < len(x) - 2
+        or node.attrs.get("ceil_mode")
+        or ("auto_pad" in attrs and "pads" in attrs)
+    ):
+        return None
+    return dtype, (*x[:2], *make_window(node.op, space, kernel, **attrs).output)
+
+
+def _softmax(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    rank = len(operands[0][1])
+    return operands[0] if -rank <= node.attrs.get("axis", -1) < rank else None
+
+
+def _flatten(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    known, axis = list(filter(_is_known, x)), node.attrs.get("axis", 1)
+    if len(known) < len(x) or not -len(x) <= axis <= len(x):
+        return None
+    axis += len(x) if axis < 0 else 0
+    return dtype, (math.prod(known[:axis]), math.prod(known[axis:]))
+
+
 def _global_pool(node: Node, operands: Sequence[Operand]) -> Operand | None:
     ((dtype, x),) = operands
     return dtype, (*x[:2], *(1,) * (len(x) - 2))
@@ -180,12 +209,15 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Neg", "Reciprocal", "Relu",
                      "Sigmoid", "Softplus", "Sqrt", "Tanh"), _Rule(_like_first)),
     **dict.fromkeys(("Add", "Div", "Mul", "Sub"), _Rule(_broadcast, 2, 2, since=7)),
+    **dict.fromkeys(("AveragePool", "MaxPool"), _Rule(_pool, since=10)),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), _Rule(_softmax, since=13)),
     "BatchNormalization": _Rule(_like_first, 5, 5, since=9),
     "Clip": _Rule(_like_first, 1, 3, since=11),
     "Concat": _Rule(_concat, 1, _ANY, since=11, moves=True),
     "Conv": _Rule(_conv, 2, 3),
     "Gemm": _Rule(_gemm, 2, 3, since=11),
     "GlobalAveragePool": _Rule(_global_pool),
+    "Flatten": _Rule(_flatten, since=11, moves=True),
     "LayerNormalization": _Rule(_like_first, 2, 3),
     "MatMul": _Rule(_matmul, 2, 2),
     "Reshape": _Rule(_reshape, 1, 2, moves=True),
