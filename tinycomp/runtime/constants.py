@@ -73,8 +73,9 @@ def read_while_running(program: Program) -> frozenset[int]:
 
 def is_large(array: Array) -> bool:
     """Whether an array is worth a place in a file, and can have one."""
-    repeated = any(step == 0 and size > 1 for step, size in zip(array.strides, array.shape, strict=True))
-    return array.nbytes >= LARGE and not array.dtype.hasobject and not repeated
+    if array.nbytes < LARGE or array.dtype.hasobject:
+        return False
+    return not any(step == 0 and size > 1 for step, size in zip(array.strides, array.shape, strict=True))
 
 
 def is_evictable(array: Array) -> bool:
