@@ -1,5 +1,5 @@
 /* dwconv2d_f32: depthwise convolution, a vector of channels at a time. A unit is a band of two lines of output pixels.
- * State: the padded bias, then the weights as [kernel position][padded channels].
+ * State: the padded bias, then for every vector of channels the weights of all kernel positions.
  *
  * The usual windows go through tiles of two lines by four pixels: every input vector is loaded once and added to all
  * the sums that it belongs to, which a single line would load three times for a 3x3 window. What lies outside the image
@@ -22,8 +22,7 @@ typedef struct dw_band {
   int64_t x_pixel, x_line;
   int64_t y;     /* of the first line's window; may be outside */
   int64_t lines; /* of the output, 1 to DW_LINES */
-  const float *weights;
-  int64_t weight_stride; /* padded channels */
+  const float *weights; /* a vector for each kernel position */
   tc_vf bias;
   int64_t channels; /* in this vector */
   const float *residual;
@@ -77,7 +76,7 @@ static void TC_NAME(tc_dwconv2d_f32_pack)(const tc_prepare *prepare, void *state
   for (int64_t c = 0; c < p->channels; c++) {
     ((float *)state)[c] = bias ? bias[c] : 0.0f;
     for (int64_t t = 0; t < taps; t++) {
-      packed[t * padded + c] = weights[c * taps + t];
+      packed[(c / TC_LANES * taps + t) * TC_LANES + c % TC_LANES] = weights[c * taps + t];
     }
   }
 }
@@ -137,10 +136,10 @@ static void dw_any_pixel(const dw_band *band, int64_t line, int64_t out_x) {
   tc_vf sum = band->bias;
   for (int64_t i = rows.first; i < rows.last; i++) {
     const float *from = band->x + (y + i * w->dilation_height) * band->x_line;
-    const float *weight = band->weights + i * w->kernel_width * band->weight_stride;
+    const float *weight = band->weights + i * w->kernel_width * TC_LANES;
     for (int64_t j = columns.first; j < columns.last; j++) {
       const tc_vf value = tc_load_column(from + (x + j * w->dilation_width) * band->x_pixel, true, band->channels);
-      sum = tc_vf_fma(value, tc_vf_load(weight + j * band->weight_stride), sum);
+      sum = tc_vf_fma(value, tc_vf_load(weight + j * TC_LANES), sum);
     }
   }
   dw_store(1, false, dw_line_of(band, line, out_x), &sum);
@@ -149,14 +148,14 @@ static void dw_any_pixel(const dw_band *band, int64_t line, int64_t out_x) {
 /* What a tile reads, again as a copy. */
 typedef struct dw_source {
   const float *weights;
-  int64_t weight_stride, x_pixel, channels;
+  int64_t x_pixel, x_line, channels;
 } dw_source;
 
-/* One line of input, which lies in the windows of `lines` output lines, over the positions [inside.first, inside.last)
- * of a tile. Line l of the output sees it as line `tap - l * stride` of its window. */
-TC_INLINE void dw_tile_line(const int lines, const int pixels, const int size, const int stride, const bool whole,
-                            const bool edge, const dw_source *source, const float *x, dw_range inside, int tap,
-                            tc_vf sum[DW_LINES][DW_PIXELS]) {
+/* One line of input, which lies in the windows of the output lines [begin, end), over the positions
+ * [inside.first, inside.last) of a tile. weights: those of the line of line 0's window that it is. */
+TC_INLINE void dw_tile_line(const int begin, const int end, const int pixels, const int size, const int stride,
+                            const bool whole, const bool edge, const dw_source *source, const float *weights,
+                            const float *x, dw_range inside, tc_vf sum[DW_LINES][DW_PIXELS]) {
 #pragma GCC unroll 16
   for (int t = 0; t < (pixels - 1) * stride + size; t++) {
     if (edge && (t < inside.first || t >= inside.last)) {
@@ -165,13 +164,12 @@ TC_INLINE void dw_tile_line(const int lines, const int pixels, const int size, c
     const float *from = x + t * source->x_pixel;
     const tc_vf value = tc_vf_keep(whole ? tc_vf_load(from) : tc_vf_load_first(from, source->channels));
 #pragma GCC unroll 2
-    for (int l = 0; l < lines; l++) {
-      const int i = tap - l * stride;
+    for (int l = begin; l < end; l++) {
 #pragma GCC unroll 4
       for (int p = 0; p < pixels; p++) {
         const int j = t - p * stride;
-        if (i >= 0 && i < size && j >= 0 && j < size) {
-          const tc_vf weight = tc_vf_load(source->weights + (i * size + j) * source->weight_stride);
+        if (j >= 0 && j < size) {
+          const tc_vf weight = tc_vf_load(weights + (j - l * stride * size) * TC_LANES);
           sum[l][p] = tc_vf_fma(value, weight, sum[l][p]);
         }
       }
@@ -179,13 +177,24 @@ TC_INLINE void dw_tile_line(const int lines, const int pixels, const int size, c
   }
 }
 
+/* The lines of input [taps.first, taps.last), counted from the first line of line 0's window, all of which lie in the
+ * windows of the output lines [begin, end). */
+TC_INLINE void dw_tile_lines(const int begin, const int end, const int pixels, const int size, const int stride,
+                             const bool whole, const bool edge, const dw_source *source, const float *x, dw_range taps,
+                             dw_range inside, tc_vf sum[DW_LINES][DW_PIXELS]) {
+  for (int64_t tap = taps.first; tap < taps.last; tap++) {
+    const float *weights = source->weights + tap * size * TC_LANES;
+    dw_tile_line(begin, end, pixels, size, stride, whole, edge, source, weights, x + tap * source->x_line, inside, sum);
+  }
+}
+
 /* A tile of square windows without dilation. With `edge`, the windows may leave the image on the left and right. */
 TC_INLINE void dw_tile(const int lines, const int pixels, const int size, const int stride, const bool whole,
                        const bool edge, const dw_band *band, int64_t out_x) {
-  const dw_source source = {band->weights, band->weight_stride, band->x_pixel, band->channels};
-  const int64_t left = out_x * stride - band->window->pad_left, height = band->window->height;
-  const int64_t y = band->y, x_line = band->x_line;
+  const dw_source source = {band->weights, band->x_pixel, band->x_line, band->channels};
+  const int64_t left = out_x * stride - band->window->pad_left;
   const dw_range inside = dw_inside(left, 1, (pixels - 1) * stride + size, band->window->width);
+  const dw_range taps = dw_inside(band->y, 1, (lines - 1) * stride + size, band->window->height);
   tc_vf sum[DW_LINES][DW_PIXELS];
 #pragma GCC unroll 2
   for (int l = 0; l < lines; l++) {
@@ -194,12 +203,16 @@ TC_INLINE void dw_tile(const int lines, const int pixels, const int size, const 
       sum[l][p] = band->bias;
     }
   }
-  const float *x = band->x + y * x_line + left * source.x_pixel;
-#pragma GCC unroll 9
-  for (int tap = 0; tap < (lines - 1) * stride + size; tap++, x += x_line) {
-    if (y + tap >= 0 && y + tap < height) {
-      dw_tile_line(lines, pixels, size, stride, whole, edge, &source, x, inside, tap, sum);
-    }
+  const float *x = band->x + band->y * source.x_line + left * source.x_pixel;
+  if (lines == 1) {
+    dw_tile_lines(0, 1, pixels, size, stride, whole, edge, &source, x, taps, inside, sum);
+  } else { /* the windows of two lines overlap */
+    const dw_range above = {taps.first, tc_min(taps.last, stride)};
+    const dw_range both = {tc_max(taps.first, stride), tc_min(taps.last, size)};
+    const dw_range below = {tc_max(taps.first, size), taps.last};
+    dw_tile_lines(0, 1, pixels, size, stride, whole, edge, &source, x, above, inside, sum);
+    dw_tile_lines(0, 2, pixels, size, stride, whole, edge, &source, x, both, inside, sum);
+    dw_tile_lines(1, 2, pixels, size, stride, whole, edge, &source, x, below, inside, sum);
   }
 #pragma GCC unroll 2
   for (int l = 0; l < lines; l++) {
@@ -282,7 +295,8 @@ static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t
   const dw_band_fn run = dw_band_for(&window);
   const tc_epilogue_f32 epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b);
   const float *x = call->operands[DW_X], *residual = call->operands[DW_RESIDUAL], *bias = call->state;
-  const int64_t padded = tc_round_up(p->channels, TC_LANES), image = p->height * p->width * p->x_pixel_stride;
+  const int64_t padded = tc_round_up(p->channels, TC_LANES), taps = p->kernel_height * p->kernel_width;
+  const int64_t image = p->height * p->width * p->x_pixel_stride;
   const int64_t bands = tc_ceil_div(p->out_height, DW_LINES);
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t line = unit % bands * DW_LINES, first = (unit / bands * p->out_height + line) * p->out_width;
@@ -293,7 +307,6 @@ static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t
                     .x_line = p->width * p->x_pixel_stride,
                     .y = line * p->stride_height - p->pad_top,
                     .lines = tc_min(p->out_height - line, DW_LINES),
-                    .weight_stride = padded,
                     .residual_pixel = p->residual_pixel_stride,
                     .out_pixel = p->y_pixel_stride,
                     .low = epilogue.low,
@@ -301,7 +314,7 @@ static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t
     for (int64_t c = 0; c < p->channels; c += TC_LANES) {
       band.x = x + unit / bands * image + c;
       band.bias = tc_vf_load(bias + c);
-      band.weights = bias + padded + c;
+      band.weights = bias + padded + c * taps;
       band.channels = tc_min(p->channels - c, TC_LANES);
       band.residual = residual ? residual + first * p->residual_pixel_stride + c : NULL;
       band.out = out + c;
