@@ -22,6 +22,8 @@ from benchmarks.peers import OURS, REFERENCE, installed, relative_error
 
 TOLERANCE = 1e-4
 """Largest difference of an output that still counts as agreement, as a share of the largest magnitude."""
+TOLERANCE_INT8 = 0.02
+"""The same for int8 models: a few steps of 8 bits."""
 QUICK = Effort(rounds=2, block=0.05, pause=0.02)
 
 
@@ -47,7 +49,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
 def measure(name: str, threads: int, effort: Effort, options: argparse.Namespace) -> dict[str, Any]:
     """One row: the figures of every engine on one model, as JSON-able values."""
     model, feeds = suites.model(name, dict(options.dim), options.seed)
-    row = make_row(Path(name).stem, contest(model, feeds, options.engines, threads=threads, effort=effort))
+    tolerance = TOLERANCE_INT8 if "int8" in Path(name).stem else TOLERANCE
+    row = make_row(Path(name).stem, contest(model, feeds, options.engines, threads=threads, effort=effort), tolerance)
     row["threads"] = threads
     for engine, figures in row["engines"].items():
         if options.memory and threads == options.threads[0] and "error" not in figures:
@@ -67,7 +70,7 @@ def section(found: dict[str, Any], threads: int) -> str:
     return f"{table}\n\n{means(rows, engines)}"
 
 
-def make_row(name: str, results: Sequence[Result]) -> dict[str, Any]:
+def make_row(name: str, results: Sequence[Result], tolerance: float = TOLERANCE) -> dict[str, Any]:
     """The figures of a contest; ratios are missing where an engine failed, errors where there is no reference."""
     by_engine = {result.engine: result for result in results}
     row: dict[str, Any] = {"model": name, "engines": {r.engine: _figures(r) for r in results}, "ratios": {}}
@@ -82,7 +85,7 @@ def make_row(name: str, results: Sequence[Result]) -> dict[str, Any]:
     if usable and reference is not None and not reference.error:
         pairs = zip(ours.outputs, reference.outputs, strict=True)
         row["error"] = max((relative_error(*pair) for pair in pairs), default=0.0)
-    row["agrees"] = (usable or OURS not in by_engine) and row.get("error", 0.0) <= TOLERANCE
+    row["agrees"] = (usable or OURS not in by_engine) and row.get("error", 0.0) <= tolerance
     return row
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from benchmarks import corpus
+from benchmarks import corpus, quantized
 from benchmarks.feeds import random_feeds
 from benchmarks.peers import Feeds
 
@@ -18,7 +18,11 @@ HEADLINE = (
 """One of every kind that the corpus has, at the size that people use."""
 TINY = ("ic_resnet8_fp32", "kws_dscnn_fp32", "ad_autoencoder_fp32", "vww_mobilenet_fp32")
 """The float32 models of MLPerf Tiny, as ONNX files of these names."""
-NAMES = ("headline", "quick", "corpus")
+INT8 = ("resnet50", "mobilenet_v2")
+"""What the suite of int8 models has of the corpus, quantised by tinycomp."""
+TINY_INT8 = ("ic_resnet8_int8", "kws_dscnn_int8", "ad_autoencoder_int8", "vww_mobilenet_int8")
+"""The int8 models of MLPerf Tiny, as ONNX files of these names."""
+NAMES = ("headline", "quick", "corpus", "int8")
 QUICK = ("resnet18", "mobilenet_v2", "vit_tiny", "lstm_bidir")
 
 
@@ -26,17 +30,19 @@ def members(suite: str) -> list[str]:
     """The models of a suite: names of the corpus, and paths of files.
 
     ``headline`` holds :data:`HEADLINE`, and :data:`TINY` where ``TINYCOMP_MODELS`` names a folder with them; ``quick``
-    a few of both; ``corpus`` all architectures of the corpus.
+    a few of both; ``corpus`` all architectures of the corpus; ``int8`` :data:`INT8` and :data:`TINY_INT8`.
     """
     if suite == "corpus":
         return corpus.names()
+    if suite == "int8":
+        return [*(f"{name}{quantized.SUFFIX}" for name in INT8), *tiny_files(TINY_INT8)]
     return [*HEADLINE, *tiny_files()] if suite == "headline" else [*QUICK, *tiny_files()[:2]]
 
 
-def tiny_files() -> list[str]:
+def tiny_files(names: Iterable[str] = TINY) -> list[str]:
     """The paths of the tiny models that are at hand."""
     folder = os.environ.get(VARIABLE)
-    files = [Path(folder) / f"{name}.onnx" for name in TINY] if folder else []
+    files = [Path(folder) / f"{name}.onnx" for name in names] if folder else []
     return [str(file) for file in files if file.exists()]
 
 
@@ -44,10 +50,13 @@ def model(name: str, sizes: Mapping[str, int] | None = None, seed: int = 0) -> t
     """The file of a model and inputs for it.
 
     Args:
-        name: Of the corpus, or the path of an ONNX file.
+        name: Of the corpus, the same with ``-int8`` behind it, or the path of an ONNX file.
         sizes: Sizes of a file's symbolic dimensions; 1 where not given.
         seed: Chooses the inputs.
     """
     if name in corpus.names():
         return corpus.path(name), corpus.feeds(name, seed)
+    if name.removesuffix(quantized.SUFFIX) in corpus.names():
+        name = name.removesuffix(quantized.SUFFIX)
+        return quantized.path(name), corpus.feeds(name, seed)
     return Path(name), random_feeds(Path(name), sizes, seed)

@@ -142,6 +142,9 @@ def test_the_tiny_models_belong_to_the_suite_where_they_are_at_hand(
     (tmp_path / f"{suites.TINY[1]}.onnx").write_bytes(b"")
     monkeypatch.setenv(suites.VARIABLE, str(tmp_path))
     assert suites.members("headline") == [*suites.HEADLINE, str(tmp_path / f"{suites.TINY[1]}.onnx")]
+    (tmp_path / f"{suites.TINY_INT8[0]}.onnx").write_bytes(b"")
+    made = [f"{name}-int8" for name in suites.INT8]
+    assert suites.members("int8") == [*made, str(tmp_path / f"{suites.TINY_INT8[0]}.onnx")]
 
 
 def test_files_are_written_and_read_again(tmp_path: Path) -> None:
