@@ -109,7 +109,7 @@ def test_constant_parameters_are_left_to_targets():
     ("op", "types"),
     [
         ("QuantizeLinear", [("float16", (2,)), ("float16", ())]),
-        ("DequantizeLinear", [("float8_e4m3fn", (2,)), ("float32", ())]),
+        ("DequantizeLinear", [("int8", (2,)), ("bfloat16", ())]),
         ("MatMulInteger", [("uint8", ("n", "k")), ("uint8", ("k", 3))]),
     ],
 )

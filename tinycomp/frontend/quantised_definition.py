@@ -17,17 +17,20 @@ from onnx import TensorProto, defs
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
 
 _CODES = {
     "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16, "uint16": TensorProto.UINT16,
-    "int32": TensorProto.INT32, "float32": TensorProto.FLOAT,
+    "int32": TensorProto.INT32, "float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT,
 }  # fmt: skip
 _BYTES = frozenset({"int8", "uint8"})
-_NARROW = _BYTES | {"int16", "uint16"}
+_PARTS = frozenset({"int2", "int4", "uint2", "uint4"})
+_NARROW = _BYTES | _PARTS | {"int16", "uint16"}
+_TINY_FLOATS = frozenset({"float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
 
@@ -50,13 +53,22 @@ class _Body:
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         return self("Reshape", x, self.const(np.array(shape, np.int64)))
 
-    def stored(self, x: Value, point: Value | None, dtype: str) -> Value:
-        """Return real multiples of a scale as stored numbers: rounded, saturated, converted."""
-        rounded, info = self("Round", x), np.iinfo(dtype)
-        if point is not None:
-            rounded = self("Add", rounded, self.cast(point, "float32"))
-        ends = [self.const(np.float32(v)) for v in (info.min, info.max)]
-        return self.cast(self("Clip", rounded, *ends), dtype)
+    def stored(self, x: Value, zero: Value | None, dtype: str) -> Value:
+        """Return real multiples of a scale as stored numbers: rounded, moved by a real zero point, saturated."""
+        rounded = self("Round", x)
+        if zero is not None:
+            rounded = self("Add", rounded, zero)
+        ends = [self.const(np.float32(v)) for v in integer_range(numpy_dtype(dtype))]
+        clipped = self("Clip", rounded, *ends)
+        if dtype in _CODES:
+            return self.cast(clipped, dtype)
+        return self("QuantizeLinear", clipped, self.const(np.float32(1)), self.const(np.zeros((), numpy_dtype(dtype))))
+
+    def real(self, x: Value) -> Value:
+        """Return stored numbers of any type as float32."""
+        if _dtype(x) in _CODES:
+            return self.cast(x, "float32")
+        return self("DequantizeLinear", x, self.const(np.float32(1)))
 
 
 def defines(node: Node) -> bool:
@@ -131,27 +143,28 @@ def _quantize(body: _Body, node: Node, operands: Sequence[Value | None]) -> Valu
     steps = _spread(body, node, scale, x)
     if blocked is None or steps is None:
         return None
-    zero = _spread(body, node, point, x)
+    zero = None if point is None else _spread(body, node, body.real(point), x)
     result = body.stored(body("Div", blocked[0], steps), zero, dtype)
     return result if blocked[1] is None else body.reshape(result, blocked[1])
 
 
 def _dequantize(body: _Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x, scale, point = operands[:3]
-    if x is None or _dtype(x) not in _NARROW | {"int32"} or _dtype(scale) != "float32":
+    if x is None or _dtype(x) not in _NARROW | _TINY_FLOATS | {"int32"}:
         return None
-    if _dtype(node.output) != "float32":
+    if scale is None or _dtype(node.output) != _dtype(scale) or _dtype(scale) not in ("float16", "float32"):
         return None
     blocked = _blocked(body, node, x)
     steps = _spread(body, node, scale, x)
     if blocked is None or steps is None:
         return None
-    whole = blocked[0]
-    if point is not None:
-        zero = _spread(body, node, point, x)
-        assert zero is not None
-        whole = body("Sub", body.cast(whole, "int32"), body.cast(zero, "int32"))
-    real = body("Mul", body.cast(whole, "float32"), steps)
+    whole = _dtype(x) == "int32"  # float32 does not hold it
+    zero = None if point is None else _spread(body, node, point if whole else body.real(point), x)
+    real = blocked[0] if whole else body.real(blocked[0])
+    if zero is not None:
+        real = body("Sub", real, zero)
+    real = body.cast(real, "float32")
+    real = body.cast(body("Mul", real, body.cast(steps, "float32")), _dtype(scale))
     return real if blocked[1] is None else body.reshape(real, blocked[1])
 
 
@@ -269,7 +282,7 @@ def _qlinear(body: _Body, node: Node, operands: Sequence[Value | None], sums: Va
     behind = rank - 2 if node.op == "QLinearConv" else 0
     ratio = body.reshape(ratio, [-1, *[1] * behind])
     point = operands[7]
-    zero = None if point is None else body.reshape(point, [])
+    zero = None if point is None else body.reshape(body.real(point), [])
     return body.stored(body("Mul", body.cast(sums, "float32"), ratio), zero, dtype)
 
 

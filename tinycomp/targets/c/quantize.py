@@ -7,10 +7,12 @@ import math
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.ops.integers import integer_range
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.element_program import TYPES
-from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.emit import Emitter, View
+from tinycomp.targets.c.quantized_elements import VALUES, emit_lookup
 from tinycomp.targets.c.reduction import around
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
@@ -18,6 +20,9 @@ from tinycomp.targets.common.checks import Verdict, all_of, constant, first, ope
 FAMILY = Rules()
 
 _STORED = frozenset({"int8", "uint8", "int16", "uint16"})
+_PARTS = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+"""Integers of part of a byte that each take a whole one in memory, and the type of the whole."""
+_TINY_FLOATS = frozenset({"float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 
 
 def _quantised_value(node: Node) -> Value:
@@ -25,7 +30,9 @@ def _quantised_value(node: Node) -> Value:
 
 
 def _quantisation_check(node: Node) -> Verdict:
-    allowed = _STORED | {"int32"} if node.op == "DequantizeLinear" else _STORED
+    allowed = _STORED | _PARTS.keys()
+    if node.op == "DequantizeLinear":
+        allowed |= {"int32"} | _TINY_FLOATS
     value = _quantised_value(node)
     dtype = tensor(value.type).dtype
     if dtype not in allowed:
@@ -40,12 +47,17 @@ def _quantisation_check(node: Node) -> Verdict:
         return reject("a scale is not a positive finite number")
     if zero is not None and tensor(zero.type).dtype != dtype:
         return reject("the zero point has another dtype")
+    if dtype not in _STORED | {"int32"} and tensor(scale.type).size() != 1:
+        return reject(f"one scale per slice of {dtype}")
     return True
 
 
 @FAMILY.lower("QuantizeLinear", "DequantizeLinear", check=all_of(known_rank, constant(1, 2), _quantisation_check))
 def quantisation(emit: Emitter, node: Node) -> None:
     """Emit a quantisation or dequantisation, per tensor or per slice of one axis."""
+    if tensor(_quantised_value(node).type).dtype not in TYPES:
+        _emit_by_table(emit, node)
+        return
     type_, shape = static_type(node.output)
     scale = operand(node, 1)
     assert scale is not None
@@ -59,3 +71,25 @@ def quantisation(emit: Emitter, node: Node) -> None:
     }
     kernel = "dequantize_f32" if node.op == "DequantizeLinear" else "quantize_f32"
     emit.call(kernel, [node.output, first(node), scale, operand(node, 2)], params, node)
+
+
+def _emit_by_table(emit: Emitter, node: Node) -> None:
+    """Emit a conversion from or to numbers of less than a byte, or from tiny floats, by a table of all bytes."""
+    scale, point, value = operand(node, 1), operand(node, 2), _quantised_value(node)
+    assert scale is not None
+    assert scale.const is not None
+    dtype = numpy_dtype(tensor(value.type).dtype)
+    every = np.arange(VALUES, dtype=np.uint8)
+    zero = np.zeros((), dtype) if point is None or point.const is None else point.const.reshape(())
+    if node.op == "DequantizeLinear":
+        with np.errstate(invalid="ignore"):
+            real = every.view(dtype).astype(np.float32) - zero.astype(np.float32)
+            emit_lookup(emit, node, first(node), real * scale.const.reshape(()).astype(np.float32))
+        return
+    whole = _PARTS[tensor(value.type).dtype]
+    wide = emit.scratch(math.prod(static_type(value)[1]))
+    params = {"outer": 1, "axis": 1, "inner": math.prod(static_type(value)[1]), "type": TYPES[whole]}
+    operands: list[Value | View] = [wide, first(node), emit.constant(scale.const), emit.constant(zero.astype(whole))]
+    emit.call("quantize_f32", operands, params, node)
+    narrow = np.clip(every.view(whole), *integer_range(dtype)).astype(dtype)
+    emit_lookup(emit, node, wide, narrow.view(np.uint8))

@@ -13,7 +13,7 @@ from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
 from tinycomp.target import Target
-from tinycomp.targets.c.emit import Emitter, Strided, nd_params
+from tinycomp.targets.c.emit import Emitter, Strided, View, nd_params
 from tinycomp.targets.c.pixels import pixels_of, pixels_to
 from tinycomp.targets.c.rules import MAX_RANK, Rules, taken
 from tinycomp.targets.common.checks import Verdict, static_type
@@ -65,12 +65,12 @@ def qtable(emit: Emitter, node: Node) -> None:
     emit_lookup(emit, node, x, table_of(node))
 
 
-def emit_lookup(emit: Emitter, node: Node, x: Value, table: Array) -> None:
-    """Emit the kernel call that gives ``table[x]`` as the result of ``node``."""
-    shape = static_type(x)[1]
+def emit_lookup(emit: Emitter, node: Node, x: Value | View, table: Array) -> None:
+    """Emit the kernel call that gives ``table[x]`` as the result of ``node``; the bytes ``x`` have its shape."""
+    shape = static_type(node.output)[1]
     rows, columns, read, written = 1, math.prod(shape), math.prod(shape), math.prod(shape)
     of, to = None, None
-    if len(shape) in _IMAGES and tensor(x.type).layout:
+    if isinstance(x, Value) and len(shape) in _IMAGES and tensor(x.type).layout:
         source, result = pixels_of(emit, x), pixels_to(emit, node.output)
         of, to = source.view, result.view
         if (source.stride, result.stride) != (shape[1], shape[1]):
