@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.kernels import kernel_named, kernel_names
-from tinycomp.runtime.report import HostRow, LayerRow, Reason, RegionRow, Report
+from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Reason, RegionRow, Report
 
-WRITTEN = (2, "870aa1525fdb")
+WRITTEN = (2, "97b0e0aefb12")
 """The format version, and the fingerprint of what files of that version hold."""
 
 
@@ -20,7 +20,7 @@ def lines() -> Iterator[str]:
         kernel = kernel_named(name)
         fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
         yield f"{name} {kernel.signature} {' '.join(fields)}"
-    for part in (Report, RegionRow, HostRow, LayerRow, Reason):
+    for part in (Report, RegionRow, HostRow, LayerRow, ConversionRow, Reason):
         yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part))}"
 
 
