@@ -45,12 +45,13 @@ SEES: dict[str, frozenset[str]] = {
     "collection": frozenset({"collection"}),
     "tuning_log": RUNTIME | {"tuning_log"},
     "tuning": EVERYTHING_BUT_CLI | {"tuning"},
+    "quantization": EVERYTHING_BUT_CLI | {"quantization"},
     "saving": EVERYTHING_BUT_CLI,
     "compiler": EVERYTHING_BUT_CLI,
     "loading": EVERYTHING_BUT_CLI,
     "backend": EVERYTHING_BUT_CLI | {"backend"},
-    "cli": EVERYTHING_BUT_CLI | {"backend", "tuning", "cli", "__init__"},
-    "__init__": EVERYTHING_BUT_CLI | {"tuning"},
+    "cli": EVERYTHING_BUT_CLI | {"backend", "tuning", "quantization", "cli", "__init__"},
+    "__init__": EVERYTHING_BUT_CLI | {"tuning", "quantization"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import. A new part must be given its place here."""

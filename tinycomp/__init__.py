@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tinycomp.ir.graph import Graph
     from tinycomp.loading import load
     from tinycomp.pipeline import Pipeline
+    from tinycomp.quantization import quantize
     from tinycomp.rewrite import P, reject
     from tinycomp.runtime.module import Module
     from tinycomp.target import Target
@@ -28,6 +29,7 @@ _WHERE = {
     "compile": ("tinycomp.compiler", "compile"),
     "from_onnx": ("tinycomp.compiler", "load_graph"),
     "load": ("tinycomp.loading", "load"),
+    "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.tuning", "tune"),
@@ -42,6 +44,7 @@ __all__ = [
     "compile",
     "from_onnx",
     "load",
+    "quantize",
     "reject",
     "to_onnx",
     "tune",

@@ -72,6 +72,10 @@ class TuningError(TinycompError, ValueError):
     """A tuning log cannot be read or written, or there is nothing to tune."""
 
 
+class QuantizationError(TinycompError, ValueError):
+    """A model cannot be quantised as asked, or the calibration data do not fit it."""
+
+
 class VerifyError(TinycompError):
     """A graph broke an invariant of the IR, or two computations that must agree differ."""
 

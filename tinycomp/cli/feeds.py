@@ -35,7 +35,7 @@ def feeds_of(
     needed = [spec for spec in specs if spec.name not in defaults]
     given: dict[str, Any] = {}
     for text in options.input:
-        given |= _read(text, needed)
+        given |= read_feeds(text, needed)
     seed = options.random if options.random is not None or options.input else default_seed
     if seed is not None:
         return random_feeds([s for s in needed if s.name not in given], seed) | given
@@ -85,8 +85,12 @@ def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
     write_file(path, stored.getvalue())
 
 
-def _read(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
-    """Read ``name=file.npy``, ``file.npy`` for the only input, or ``file.npz``."""
+def read_feeds(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Read ``name=file.npy``, ``file.npy`` for the only input, or ``file.npz``.
+
+    Raises:
+        UsageError: If the file cannot be read, or it does not say for which of several inputs it is.
+    """
     name, equals, file = text.partition("=")
     if not equals:
         name, file = "", text

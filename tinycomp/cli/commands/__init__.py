@@ -11,6 +11,7 @@ SUMMARIES = MappingProxyType(
     {
         "demo": "compile the digits classifier that comes with tinycomp and run it; needs no download",
         "compile": "compile a model and save the result",
+        "quantize": "turn a float model into an int8 one, calibrated with data of yours",
         "tune": "measure a model's kernels on this machine, for compile --tuning",
         "run": "run a model once and show its results",
         "bench": "measure how long a run takes, also next to onnxruntime",

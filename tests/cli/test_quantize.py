@@ -1,0 +1,90 @@
+"""``tinycomp quantize``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tinycomp.cli import exits
+from tinycomp.data import digits
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Calibration data: single images and a batch."""
+    images, _ = digits()
+    place = tmp_path / "images"
+    place.mkdir()
+    for number in range(5):
+        np.save(place / f"{number}.npy", images[number : number + 1])
+    np.savez(place / "batch.npz", image=images[10:60])
+    (place / "notes.txt").write_text("not data")
+    return place
+
+
+def ops(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_a_folder_calibrates(call, folder, tmp_path) -> None:
+    path = tmp_path / "int8.onnx"
+    result = call("quantize", "digits", "--calibration", folder, "-o", path)
+    assert result.code == exits.OK, result.err
+    assert f"Wrote {path}: {path.stat().st_size:,} bytes, " in result.out.replace("\n", " ")
+    assert ops(path).count("QuantizeLinear") == 12
+    assert "labels" not in result.out
+    assert call("verify", path, "--random", 0).code == exits.OK
+
+
+def test_options_arrive(call, folder, tmp_path) -> None:
+    plain, other = tmp_path / "plain.onnx", tmp_path / "other.onnx"
+    call("quantize", "digits", "--calibration", folder, "-o", plain)
+    result = call(
+        "quantize", "digits", "--calibration", folder / "batch.npz", "-o", other, "--keep-float", "last 2 conv",
+        "--keep-float", "Gemm", "--activations", "int8", "--symmetric", "--per-tensor", "--reduce-range",
+        "--method", "percentile", "--percentile", 99.9, "--no-bias-correction", "--equalize", "--json",
+    )  # fmt: skip
+    assert result.json["bytes"] == other.stat().st_size
+    assert ops(other).count("QuantizeLinear") < ops(plain).count("QuantizeLinear")
+    arrays = [onnx.numpy_helper.to_array(t) for t in onnx.load(other).graph.initializer]
+    weights = [a for a in arrays if a.dtype == np.int8 and a.ndim == 4]
+    assert len(weights) == 4
+    assert all(np.abs(w.astype(int)).max() == 64 for w in weights)
+
+
+def test_the_noise_of_every_layer(call) -> None:
+    result = call("quantize", "digits", "--calibration", "digits", "--noise", "--json")
+    noise = result.json["noise"]
+    assert [row["op"] for row in noise["layers"]].count("Conv") == 6
+    assert noise["output"] > 20
+    text = call("quantize", "digits", "--calibration", "digits", "--noise").out
+    assert "stem/conv" in text
+    assert "Worth keeping in float" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--calibration", "digits"), "what for? expected: -o FILE.onnx, --noise, or both"),
+        (("-o", "x.onnx"), "the following arguments are required: --calibration"),
+        (("--calibration", "nowhere", "-o", "x.onnx"), "there is no calibration data here where: nowhere"),
+        (("--calibration", ".", "-o", "x.onnx"), "there is no calibration data here where: ."),
+        (("--calibration", "digits", "-o", "x.onnx", "--keep-float", "last 9 conv"), "asks for more layers"),
+        (("--calibration", "text.npy", "-o", "x.onnx"), "cannot be read as arrays where: text.npy"),
+        (("--calibration", "wide.npy", "-o", "x.onnx"), "calibration input 0, "),
+    ],
+)
+def test_what_is_wrong_is_said(call, tmp_path, monkeypatch, arguments, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("text.npy", "wide.npy"):
+        if name in arguments:
+            (tmp_path / "text.npy").write_text("text")
+            np.save(tmp_path / "wide.npy", np.zeros((1, 1, 9, 9), np.float32))
+    result = call("quantize", "digits", *arguments)
+    assert result.code == exits.USAGE
+    assert message in result.error
+    assert not (tmp_path / "x.onnx").exists()

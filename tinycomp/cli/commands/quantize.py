@@ -1,0 +1,89 @@
+"""``tinycomp quantize``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+import tinycomp
+from tinycomp.cli.calibration import CalibrationFiles
+from tinycomp.cli.command import Command
+from tinycomp.cli.exits import OK, UsageError
+from tinycomp.cli.models import load_graph, model_path
+from tinycomp.cli.options import add_model, add_shape, positive
+from tinycomp.cli.session import Session
+from tinycomp.lowering import specs
+from tinycomp.quantization import METHODS, noise
+from tinycomp.runtime.files import write_file
+
+_EXAMPLE = """\
+tinycomp quantize model.onnx --calibration images/ -o model-int8.onnx
+tinycomp quantize model.onnx --calibration images/ --method mse --keep-float "last 3 conv" -o mixed.onnx
+tinycomp quantize digits --calibration digits --noise"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_shape(parser)
+    parser.add_argument(
+        "--calibration", action="append", default=[], metavar="PATH", required=True,
+        help="inputs as the model will see them: a folder of .npy or .npz files, or one such file; "
+        '"digits" for the images that come with tinycomp',
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the quantised .onnx file")
+    parser.add_argument("--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: minmax)")
+    parser.add_argument(
+        "--percentile", type=float, default=99.999, metavar="P", help="for that method (default: 99.999)"
+    )
+    parser.add_argument("--activations", choices=("uint8", "int8"), default="uint8", help="(default: uint8)")
+    parser.add_argument("--symmetric", action="store_true", help="zero points of activations in the middle")
+    parser.add_argument("--per-tensor", action="store_true", help="one scale per weight, not one per channel")
+    parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for engines that saturate")
+    parser.add_argument("--no-bias-correction", action="store_true", help="leave biases as they are")
+    parser.add_argument("--equalize", action="store_true", help="even out the channels between layers first")
+    parser.add_argument(
+        "--keep-float", action="append", default=[], metavar="WHICH",
+        help='layers that stay in float: a name, a pattern, an operator, or a text such as "last 3 conv"',
+    )  # fmt: skip
+    parser.add_argument("--noise", action="store_true", help="show how much noise every layer brings in")
+    parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
+
+
+def _run(options: Namespace, session: Session) -> int:
+    if options.output is None and not options.noise:
+        raise UsageError("what for?", expected="-o FILE.onnx, --noise, or both", hint="Name a file to write.")
+    graph = load_graph(options)
+    data = CalibrationFiles(options.calibration, specs([v.name for v in graph.inputs], graph.inputs))
+    chosen = {**_options(options), "progress": False if session.as_json else None}
+    found: dict[str, Any] = {}
+    if options.noise:
+        table = noise(graph, data, **chosen)
+        session.show(str(table))
+        found["noise"] = table.to_dict()
+    if options.output is not None:
+        model = tinycomp.quantize(graph, data, **chosen).SerializeToString()
+        write_file(options.output, model)
+        before = model_path(options.model).stat().st_size
+        session.show(f"Wrote {options.output}: {len(model):,} bytes, {len(model) / before:.0%} of {options.model}.")
+        found |= {"output": options.output, "bytes": len(model), "bytes_before": before}
+    session.result(found)
+    return OK
+
+
+def _options(options: Namespace) -> dict[str, Any]:
+    return {
+        "method": options.method,
+        "activations": options.activations,
+        "symmetric": options.symmetric,
+        "per_channel": not options.per_tensor,
+        "reduce_range": options.reduce_range,
+        "bias_correction": not options.no_bias_correction,
+        "equalize": options.equalize,
+        "keep_float": options.keep_float,
+        "percentile": options.percentile,
+        "threads": options.threads,
+    }
+
+
+COMMAND = Command(_EXAMPLE, _configure, _run)

@@ -1,0 +1,8 @@
+"""Quantising: a float model becomes an int8 one that any runtime for ONNX can run."""
+
+from tinycomp.quantization.layers import Layer
+from tinycomp.quantization.noise import LayerNoise, NoiseTable, noise
+from tinycomp.quantization.quantizer import quantize
+from tinycomp.quantization.ranges import METHODS
+
+__all__ = ["METHODS", "Layer", "LayerNoise", "NoiseTable", "noise", "quantize"]

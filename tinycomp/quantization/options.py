@@ -1,0 +1,62 @@
+"""What the user of :func:`tinycomp.quantize` can choose, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tinycomp.errors import QuantizationError, did_you_mean
+from tinycomp.quantization.encoding import REDUCED_LIMIT, WEIGHT_LIMIT, Encoding
+from tinycomp.quantization.ranges import METHODS, Method
+from tinycomp.quantization.selection import Selector
+
+Activations = Literal["uint8", "int8"]
+_ACTIVATIONS: tuple[Activations, ...] = ("uint8", "int8")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to quantise; the fields are the options of :func:`tinycomp.quantize`.
+
+    Raises:
+        QuantizationError: If an option has a value that it cannot have.
+    """
+
+    method: Method = "minmax"
+    activations: Activations = "uint8"
+    symmetric: bool = False
+    per_channel: bool = True
+    reduce_range: bool = False
+    bias_correction: bool = True
+    equalize: bool = False
+    keep_float: Selector | Iterable[Selector] = ()
+    percentile: float = 99.999
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("method", self.method, METHODS)
+        _one_of("activations", self.activations, _ACTIVATIONS)
+        if not isinstance(self.percentile, (int, float)) or not 50 < self.percentile <= 100:
+            raise QuantizationError(
+                "not a share of the values", where="percentile", expected="a number above 50, up to 100",
+                found=repr(self.percentile),
+            )  # fmt: skip
+
+    @property
+    def encoding(self) -> Encoding:
+        """How ranges of activations become scales."""
+        return Encoding(self.activations, self.symmetric)
+
+    @property
+    def weight_limit(self) -> int:
+        """The largest magnitude of a quantised weight."""
+        return REDUCED_LIMIT if self.reduce_range else WEIGHT_LIMIT
+
+
+def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise QuantizationError(
+            f"{name} cannot be this", where=name, expected=f"one of {', '.join(known)}", found=repr(value),
+            hint=did_you_mean(str(value), known),
+        )  # fmt: skip
