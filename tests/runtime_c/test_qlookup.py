@@ -23,6 +23,17 @@ def test_lookup(shape, dtype, gap, isa, pool, rng):
     np.testing.assert_array_equal(y[:, columns:], 77)
 
 
+@pytest.mark.parametrize("bits", [0, 0x80, 0xFF])
+def test_tables_that_flip_bits(bits, isa, pool, rng):
+    x = rng.integers(0, 256, (3, 50_000)).astype(np.uint8)
+    table = (np.arange(256) ^ bits).astype(np.uint8)
+    params = {"element_size": 1, "rows": 3, "columns": 50_000, "x_row_stride": 50_000, "y_row_stride": 50_000}
+    for last in (255 ^ bits, 7):  # the second is no such table
+        table[255] = last
+        y = run_single("qlookup", [x, Weight(table)], params, ("uint8", x.shape), isa, pool)
+        np.testing.assert_array_equal(y, table[x])
+
+
 def test_impossible_elements_are_refused():
     params = {"element_size": 8, "rows": 1, "columns": 4, "x_row_stride": 4, "y_row_stride": 4}
     operands = [np.zeros(4, np.uint8), Weight(np.zeros(256, np.float64))]

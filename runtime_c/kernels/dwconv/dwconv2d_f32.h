@@ -20,8 +20,8 @@ typedef struct dw_band {
   dw_range inner; /* the output pixels whose windows do not leave the image on the left or right */
   const float *x; /* the first channel of the image's first pixel */
   int64_t x_pixel, x_line;
-  int64_t y;     /* of the first line's window; may be outside */
-  int64_t lines; /* of the output, 1 to DW_LINES */
+  int64_t y;            /* of the first line's window; may be outside */
+  int64_t lines;        /* of the output, 1 to DW_LINES */
   const float *weights; /* a vector for each kernel position */
   tc_vf bias;
   int64_t channels; /* in this vector */

@@ -115,8 +115,7 @@ static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_
     if (inside && was_inside) {
       pixel.x += p->stride_width * p->x_pixel_stride;
     } else {
-      const pool_range columns =
-          pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
+      const pool_range columns = pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
       const int64_t x = left + columns.first * p->dilation_width, across = columns.last - columns.first;
       pixel.x = lines && across ? image + (y * p->width + x) * p->x_pixel_stride : image;
       pixel.lines = across ? lines : 0;
