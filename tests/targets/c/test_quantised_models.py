@@ -112,6 +112,54 @@ def test_sixteen_bit_activations_are_computed_in_float32():
     assert np.abs(apart).max() <= 1
 
 
+def resized(layer: Layer, y: Value) -> Value:
+    scales = layer.value(np.array([1, 1, 2, 1.5], np.float32))
+    real = layer.Resize(layer.dequantized(y, STEP), None, scales, mode="nearest", nearest_mode="floor")
+    return layer.QuantizeLinear(real, np.float32(STEP), layer.point(3))
+
+
+def transposed(layer: Layer, y: Value) -> Value:
+    parts = layer.graph.add("Split", [layer.dequantized(y, STEP)], {"axis": 2}, outputs=2).outputs
+    joined = layer.Concat(*reversed(parts), axis=2)
+    turned = layer.Transpose(layer.Transpose(joined, perm=[0, 2, 3, 1]), perm=[0, 3, 2, 1])
+    return layer.QuantizeLinear(turned, np.float32(STEP), layer.point(3))
+
+
+def padded(layer: Layer, y: Value) -> Value:
+    wider = layer.Pad(y, layer.value(np.array([0, 0, 1, 0, 0, 0, 0, 2], np.int64)), layer.point(3))
+    return layer.Slice(wider, *(layer.value(np.array([v], np.int64)) for v in (1, 15, 1)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("between", [resized, transposed], ids=lambda f: f.__name__)
+def test_what_moves_numbers_moves_bytes(between: Callable[[Layer, Value], Value], dtype: str):
+    layer = Layer(2, 16, 10, 7, dtype=dtype)
+    graph = two_layers(layer, between)
+    data = layer.data()
+    (wanted,) = evaluate(graph, TARGET, {"x0": data[0]})
+    module = tinycomp.compile(graph, "c", strict=True)
+    np.testing.assert_array_equal(module(*data), wanted)
+    assert len(module.report().regions) == 1
+    assert not {"quantize_f32", "dequantize_f32", "resize2d_f32"} & set(kernels(module))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_stored_numbers_between_layers_keep_their_meaning(dtype: str):
+    """A Pad of stored numbers has a value of its own, and a Cast of them sees what the model stores."""
+    layer = Layer(2, 16, 9, 7, dtype=dtype)
+    first = stored(layer, layer.Relu(conv(layer, 16)))
+    around = padded(layer, first)
+    w = layer.weight(16, 14, 3, 3)
+    second = layer.done(layer.Conv(layer.dequantized(around, STEP), w), 0.3).outputs[0]
+    seen = layer.Cast(layer.Max(first, layer.value(layer.point(5))), to=6)
+    graph = layer.finish(second, seen)
+    data = layer.data()
+    module = tinycomp.compile(graph, "c", strict=True)
+    wanted = evaluate(graph, TARGET, {"x0": data[0]})
+    for found, right in zip(module(*data), wanted, strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
 # Explicit arithmetic --------------------------------------------------------------------------------------------------
 
 

@@ -89,7 +89,7 @@ REFUSED: list[tuple[Case, str]] = [
         "the padding follows from the output shape",
     ),
     (
-        Case("DequantizeLinear", [integers(4, dtype="int8"), floats(low=0.1).astype(np.float16)]),
+        Case("QuantizeLinear", [floats(4).astype(np.float16), floats(low=0.1).astype(np.float16)]),
         'operand 1 ("x1") is not a constant',
     ),
     (

@@ -19,7 +19,9 @@ _BYTES = frozenset({"int8", "uint8"})
 _STORED = _BYTES | {"int16", "uint16"}
 _KEEPING = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 """Moves whose result has as many elements as their operand."""
-_MOVES = (*_KEEPING, "DepthToSpace", "Expand", "Gather", "MaxPool", "Slice", "SpaceToDepth", "Split", "Tile")
+_MOVES = (
+    *_KEEPING, "DepthToSpace", "Expand", "Gather", "MaxPool", "Resize", "Slice", "SpaceToDepth", "Split", "Tile"
+)  # fmt: skip
 _NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
 """Who gains by a DequantizeLinear of its own."""
 
@@ -70,10 +72,18 @@ def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
         return False
     if node.op == "MaxPool" and node.version < 12:
         return False
+    if node.op == "Resize" and not _repeats(node):
+        return False
     if not is_private(graph, inner.output) and not any(u.op in _NEIGHBOURS for v in node.outputs for u in v.users):
         return False
     _swap(graph, inner, node, axis)
     return True
+
+
+def _repeats(resize: Node) -> bool:
+    """Whether a Resize repeats numbers or leaves some out, and gives no others."""
+    cropping = resize.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return resize.attrs.get("mode", "nearest") == "nearest" and not cropping and resize.version >= 11
 
 
 def _moved_axis(inner: Node, move: Node) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.pixels import pixels_of, pixels_to
 from tinycomp.targets.c.rules import Rules
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = Rules()
 
@@ -40,14 +41,23 @@ def _separable(node: Node) -> Verdict:
     return max(sizes, default=0) <= _LARGEST or reject(f"a side of {max(sizes)} pixels, more than {_LARGEST}")
 
 
+def _numbers(node: Node) -> Verdict:
+    """Whether numbers are float32, or bytes that are only repeated or left out."""
+    if tensor(first(node).type).dtype in EIGHT_BITS:
+        return node.attrs.get("mode", "nearest") == "nearest" or reject("interpolation between 8-bit numbers")
+    return dtypes("float32", operands=(0,))(node)
+
+
 @FAMILY.lower(
     "Resize", "Upsample",
-    check=all_of(dtypes("float32", operands=(0,)), ranks(4), constant(1, 2, 3), _separable),
-    layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(_numbers, ranks(4), constant(1, 2, 3), _separable), layout=LayoutRule.CHANNELS_LAST,
 )  # fmt: skip
 def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
     x = first(node)
+    if tensor(x.type).dtype in EIGHT_BITS:
+        _emit_nearest(emit, node)
+        return
     source, result = image(x), image(node.output)
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     lines, columns = _axis_matrix(node, 2), _axis_matrix(node, 3)
@@ -75,6 +85,32 @@ def resize(emit: Emitter, node: Node) -> None:
         None if plain else _weights(emit, column_weights, column_cells),
     ]
     emit.call("resize2d_f32", operands, params, node)
+
+
+def _emit_nearest(emit: Emitter, node: Node) -> None:
+    """Emit the choice of rows and then of columns of 8-bit images; numbers that lie in no cell do not occur."""
+    source, result = image(first(node)), image(node.output)
+    rows, columns = (_taps(_axis_matrix(node, axis))[0] for axis in (2, 3))
+    chosen = emit.scratch(source.batch * result.height * source.width * source.channels)
+    line = source.width * source.channels
+    _emit_choice(emit, node, (chosen, emit.view(first(node))), rows, (source.batch, source.height, line))
+    pixels = (source.batch * result.height, source.width, source.channels)
+    _emit_choice(emit, node, (emit.view(node.output), chosen), columns, pixels)
+
+
+def _emit_choice(
+    emit: Emitter, node: Node, places: tuple[View, View], cells: np.ndarray, sizes: tuple[int, int, int]
+) -> None:
+    outer, axis, inner = sizes
+    params = {
+        "outer": outer,
+        "axis": axis,
+        "inner": inner,
+        "count": len(cells),
+        "element_size": 1,
+        "index_size": cells.itemsize,
+    }
+    emit.call("gather", [*places, emit.constant(cells)], params, node)
 
 
 def _weights(emit: Emitter, weights: np.ndarray | None, cells: np.ndarray) -> View:

@@ -32,8 +32,8 @@ from tinycomp.targets.c.rules import LoweringRule
 OFFSET = 128
 TABLE = "c.qtable"
 _MOVES = frozenset({
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "SpaceToDepth",
-    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Resize", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
 _PAD_VALUE = 2
 _POINT_OF_DATA = {"ConvInteger": 2, "MatMulInteger": 2, "QLinearConv": 2, "QLinearMatMul": 2}

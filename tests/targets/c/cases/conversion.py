@@ -85,6 +85,9 @@ def resizes() -> Iterator[Case]:
         yield Case("Resize", [x, None, scales], {"mode": mode}, rtol=1e-4, atol=1e-5)
     for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         yield Case("Resize", [x, None, Const([1.0, 1.0, 2.0, 2.0])], {"nearest_mode": rounding})
+        for dtype in ("int8", "uint8"):
+            stored = integers(2, 3, 5, 7, dtype=dtype)
+            yield Case("Resize", [stored, None, Const([1.0, 1.0, 1.7, 0.6])], {"nearest_mode": rounding})
     yield Case("Resize", [x, None, None, ints(10, 9)], {"axes": [3, 2], "mode": "linear"}, atol=1e-5)
     yield Case("Resize", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "nearest"}, opset=10)
     yield Case("Upsample", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "linear"}, opset=9, onnxruntime=False, atol=1e-5)
