@@ -77,7 +77,8 @@ def by_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], opti
 
 
 def decibels(exact: np.ndarray, found: np.ndarray) -> float:
-    return float(10 * np.log10((exact.astype(np.float64) ** 2).sum() / ((exact - found) ** 2).sum()))
+    noise = ((exact.astype(np.float64) - found) ** 2).sum()
+    return float(10 * np.log10((exact.astype(np.float64) ** 2).sum() / noise)) if noise else np.inf
 
 
 class Picture:
