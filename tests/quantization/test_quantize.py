@@ -208,3 +208,10 @@ class TestRefusals:
         net = Network(2, 3)
         with pytest.raises(QuantizationError, match="there is nothing to quantise"):
             tinycomp.quantize(net.done(net.op("Relu", net.x)), [np.zeros((2, 3), np.float32)])
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_progress(capsys, shown):
+    tinycomp.quantize(residual(), images(3), progress=shown)
+    err = capsys.readouterr().err
+    assert ("calibrating" in err) == ("3/3" in err) == shown
