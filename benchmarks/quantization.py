@@ -207,7 +207,8 @@ def measure(name: str, settings: Sequence[Setting], alone: Mapping[str, Mapping[
 
 COLUMNS = ("tinycomp", "uncorrected", "onnxruntime")
 HEAD = (
-    "| model | setting | tinycomp, dB | without bias correction, dB | onnxruntime, dB | right | right | right |\n"
+    "| model | setting | tinycomp, dB | without bias correction, dB | onnxruntime, dB "
+    "| tinycomp, right | without, right | onnxruntime, right |\n"
     "|---|---|---:|---:|---:|---:|---:|---:|"
 )
 
