@@ -32,6 +32,8 @@ class Case:
         result: The shape of the result.
         moves_data: Whether memory decides about its speed, rather than arithmetic.
         convolution: Size of the image and number of channels, for a 3x3 convolution of stride 1.
+        element: The type of the operands that are fed.
+        int8: Whether its arithmetic is that of 8-bit numbers.
     """
 
     family: str
@@ -42,6 +44,8 @@ class Case:
     result: tuple[int, ...]
     moves_data: bool = False
     convolution: tuple[int, int] | None = None
+    element: str = _FLOAT
+    int8: bool = False
 
     def program(self) -> tuple[Program, list[Array]]:
         """A program of this one call, and random arrays to feed it."""
@@ -55,13 +59,19 @@ class Case:
                 constants.append(operand)
             else:
                 places.append(Operand("input", len(specs)))
-                specs.append(BufferSpec(f"x{len(specs)}", _FLOAT, operand))
-                feeds.append(rng.standard_normal(operand, np.float32))
+                specs.append(BufferSpec(f"x{len(specs)}", self.element, operand))
+                feeds.append(_random(rng, self.element, operand))
         places += [ABSENT] * (15 - len(self.operands) if self.kernel == "elementwise" else 0)
         params = {name: kind(0) for name, kind in kernel_named(self.kernel).fields.items()} | dict(self.params)
         call = Instruction(self.kernel, tuple(places), params, (self.family,))
-        outputs = (BufferSpec("y", _FLOAT, self.result),)
+        outputs = (BufferSpec("y", self.element, self.result),)
         return Program(self.family, tuple(specs), outputs, tuple(constants), 0, (call,)), feeds
+
+
+def _random(rng: np.random.Generator, element: str, shape: tuple[int, ...]) -> Array:
+    if element == _FLOAT:
+        return rng.standard_normal(shape, np.float32)
+    return rng.integers(0, 256, shape, element)
 
 
 def cases() -> list[Case]:
@@ -112,7 +122,8 @@ def gemm(m: int, n: int, k: int) -> Case:
     return Case("gemm", f"{m}x{n}x{k}", "gemm_f32", operands, params, (m, n), moves_data=m == 1)
 
 
-def _window(size: int, channels: int, kernel: int, stride: int, pad: int) -> dict[str, int]:
+def window(size: int, channels: int, kernel: int, stride: int, pad: int) -> dict[str, int]:
+    """The geometry of a square window over a square image."""
     out = (size + 2 * pad - kernel) // stride + 1
     square = {
         "height": size, "width": size, "out_height": out, "out_width": out, "kernel_height": kernel,
@@ -123,7 +134,7 @@ def _window(size: int, channels: int, kernel: int, stride: int, pad: int) -> dic
 
 
 def _convolution(name: str, size: int, channels: int, out: int, kernel: int, stride: int) -> Case:
-    params = _window(size, channels, kernel, stride, kernel // 2)
+    params = window(size, channels, kernel, stride, kernel // 2)
     params |= {"out_channels": out, "groups": 1, "y_pixel_stride": out, "residual_pixel_stride": out}
     result = (params["out_height"], params["out_width"], out)
     operands = ((size, size, channels), weights(out, channels, kernel, kernel), weights(out), None)
@@ -147,7 +158,7 @@ def stem() -> Case:
 
 def depthwise(size: int, channels: int, kernel: int, stride: int) -> Case:
     """One filter per channel."""
-    params = _window(size, channels, kernel, stride, kernel // 2)
+    params = window(size, channels, kernel, stride, kernel // 2)
     params |= {"y_pixel_stride": channels, "residual_pixel_stride": channels}
     result = (params["out_height"], params["out_width"], channels)
     operands = ((size, size, channels), weights(channels, 1, kernel, kernel), weights(channels), None)
@@ -191,7 +202,7 @@ def layer_norm(rows: int, columns: int) -> Case:
 
 def pool(name: str, size: int, channels: int, kernel: int, stride: int, pad: int) -> Case:
     """A maximum, or for the whole image a mean."""
-    params = _window(size, channels, kernel, stride, pad)
+    params = window(size, channels, kernel, stride, pad)
     params |= {"y_pixel_stride": channels, "pad_bottom": pad, "pad_right": pad, "mode": int(kernel == size)}
     result = (params["out_height"], params["out_width"], channels)
     shape = (size, size, channels)

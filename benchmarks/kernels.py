@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import kernel_cases, output, page
+from benchmarks import kernel_cases, kernel_cases_int8, output, page
 from benchmarks.kernel_cases import Case
 from benchmarks.machine import describe
 from benchmarks.prototype import NAME as PROTOTYPE
 from benchmarks.prototype import Prototype
 from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.peak import peak_flops, peak_int8
 from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.work import Work, work_of
 
@@ -92,7 +92,7 @@ def _block(run: Run, seconds: float) -> list[float]:
 
 def _row(case: Case, work: Work, isa: str, times: Sequence[float], copy: float) -> dict[str, Any]:
     seconds = min(times)
-    peak = 0.0 if isa == PROTOTYPE else peak_flops(isa)
+    peak = 0.0 if isa == PROTOTYPE else peak_int8(isa) if case.int8 else peak_flops(isa)
     rates = {"gflops": work.flops / seconds / 1e9, "gigabytes_per_second": work.bytes / seconds / 1e9}
     shares = {
         "share_of_peak": work.done / seconds / peak if peak else 0.0,
@@ -152,9 +152,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
     prototype = _prototype(options.prototype)
     figures = output.record("kernels", output.command_line("kernels", given), vars(effort), [])
     figures["peaks"] = {isa: peak_flops(isa) for isa in options.isa}
-    peaks = ", ".join(f"{isa} {rate / 1e9:.1f} GFLOP/s" for isa, rate in figures["peaks"].items())
+    figures["int8_peaks"] = {isa: peak_int8(isa) for isa in options.isa}
+    peaks = ", ".join(
+        f"{isa} {rate / 1e9:.1f} GFLOP/s, on 8-bit numbers {figures['int8_peaks'][isa] / 1e9:.1f} GOP/s"
+        for isa, rate in figures["peaks"].items()
+    )
     print(f"{describe(figures['machine'])}\npeak of a core: {peaks}\n\n{page.heading(NAMES, TEXTS)}")
-    for case in kernel_cases.cases():
+    for case in (*kernel_cases.cases(), *kernel_cases_int8.cases()):
         if options.only in case.family:
             for row in measure(case, options.isa, prototype, effort):
                 figures["rows"].append(row)

@@ -58,6 +58,8 @@ int64_t tc_cache_bytes(int32_t level);
 /* Floating-point operations per second of the calling thread's core with an instruction set (named as for
  * tc_program_create): the most of many short measurements of independent multiply-adds, some milliseconds together. */
 int32_t tc_peak_flops(const char *isa, double *flops_per_second, tc_error *error);
+/* Likewise operations on 8-bit numbers: exact products, added up in 32 bits. */
+int32_t tc_peak_int8(const char *isa, double *operations_per_second, tc_error *error);
 
 /* ---- kernels ---- */
 
@@ -647,6 +649,20 @@ typedef struct tc_qdwconv2d_params {
   int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
 } tc_qdwconv2d_params;
 
+/* qmatmul: y = x[m,k] * w[k,n] of two run-time matrices, batched over two dimensions as matmul_f32; x and w are uint8
+ * or int8, and their zero points run-time operands. Operands: y, x, w, x's zero point (optional: 0; of x's type), w's
+ * zero points (optional: 0; of w's type), bias (optional), factors. */
+typedef struct tc_qmatmul_params {
+  int64_t batch0, batch1;
+  int64_t m, n, k;
+  int64_t x_batch0, x_batch1, x_row, x_column; /* strides of x[m,k] */
+  int64_t w_batch0, w_batch1, w_row, w_column; /* strides of w[k,n] */
+  int64_t y_batch0, y_batch1, y_row;           /* strides of y[m,n], whose columns lie side by side */
+  int64_t x_type, w_type;                      /* U8 or I8 */
+  int64_t w_zeros, factors;                    /* how many of each: 1 or n */
+  int64_t type, rule, y_zero_point, low, high;
+} tc_qmatmul_params;
+
 /* qlookup: y[rows, columns] = table[x], x being uint8. Operands: y, x, table (constant, 256 elements of y's size). */
 typedef struct tc_qlookup_params {
   int64_t element_size; /* of y: 1, 2 or 4 */
@@ -684,6 +700,20 @@ typedef struct tc_qpool2d_params {
   int64_t divide; /* 0 or 1 */
   float factor;
 } tc_qpool2d_params;
+
+/* gemm_dequant_f32: y[m,n] = activation(x[m,k] * ((codes - zero) * scale) + bias) with constant codes, uint8 or int8
+ * numbers one in a byte, of which those of 4 bits lie in 0..15 or -8..7. Each column has a scale, and a zero point of
+ * the codes' type, for each `block` numbers of its depth (the last one may be shorter). Operands: y, x, codes[n,k],
+ * scales[n,blocks], zero points[n,blocks] (optional: 0), bias[n] (optional). */
+typedef struct tc_gemm_dequant_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc;  /* row strides of x and y */
+  int64_t bits;      /* 8 or 4: how codes are kept */
+  int64_t code_type; /* U8 or I8 */
+  int64_t block;     /* an even number, or 0 for all of the depth */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_gemm_dequant_f32_params;
 
 /* ---- resizing ---- */
 

@@ -17,7 +17,8 @@ bool tc_cpu_has_avx512(void) {
 }
 #endif
 
-#define TC_ISA(name, runs_here) {#name, runs_here, tc_kernels__##name, &tc_shape__##name, tc_multiply_add__##name},
+#define TC_ISA(name, runs_here) \
+  {#name, runs_here, tc_kernels__##name, &tc_shape__##name, tc_multiply_add__##name, tc_multiply_add_int8__##name},
 static const tc_isa isas[] = {TC_ISA_LIST};
 #undef TC_ISA
 

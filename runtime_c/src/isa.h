@@ -21,12 +21,14 @@ typedef struct tc_isa {
   /* Does independent multiply-adds, as many rounds of them as asked for, and returns how many operations that were;
    * the sum is written so that nothing can be left out. */
   double (*multiply_add)(int64_t rounds, float *sum);
+  double (*multiply_add_int8)(int64_t rounds, int32_t *sum);
 } tc_isa;
 
 #define TC_ISA(name, runs_here)                               \
   extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
   extern const tc_isa_shape tc_shape__##name;                 \
-  double tc_multiply_add__##name(int64_t rounds, float *sum);
+  double tc_multiply_add__##name(int64_t rounds, float *sum); \
+  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum);
 TC_ISA_LIST
 #undef TC_ISA
 

@@ -4,6 +4,39 @@
  * Without vectors the compiler may make some out of the chains, which then needs more of them. */
 enum { TC_CHAINS = TC_LANES == 1 ? 48 : TC_REGISTERS - 4 };
 
+/* Products of 8-bit numbers, in the form that the kernels use. */
+double TC_NAME(tc_multiply_add_int8)(int64_t rounds, int32_t *sum) {
+  const tc_vi factor = tc_vi_set1(sum[0]);
+  double operations = 4.0;
+  tc_vi chains[TC_CHAINS];
+  for (int i = 0; i < TC_CHAINS; i++) {
+    chains[i] = tc_vi_set1(i);
+  }
+#if TC_DOT4
+  const int64_t quad_rounds = tc_has_dot4() ? rounds : 0;
+  for (int64_t round = 0; round < quad_rounds; round++) {
+    for (int i = 0; i < TC_CHAINS; i++) {
+      chains[i] = tc_vi_dot4(chains[i], chains[i], factor);
+    }
+  }
+  operations = quad_rounds ? 8.0 : operations;
+  const int64_t pair_rounds = rounds - quad_rounds;
+#else
+  const int64_t pair_rounds = rounds;
+#endif
+  for (int64_t round = 0; round < pair_rounds; round++) {
+    for (int i = 0; i < TC_CHAINS; i++) {
+      chains[i] = tc_vi_dot2(chains[i], chains[i], factor);
+    }
+  }
+  tc_vi total = chains[0];
+  for (int i = 1; i < TC_CHAINS; i++) {
+    total = tc_vi_add(total, chains[i]);
+  }
+  tc_vi_store_first(sum, total, 1);
+  return operations * (double)rounds * TC_CHAINS * TC_LANES;
+}
+
 double TC_NAME(tc_multiply_add)(int64_t rounds, float *sum) {
   const tc_vf factor = tc_vf_set1(sum[0]), term = tc_vf_set1(sum[1]);
   tc_vf chains[TC_CHAINS];

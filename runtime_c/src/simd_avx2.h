@@ -105,6 +105,9 @@ TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64(p)); }
+TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm256_srai_epi32(_mm256_slli_epi32(v, 28), 28); }
+TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm256_srai_epi32(v, 4); }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   return _mm256_cvtepu8_epi16(

@@ -75,6 +75,9 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
+TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(p)); }
+TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm512_srai_epi32(_mm512_slli_epi32(v, 28), 28); }
+TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm512_srai_epi32(v, 4); }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)); }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   const __m512i low = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)first));

@@ -89,6 +89,13 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   sum = vmlal_s16(sum, vget_low_s16(x), vget_low_s16(w));
   return vmlal_high_s16(sum, x, w);
 }
+TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) {
+  uint32_t bytes[2] = {0, 0};
+  memcpy(&bytes[0], p, sizeof(bytes[0]));
+  return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vld1_u32(bytes)))));
+}
+TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return vshrq_n_s32(vshlq_n_s32(v, 28), 28); }
+TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return vshrq_n_s32(v, 4); }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) {
   uint32_t bytes[2] = {0, 0};
   memcpy(&bytes[0], p, sizeof(bytes[0]));

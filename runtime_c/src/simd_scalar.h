@@ -94,6 +94,9 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   memcpy(w, &b, sizeof(w));
   return tc_vi_add(sum, x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
 }
+TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return *(const int8_t *)p; }
+TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return (int32_t)((uint32_t)v << 28) >> 28; }
+TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return v >> 4; }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return *p; }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) { return *first | *second << 16; }
 TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return *p; }

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tinycomp.errors import UnsupportedError
-from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.peak import peak_flops, peak_int8
 from tinycomp.runtime.processor import available_isas
 
 
+@pytest.mark.parametrize("peak", [peak_flops, peak_int8])
 @pytest.mark.parametrize("isa", available_isas())
-def test_every_instruction_set_has_a_peak_that_stays(isa: str):
-    first = peak_flops(isa)
+def test_every_instruction_set_has_a_peak_that_stays(isa: str, peak: Callable[[str], float]):
+    first = peak(isa)
     assert 1e7 < first < 1e13
-    assert peak_flops(isa) == first
+    assert peak(isa) == first
 
 
-def test_an_instruction_set_that_cannot_run_here_is_refused():
+@pytest.mark.parametrize("peak", [peak_flops, peak_int8])
+def test_an_instruction_set_that_cannot_run_here_is_refused(peak: Callable[[str], float]):
     with pytest.raises(UnsupportedError, match='cannot run the instruction set "abacus"') as caught:
-        peak_flops("abacus")
+        peak("abacus")
     assert available_isas()[-1] in (caught.value.expected or "")

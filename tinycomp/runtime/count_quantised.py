@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from tinycomp.runtime.count import DIMS, TYPE_BYTES, CallParams, Count
@@ -35,6 +36,20 @@ def _qdepthwise(p: CallParams) -> Count:
     return _quantised(p, pixels * weights, pixels * p.channels, read, weights, p.channels)
 
 
+def _qmatmul(p: CallParams) -> Count:
+    batches = {x: p.distinct({"batch0": f"{x}_batch0", "batch1": f"{x}_batch1"}) for x in "xw"}
+    batch = p.batch0 * p.batch1
+    sizes = (batch * p.m * p.n * TYPE_BYTES[p.type], batches["x"] * p.m * p.k, batches["w"] * p.k * p.n)
+    small = (1, p.w_zeros, p.n * 4, p.factors * _factor_bytes(p))
+    return Count(2 * batch * p.m * p.n * p.k, (*sizes, *small))
+
+
+def _gemm_dequant(p: CallParams) -> Count:
+    blocks = math.ceil(p.k / p.block) if p.block else min(p.k, 1)
+    sizes = (p.m * p.n * 4, p.m * p.k * 4, p.n * p.k * p.bits // 8, p.n * blocks * 4, p.n * blocks, p.n * 4)
+    return Count(2 * p.m * p.n * p.k, sizes)
+
+
 def _qlookup(p: CallParams) -> Count:
     elements = p.rows * p.columns
     return Count(0, (elements * p.element_size, elements, 256 * p.element_size))
@@ -55,6 +70,8 @@ QUANTISED: Mapping[str, Callable[[CallParams], Count]] = {
     "qconv2d": _qconv,
     "qgemm": _qgemm,
     "qdwconv2d": _qdepthwise,
+    "qmatmul": _qmatmul,
+    "gemm_dequant_f32": _gemm_dequant,
     "qlookup": _qlookup,
     "qbinary": _qbinary,
     "qpool2d": _qpool,
