@@ -84,9 +84,9 @@ TC_INLINE float tc_vf_reduce_max(tc_vf a) {
 /* The compiler may fuse no addition with the product. */
 TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mul(a, b)); }
 
-/* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
+/* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits or four of 8. */
 typedef __m256i tc_vi;
-#define TC_DOT4 0
+#define TC_DOT4 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm256_loadu_si256(p); }
@@ -109,6 +109,13 @@ TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm256_cvtepi8_e
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm256_srai_epi32(_mm256_slli_epi32(v, 28), 28); }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm256_srai_epi32(v, 4); }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
+TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
+TC_INLINE bool tc_has_dot4(void) { return true; }
+/* The first step adds two products in 16 bits and saturates: 255 * 128 still fits. */
+enum { TC_DOT4_MOST = 128 };
+TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+}
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   return _mm256_cvtepu8_epi16(
       _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)first), _mm_loadl_epi64((const void *)second)));

@@ -69,6 +69,8 @@ TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm512_cvtepi8_epi16(_
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
+/* Any weights. */
+enum { TC_DOT4_MOST = 256 };
 TC_INLINE bool tc_has_dot4(void) { return __builtin_cpu_supports("avx512vnni"); }
 /* Written out because the compiler moves the sums of the intrinsic in and out of their registers. */
 TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {

@@ -86,6 +86,8 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   return tc_vi_add(sum, tc_vi_add((int16_t)a * (int16_t)b, (a >> 16) * (b >> 16)));
 }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load(p); }
+/* Any weights. */
+enum { TC_DOT4_MOST = 256 };
 TC_INLINE bool tc_has_dot4(void) { return true; }
 TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   uint8_t x[4];

@@ -8,34 +8,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import kernel_cases, kernels
+from benchmarks import kernel_cases, kernel_cases_int8, kernels
 from benchmarks.kernels import Effort
 from benchmarks.prototype import LIBRARY, Prototype
 from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.peak import peak_flops, peak_int8
 from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.work import work_of
 
-CASES = kernel_cases.cases()
+CASES = [*kernel_cases.cases(), *kernel_cases_int8.cases()]
 
 
 def named(case: kernel_cases.Case) -> str:
     return f"{case.family} {case.shape} {case.kernel} {case.params.get('algorithm', 0)}"
 
 
-def run(case: kernel_cases.Case) -> np.ndarray:
+def run(case: kernel_cases.Case, fill: float = np.nan) -> np.ndarray:
     program, feeds = case.program()
-    result = np.full(program.outputs[0].shape, np.nan, np.float32)
+    result = np.full(program.outputs[0].shape, fill, case.element)
     NativeProgram(program).run(feeds, [result])
     return result
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_every_case_writes_its_whole_result_and_has_work_to_do(case: kernel_cases.Case) -> None:
-    assert np.isfinite(run(case)).all()
+    if case.element == "float32":
+        assert np.isfinite(run(case)).all()
+    else:
+        np.testing.assert_array_equal(run(case, fill=1), run(case, fill=2))
     program, feeds = case.program()
     work = work_of(program, program.instructions[0])
-    there = sum(x.nbytes for x in (*feeds, *program.constants)) + int(np.prod(case.result)) * 4
+    there = (
+        sum(x.nbytes for x in (*feeds, *program.constants))
+        + int(np.prod(case.result)) * np.dtype(case.element).itemsize
+    )
+    if case.params.get("bits") == 4:  # which are kept two in a byte
+        there -= sum(x.nbytes for x in program.constants if x.dtype == np.int8) // 2
     assert work.bytes == there
     assert work.flops > 0 or case.kernel == "copy"
 
@@ -54,6 +62,12 @@ def test_a_transpose_exchanges_the_dimensions_that_it_says() -> None:
     case = kernel_cases.transpose("heads", (5, 3, 4), (1, 0, 2))
     _, (x,) = case.program()
     np.testing.assert_array_equal(run(case), x.transpose(1, 0, 2))
+
+
+def test_arithmetic_on_8_bit_numbers_has_a_peak_of_its_own() -> None:
+    case = kernel_cases_int8.gemm(8, 64, 32)
+    (row,) = kernels.measure(case, ["scalar"], None, Effort(rounds=1, block=0.001))
+    assert row["share_of_peak"] == pytest.approx(row["gflops"] * 1e9 / peak_int8("scalar"))
 
 
 def test_rows_hold_rates_for_every_instruction_set() -> None:

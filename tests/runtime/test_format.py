@@ -10,7 +10,7 @@ from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.kernels import kernel_named, kernel_names
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Reason, RegionRow, Report
 
-WRITTEN = (2, "97b0e0aefb12")
+WRITTEN = (2, "1c31ccc4542c")
 """The format version, and the fingerprint of what files of that version hold."""
 
 

@@ -25,6 +25,7 @@ class Result:
         low: The least number.
         high: The greatest number.
         weight_type: ``int8`` or ``int16``.
+        greatest: The greatest weight, or 0 for that of the type.
     """
 
     type: str = "uint8"
@@ -34,6 +35,7 @@ class Result:
     low: int = 0
     high: int = 255
     weight_type: str = "int8"
+    greatest: int = 0
 
     def params(self) -> dict[str, int]:
         """The parameters of a kernel."""
@@ -51,7 +53,7 @@ class Result:
     def weights(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """Random weights, the extremes among them."""
         info = np.iinfo(self.weight_type)
-        bound = 255 if self.weight_type == "int16" else info.max
+        bound = self.greatest or (255 if self.weight_type == "int16" else info.max)
         values = rng.integers(-bound - (bound == info.max), bound, shape, self.weight_type, endpoint=True)
         values.reshape(-1)[::7] = bound
         return values
@@ -96,6 +98,7 @@ RESULTS = {
     "fixed point": Result("int8", FIXED_POINT, 128, -20, -128, 127),
     "sums": Result("int32", x_zero_point=0),
     "float": Result("float32", x_zero_point=128),
+    "small weights": Result("int8", zero_point=5, low=-128, high=127, greatest=64),
     "wide weights": Result(x_zero_point=7, weight_type="int16"),
 }
 

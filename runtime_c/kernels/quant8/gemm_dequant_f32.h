@@ -13,7 +13,7 @@ enum { DEQUANT_Y, DEQUANT_X, DEQUANT_W, DEQUANT_SCALES, DEQUANT_ZEROS, DEQUANT_B
 enum {
   DEQUANT_VECTORS = 4,
   DEQUANT_COLUMNS = DEQUANT_VECTORS * TC_LANES,
-  DEQUANT_FEW_ROWS = 3,
+  DEQUANT_FEW_ROWS = 8,
   DEQUANT_BLOCK_ROWS = 192
 };
 
@@ -209,20 +209,22 @@ static void dequant_few_rows(const tc_call *call, const dequant_plan *plan, int6
   }
 }
 
-/* Writes the numbers of `vectors` vectors of a panel from v on as the f32 micro-kernel wants them. */
+/* Writes the numbers of `vectors` vectors of a panel, from `first` on, as the f32 micro-kernel wants them. */
 TC_INLINE void dequant_to_panel(const bool nibbles, const dequant_plan *plan, const dequant_panel *panel, int64_t depth,
                                 int first, int vectors, float *out) {
-  for (int64_t k = 0; k < depth; k += 2) {
-    const int64_t block = k / plan->block * DEQUANT_COLUMNS;
+  for (int64_t b = 0; b < plan->blocks; b++) {
+    const int64_t end = tc_min((b + 1) * plan->block, depth);
     for (int v = 0; v < vectors; v++) {
-      const int64_t at = block + (first + v) * TC_LANES;
+      const int64_t at = b * DEQUANT_COLUMNS + (first + v) * TC_LANES;
       const tc_vf scale = tc_vf_load(panel->scales + at), zero = tc_vf_load(panel->zeros + at);
-      tc_vf pair[2];
-      dequant_codes(nibbles, panel->codes, k, first + v, pair);
-      float *to = out + (k * vectors + v) * TC_LANES;
-      tc_vf_store(to, tc_vf_mul(tc_vf_sub(pair[0], zero), scale));
-      if (k + 1 < depth) {
-        tc_vf_store(to + vectors * TC_LANES, tc_vf_mul(tc_vf_sub(pair[1], zero), scale));
+      for (int64_t k = b * plan->block; k < end; k += 2) {
+        float *to = out + (k * vectors + v) * TC_LANES;
+        tc_vf pair[2];
+        dequant_codes(nibbles, panel->codes, k, first + v, pair);
+        tc_vf_store(to, tc_vf_mul(tc_vf_sub(pair[0], zero), scale));
+        if (k + 1 < depth) {
+          tc_vf_store(to + vectors * TC_LANES, tc_vf_mul(tc_vf_sub(pair[1], zero), scale));
+        }
       }
     }
   }

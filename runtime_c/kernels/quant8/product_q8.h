@@ -1,9 +1,9 @@
-/* 8-bit products with constant weights, of which matrices and convolutions are two forms. State: for each group the
- * arrays of requantize.h and the packed panels. */
+/* 8-bit products with constant weights, of which matrices and convolutions are two kinds. State: the form of words that
+ * the weights allow, then for each group the arrays of requantize.h and the packed panels. */
 
 enum { Q8_Y, Q8_X, Q8_W, Q8_BIAS, Q8_FACTOR };
 
-/* What is computed, in either form. */
+/* What is computed, for either kind. */
 typedef struct q8_product {
   q8_result result;
   q8_input input;
@@ -29,13 +29,31 @@ static q8_plan q8_plan_make(const q8_product *p, int64_t l2_bytes) {
                   .words = q8_words(q8_depth(&p->input), p->input.form),
                   .padded = tc_round_up(p->weights.columns, TC_LANES),
                   .panels = tc_ceil_div(p->weights.columns, TC_PANEL)};
+  /* Rows are counted as the widest form takes them, so that the blocks are the same for every form. */
   const int64_t line = p->input.lines ? p->input.channels * w->stride_height * w->stride_width : q8_depth(&p->input);
   const int64_t panels_bytes = plan.taps * plan.words * q8_form_word_bytes(p->input.form) * plan.padded;
-  const int64_t rows = q8_block_rows(p->block_rows, line * q8_number_bytes(&p->input), panels_bytes, l2_bytes);
+  const int64_t rows = q8_block_rows(p->block_rows, line * 2, q8_depth(&p->input) * plan.taps * plan.padded, l2_bytes);
   plan.cut = p->input.lines ? q8_cut_make(w->out_width, w->batch * w->out_height, rows)
                             : q8_cut_make(w->batch * w->out_height * w->out_width, 1, rows);
   plan.group_bytes = tc_round_up(Q8_ARRAYS * plan.padded * 4 + panels_bytes, TC_ALIGNMENT);
   return plan;
+}
+
+/* Where the groups of a state begin. */
+static char *q8_groups(const void *state) { return (char *)state + TC_ALIGNMENT; }
+static q8_form q8_form_in(const void *state) { return (q8_form) * (const int32_t *)state; }
+
+/* States the memory that one form of words needs. */
+static void q8_prepare_form(tc_prepare *prepare, q8_product product, q8_form form) {
+  product.input.form = form;
+  const q8_plan plan = q8_plan_make(&product, prepare->l2_bytes);
+  const int64_t pointers = TC_PRODUCT(prepare, plan.cut.piece, plan.taps, sizeof(char *));
+  const int64_t sums = TC_PRODUCT(prepare, plan.cut.piece, TC_PANEL, sizeof(int32_t));
+  const int64_t scratch = sums + pointers + q8_copied_bytes(prepare, &product.input, &plan.cut);
+  const int64_t state = TC_ALIGNMENT + TC_PRODUCT(prepare, product.groups, plan.group_bytes);
+  prepare->units = TC_PRODUCT(prepare, product.groups, plan.cut.blocks, plan.panels);
+  prepare->state_bytes = tc_max(prepare->state_bytes, state);
+  prepare->scratch_bytes = tc_max(prepare->scratch_bytes, scratch);
 }
 
 /* What the product still needs after its sizes and strides were checked and its operands touched. */
@@ -51,23 +69,32 @@ static void q8_product_prepare(tc_prepare *prepare, const q8_product *p) {
     return;
   }
   tc_touch(prepare, Q8_W, p->groups * p->group_weights, p->weights.size);
-  const q8_plan plan = q8_plan_make(p, prepare->l2_bytes);
-  const int64_t pointers = TC_PRODUCT(prepare, plan.cut.piece, plan.taps, sizeof(char *));
-  const int64_t sums = TC_PRODUCT(prepare, plan.cut.piece, TC_PANEL, sizeof(int32_t));
-  prepare->units = TC_PRODUCT(prepare, p->groups, plan.cut.blocks, plan.panels);
   prepare->cost = (double)rows * (double)weights / 4;
-  prepare->state_bytes = TC_PRODUCT(prepare, p->groups, plan.group_bytes);
-  prepare->scratch_bytes = sums + pointers + q8_copied_bytes(prepare, &p->input, &plan.cut);
+  q8_prepare_form(prepare, *p, p->input.form);
+  if (p->input.form == Q8_QUADS) {
+    q8_prepare_form(prepare, *p, Q8_NARROW);
+  }
 }
 
-static void q8_product_pack(const tc_prepare *prepare, const q8_product *p, void *state) {
+/* The weights of one group. */
+static q8_weights q8_group_weights(const tc_prepare *prepare, const q8_product *p, int64_t group) {
+  q8_weights weights = p->weights;
+  weights.data = (const char *)prepare->constants[Q8_W] + group * p->group_weights * weights.size;
+  return weights;
+}
+
+static void q8_product_pack(const tc_prepare *prepare, q8_product *p, void *state) {
+  for (int64_t g = 0; g < p->groups && p->input.form == Q8_QUADS; g++) {
+    const q8_weights weights = q8_group_weights(prepare, p, g);
+    p->input.form = q8_quads_are_exact(&weights) ? Q8_QUADS : Q8_NARROW;
+  }
+  *(int32_t *)state = (int32_t)p->input.form;
   const q8_plan plan = q8_plan_make(p, prepare->l2_bytes);
   const int64_t columns = p->weights.columns, factor = p->result.rule == TC_REQUANTIZE_FIXED_POINT ? 8 : 4;
   const char *bias = prepare->constants[Q8_BIAS], *factors = prepare->constants[Q8_FACTOR];
   for (int64_t g = 0; g < p->groups; g++) {
-    int32_t *arrays = (int32_t *)((char *)state + g * plan.group_bytes);
-    q8_weights weights = p->weights;
-    weights.data = (const char *)prepare->constants[Q8_W] + g * p->group_weights * weights.size;
+    int32_t *arrays = (int32_t *)(q8_groups(state) + g * plan.group_bytes);
+    const q8_weights weights = q8_group_weights(prepare, p, g);
     q8_pack(&weights, p->input.form, bias ? bias + g * columns * 4 : NULL, p->result.x_zero_point,
             arrays + Q8_SUMS * plan.padded, (char *)(arrays + Q8_ARRAYS * plan.padded));
     q8_pack_factors(&p->result, factors ? factors + g * columns * factor : NULL, columns, arrays, plan.padded);
@@ -98,7 +125,7 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
       const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
       q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
     }
-    const int32_t *arrays = (const int32_t *)((const char *)call->state + group * plan.group_bytes);
+    const int32_t *arrays = (const int32_t *)(q8_groups(call->state) + group * plan.group_bytes);
     block.row_count = place.count;
     block.columns = tc_min(p->weights.columns - column, TC_PANEL);
     block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + column * column_bytes;

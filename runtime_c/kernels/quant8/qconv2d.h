@@ -1,6 +1,6 @@
 /* qconv2d: convolution of 8-bit numbers. */
 
-static q8_product qconv_product(const tc_qconv2d_params *p) {
+static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
   const int64_t channels = p->channels / p->groups, positions = p->kernel_height * p->kernel_width;
   const int64_t columns = p->out_channels / p->groups;
   q8_product product = {.result = Q8_RESULT(p),
@@ -12,7 +12,7 @@ static q8_product qconv_product(const tc_qconv2d_params *p) {
                              .channels = channels,
                              .pixel_stride = p->x_pixel_stride,
                              .zero_point = p->x_zero_point,
-                             .form = q8_form_of(&product.result)};
+                             .form = form};
   product.input.lines = q8_has_lines(&product.input.window);
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = q8_taps(&product.input),
@@ -48,18 +48,20 @@ static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  const q8_product product = qconv_product(p);
+  const q8_product product = qconv_product(p, q8_form_of(&result));
   q8_product_prepare(prepare, &product);
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width, product.input.lines,
            p->x_zero_point, p->weight_type, p->rule);
 }
 
 static void TC_NAME(tc_qconv2d_pack)(const tc_prepare *prepare, void *state) {
-  const q8_product product = qconv_product(prepare->params);
+  const tc_qconv2d_params *p = prepare->params;
+  const q8_result result = Q8_RESULT(p);
+  q8_product product = qconv_product(p, q8_form_of(&result));
   q8_product_pack(prepare, &product, state);
 }
 
 static void TC_NAME(tc_qconv2d)(const tc_call *call, int64_t begin, int64_t end) {
-  const q8_product product = qconv_product(call->params);
+  const q8_product product = qconv_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }

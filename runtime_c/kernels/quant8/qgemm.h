@@ -1,6 +1,6 @@
 /* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. */
 
-static q8_product qgemm_product(const tc_qgemm_params *p) {
+static q8_product qgemm_product(const tc_qgemm_params *p, q8_form form) {
   q8_product product = {.result = Q8_RESULT(p),
                         .groups = 1,
                         .group_weights = p->k * p->n,
@@ -20,7 +20,7 @@ static q8_product qgemm_product(const tc_qgemm_params *p) {
                              .channels = p->k,
                              .pixel_stride = p->x_row_stride,
                              .zero_point = p->x_zero_point,
-                             .form = q8_form_of(&product.result)};
+                             .form = form};
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = 1,
                                  .outer = 1,
@@ -43,17 +43,19 @@ static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  const q8_product product = qgemm_product(p);
+  const q8_product product = qgemm_product(p, q8_form_of(&result));
   q8_product_prepare(prepare, &product);
   TC_SHARE(prepare, p->k, p->n, p->trans_b, p->x_zero_point, p->weight_type, p->rule);
 }
 
 static void TC_NAME(tc_qgemm_pack)(const tc_prepare *prepare, void *state) {
-  const q8_product product = qgemm_product(prepare->params);
+  const tc_qgemm_params *p = prepare->params;
+  const q8_result result = Q8_RESULT(p);
+  q8_product product = qgemm_product(p, q8_form_of(&result));
   q8_product_pack(prepare, &product, state);
 }
 
 static void TC_NAME(tc_qgemm)(const tc_call *call, int64_t begin, int64_t end) {
-  const q8_product product = qgemm_product(call->params);
+  const q8_product product = qgemm_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }

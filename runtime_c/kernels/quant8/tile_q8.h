@@ -8,7 +8,7 @@
 typedef enum q8_form {
   Q8_WIDE,   /* pairs of numbers of 16 bits */
   Q8_NARROW, /* likewise, but weights lie in 8 bits and are widened when they are loaded: half the memory, and faster */
-  Q8_QUADS   /* four numbers of 8 bits, where the processor multiplies and adds those exactly */
+  Q8_QUADS   /* four numbers of 8 bits, where the processor multiplies and adds those exactly with these weights */
 } q8_form;
 
 static inline int64_t q8_form_numbers(q8_form form) { return form == Q8_QUADS ? 4 : 2; }
@@ -168,7 +168,7 @@ static const q8_tile_fn q8_tiles[3][TC_TILE_VECTORS + 1][13] = {
 #endif
 };
 
-/* How products with these weights are computed here. */
+/* How products with weights of this type are computed here, unless Q8_QUADS is not exact: then as Q8_NARROW. */
 static q8_form q8_form_of(const q8_result *r) {
   if (r->weight_type == TC_TYPE_I16) {
     return Q8_WIDE;
