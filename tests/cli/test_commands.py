@@ -30,6 +30,15 @@ def test_demo(call) -> None:
     assert "The float32 digits classifier on c" in result.out
     assert "The int8 digits classifier on npu_sim, c" in result.out
     assert result.out.count("of 200 held-out digits are right") == 2
+    assert "The same digits on the C target" in result.out
+    rows = call("demo", "--json").json["models"]
+    assert [(row["model"], row["targets"]) for row in rows] == [
+        ("float32", ["c"]),
+        ("int8", ["npu_sim", "c"]),
+        ("int8", ["c"]),
+    ]
+    assert rows[0]["bytes"] > 2 * rows[2]["bytes"]
+    assert rows[2]["accuracy"] > rows[0]["accuracy"] - 0.02
     assert "What to try next:" in result.out
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 import tinycomp
 from tinycomp.cli.command import Command
@@ -17,7 +18,7 @@ from tinycomp.cli.session import Session
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TargetError
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.report import Report
+from tinycomp.runtime.report import Report, si
 from tinycomp.target import find
 
 _EXAMPLE = """\
@@ -52,6 +53,11 @@ def _run(options: Namespace, session: Session) -> int:
             row, report, drawing = _classify(quantized, targets)
         session.show(drawing, "", report, _summary(row), "")
         rows.append(row)
+    if not options.int8 and not options.target:
+        with session.progress("compiling and running"):
+            row, _, _ = _classify(True, ["c"])
+        rows.append(row)
+        session.show(_comparison([row for row in rows if row["targets"] == ["c"]]), "")
     session.show(_NEXT)
     session.result({"models": rows})
     return OK
@@ -77,6 +83,7 @@ def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], 
     row = {
         "model": "int8" if quantized else "float32",
         "targets": list(targets),
+        "bytes": digits_model(quantized).stat().st_size,
         "images": len(labels),
         "correct": int((guesses == labels).sum()),
         "accuracy": float((guesses == labels).mean()),
@@ -106,6 +113,18 @@ def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
     lines = ["   ".join("".join(_SHADES[v] * 2 for v in row) for row in rows) for rows in levels.transpose(1, 0, 2)]
     width = 2 * images.shape[-1]
     return "\n".join([*lines, "   ".join(str(g).center(width) for g in guesses[:_DRAWN])])
+
+
+def _comparison(rows: Sequence[dict[str, Any]]) -> Table:
+    """Both models on the C target, side by side."""
+    table = Table(title="The same digits on the C target", title_justify="left")
+    table.add_column("model")
+    for name in ("accuracy", "size", "per image"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        time_ = f"{row['seconds_per_image'] * 1e6:.0f} µs"
+        table.add_row(row["model"], f"{row['accuracy']:.1%}", si(row["bytes"], "B"), time_)
+    return table
 
 
 def _summary(row: dict[str, Any]) -> str:
