@@ -89,6 +89,11 @@ typedef __m256i tc_vi;
 #define TC_DOT4 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
+/* Keeps the compiler from taking two results of this operand for one. */
+TC_INLINE tc_vi tc_vi_keep(tc_vi v) {
+  __asm__("" : "+x"(v));
+  return v;
+}
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm256_loadu_si256(p); }
 TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
   int32_t word;

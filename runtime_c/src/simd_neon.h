@@ -69,6 +69,11 @@ typedef int32x4_t tc_vi;
 #define TC_DOT4 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }
+/* Keeps the compiler from taking two results of this operand for one. */
+TC_INLINE tc_vi tc_vi_keep(tc_vi v) {
+  __asm__("" : "+w"(v));
+  return v;
+}
 TC_INLINE tc_vi tc_vi_load(const void *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
   const int16_t *halves = p;

@@ -64,6 +64,11 @@ typedef int32_t tc_vi;
 #define TC_DOT4 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return x; }
+/* Keeps the compiler from taking two results of this operand for one. */
+TC_INLINE tc_vi tc_vi_keep(tc_vi v) {
+  __asm__("" : "+r"(v));
+  return v;
+}
 TC_INLINE tc_vi tc_vi_load(const void *p) {
   int32_t word;
   memcpy(&word, p, sizeof(word));
