@@ -1,4 +1,4 @@
-"""Models of the corpus, quantised by :func:`tinycomp.quantize` when first asked for; files lie beside the float ones."""
+"""Models of the corpus, quantised by :func:`tinycomp.quantize` when first asked for, in files beside the float ones."""
 
 from __future__ import annotations
 
