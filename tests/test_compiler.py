@@ -16,6 +16,7 @@ from tests.targets.c.harness import make_model
 from tinycomp.dumping import read_dump
 from tinycomp.errors import FallbackError, PatternError, TargetError, UnsupportedError, VerifyError
 from tinycomp.ir.graph import Graph
+from tinycomp.ir.types import TensorType
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import partitioning_passes
 from tinycomp.runtime.processor import available_isas
@@ -223,3 +224,15 @@ def test_a_policy_holds_for_built_in_targets_too():
     nothing = tinycomp.compile(tinycomp.data.digits_model(), policy=Policy(min_macs=10**12)).report()
     assert not nothing.regions
     assert "fewer than 1000000000000" in str(nothing.hosts[0].reasons[0])
+
+
+def test_a_graph_made_by_hand_takes_every_layout():
+    graph = Graph("by_hand")
+    x = graph.add_input("x", TensorType("float32", (1, 3, 5, 5)))
+    weight = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    conv = graph.add("Conv", [x, graph.add_const(weight)], {"pads": [1, 1, 1, 1]})
+    graph.set_outputs([graph.add("Relu", [conv.output]).output], ["y"])
+    image = np.random.default_rng(2).standard_normal((1, 3, 5, 5)).astype(np.float32)
+    found, expected = tinycomp.compile(graph)(image), tinycomp.compile(graph, target=())(image)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert graph.infer is not tinycomp.from_onnx(model()).infer, "the user's graph is left alone"

@@ -22,7 +22,7 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.limits import check_positive, limited
 from tinycomp.lowering import Lowering, specs
-from tinycomp.ops.typing import retype
+from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
 from tinycomp.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.reporting import make_report
@@ -157,6 +157,7 @@ def _loaded(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
     if isinstance(model, Graph):
         graph = model.clone()
+        use_records(graph)
         if shapes:
             _give_shapes(graph, shapes)
     else:

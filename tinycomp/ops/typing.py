@@ -35,6 +35,14 @@ def infer_node_types(node: Node) -> list[Type]:
     return _infer(node, widen=False)
 
 
+def use_records(graph: Graph) -> None:
+    """Let nodes that are added from now on be typed by the operators' records, tinycomp's own operators among them."""
+    graph.infer = infer_node_types
+    for _, node in graph.walk():
+        for body in node.bodies.values():
+            body.infer = infer_node_types
+
+
 def formal_types(node: Node) -> list[Type]:
     """Return the types of the inputs of each body of a node, captured values included.
 
