@@ -238,6 +238,8 @@ def _product(body: _Body, left: tuple[Value, Value | None], right: tuple[Value, 
 
 def _conv_integer(body: _Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x, w, x_point, w_point = operands[:4]
+    if _knows_weight(node) and x is not None and w is not None and x_point is not None:
+        return _shifted_conv(body, node, (x, x_point), (w, w_point))
     shape, filters = _shape(x), _shape(w)
     if x is None or w is None or shape is None or filters is None or not {_dtype(x), _dtype(w)} <= _BYTES:
         return None
@@ -257,6 +259,24 @@ def _conv_integer(body: _Body, node: Node, operands: Sequence[Value | None]) -> 
     columns = body.reshape(body("Concat", *taps, axis=3), [shape[0], group, filters[1] * len(taps), pixels])
     rows = body.reshape(weight, [1, group, filters[0] // group, filters[1] * len(taps)])
     return body.reshape(_sums(body, rows, columns), [shape[0], filters[0], *window.output])
+
+
+def _knows_weight(node: Node) -> bool:
+    """Whether the weight of a ConvInteger and its zero point are constants."""
+    return all(v is None or v.is_const for v in (node.inputs[1], *node.inputs[3:4]))
+
+
+def _shifted_conv(
+    body: _Body, node: Node, data: tuple[Value, Value], weight: tuple[Value, Value | None]
+) -> Value | None:
+    """Return the convolution without the zero point of the data, less what that contributes where there is data."""
+    sizes, point = tensor(data[0].type).shape, _shape(data[1])
+    if sizes is None or not all(isinstance(d, int) for d in sizes[1:]) or math.prod(point or ()) != 1:
+        return None
+    points = [None, weight[1]] if weight[1] is not None else []
+    ones = body.const(np.ones((1, *sizes[1:]), np.uint8))
+    sums, share = (body("ConvInteger", x, weight[0], *points, **node.attrs) for x in (data[0], ones))
+    return body("Sub", sums, body("Mul", body.cast(body.reshape(data[1], []), "int32"), share))
 
 
 def _tap(body: _Body, data: Value, window: Any, tap: Sequence[int]) -> Value:
