@@ -13,6 +13,7 @@ from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
 from tinycomp.targets.c.quantized_elements import add_elements
 from tinycomp.targets.c.quantized_products import add_products, add_real_products
+from tinycomp.targets.c.quantized_weights import add_quantized_weights
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import channel_vector, operand, surely_equal
 
@@ -31,6 +32,7 @@ def add_composites(target: Target) -> None:
     add_products(target)
     add_elements(target)
     add_real_products(target)
+    add_quantized_weights(target)
 
     @target.composite(name="conv")
     def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
