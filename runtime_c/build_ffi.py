@@ -1,6 +1,6 @@
 """Build script of the extension module ``tinycomp.runtime._native`` (used by setup.py through cffi).
 
-The declarations come from ``tinycomp.h`` itself, between its cdef markers, so that nothing is written twice.
+The declarations come from the public headers themselves, between their cdef markers, so that nothing is written twice.
 Set ``TINYCOMP_WERROR=1`` to turn warnings into errors, ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
 checks, or ``TINYCOMP_SANITIZE=thread`` for data races.
 """
@@ -25,10 +25,14 @@ _PREAMBLE = """
 
 
 def declarations() -> str:
-    """Return the part of the public header that cffi reads."""
-    header = (HERE / "include" / "tinycomp.h").read_text(encoding="utf-8")
-    begin, end = header.index("/* cdef-begin"), header.index("/* cdef-end")
-    return header[header.index("*/", begin) + 2 : end]
+    """Return the parts of the public headers that cffi reads."""
+    return "".join(_between_markers(HERE / "include" / name) for name in ("tinycomp.h", "tinycomp_kernels.h"))
+
+
+def _between_markers(header: Path) -> str:
+    text = header.read_text(encoding="utf-8")
+    begin, end = text.index("/* cdef-begin"), text.index("/* cdef-end")
+    return text[text.index("*/", begin) + 2 : end]
 
 
 def machine() -> str:

@@ -61,6 +61,8 @@
 
 #include "elementwise/elementwise.h"
 
+#include "pool/walk.h"
+
 #include "pool/pool2d_f32.h"
 
 #include "reduce/steps.h"
@@ -133,7 +135,7 @@
 
 #include "quant8/qbinary.h"
 
-#include "quant8/qpool2d.h"
+#include "quant8/qmaxpool2d.h"
 
 #include "resize/resize2d_f32.h"
 

@@ -16,7 +16,7 @@ RESULTS = {
     "attention": "parameters of both: query, key, mask, value",
     "detector": "2 regions, 2 nodes on the host",
     "quantised_conv": "8 nodes with a pad became one npu.qconv_arithmetic, exact",
-    "quantise_digits": "int8: 98% right",
+    "quantize_digits": "int8: 98% right",
     "stop_fusion": "up to 1 layers in one",
     "while_loop": "the code generator was called 2 times",
 }

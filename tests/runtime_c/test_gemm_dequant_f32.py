@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, Weight, run_single
-from tests.runtime_c.quantised import TYPES
+from tests.runtime_c.quantized import TYPES
 from tinycomp.errors import TargetError
 
 SHAPES = [

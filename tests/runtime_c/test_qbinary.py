@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import run_single
-from tests.runtime_c.quantised import activations
+from tests.runtime_c.quantized import activations
 from tinycomp.errors import TargetError
 
 OPS = {"add": (0, np.add), "sub": (1, np.subtract), "mul": (2, np.multiply)}

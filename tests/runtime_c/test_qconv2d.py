@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import run_single
-from tests.runtime_c.quantised import RESULTS, activations, constants, conv2d
+from tests.runtime_c.quantized import RESULTS, activations, constants, conv2d
 from tests.runtime_c.test_conv2d_f32 import CASES
 from tests.runtime_c.windows import window_params
 

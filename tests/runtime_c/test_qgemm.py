@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import run_single
-from tests.runtime_c.quantised import FIXED_POINT, RESULTS, Result, activations, constants
+from tests.runtime_c.quantized import FIXED_POINT, RESULTS, Result, activations, constants
 from tinycomp.errors import TargetError
 
 SHAPES = [

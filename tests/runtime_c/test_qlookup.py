@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import Weight, run_single
-from tests.runtime_c.quantised import activations
+from tests.runtime_c.quantized import activations
 from tinycomp.errors import TargetError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import run_single
-from tests.runtime_c.quantised import RESULTS, TYPES, activations
+from tests.runtime_c.quantized import RESULTS, TYPES, activations
 from tinycomp.errors import TargetError
 
 # batch, m, n, k

@@ -67,7 +67,7 @@ def compare_with_stored(path: Path, target: str | tinycomp.Target) -> tuple[tiny
 
 
 @pytest.mark.parametrize("name", ["ad_autoencoder", "kws_dscnn", "vww_mobilenet"])
-def test_quantised_models_are_within_one_step_of_their_stored_outputs(models: Path, name: str):
+def test_quantized_models_are_within_one_step_of_their_stored_outputs(models: Path, name: str):
     module, found, stored = compare_with_stored(models / f"{name}_int8.onnx", "npu_sim")
     assert np.abs(found - stored).max() <= 1
     assert share_of_macs(module) > 0.9

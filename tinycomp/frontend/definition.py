@@ -11,7 +11,7 @@ from onnx import defs
 from tinycomp.frontend.contents import function_body
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
-from tinycomp.frontend.quantised_definition import defines, quantised_definition
+from tinycomp.frontend.quantized_definition import defines, quantized_definition
 from tinycomp.frontend.scope import Context
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto, schema
@@ -41,7 +41,7 @@ def definition(node: Node) -> Graph | None:
         TinycompError: If the function does not work for the node's operands.
     """
     if defines(node):
-        body = quantised_definition(node)
+        body = quantized_definition(node)
         if body is not None:
             _bind(body, [v for v in node.inputs if v is not None])
         return body

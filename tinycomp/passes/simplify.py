@@ -45,7 +45,7 @@ from tinycomp.passes.simplify_rules import (
     no_ops,
     padding,
     products,
-    quantised,
+    quantized,
 )
 from tinycomp.rewrite import Engine, Rule
 from tinycomp.rewrite.engine import Head
@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     *affine.RULES,
     *padding.RULES,
     *products.RULES,
-    *quantised.RULES,
+    *quantized.RULES,
     *integers.RULES,
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.runtime.count import DIMS, TYPE_BYTES, CallParams, Count, distinct
-from tinycomp.runtime.count_quantised import QUANTISED
+from tinycomp.runtime.count_quantized import QUANTIZED
 from tinycomp.runtime.program import ALGORITHMS, Instruction, Program
 
 _F32 = 4
@@ -251,7 +251,7 @@ def _recurrent(p: CallParams) -> Count:
 
 
 def _words(program: Program, call: Instruction) -> list[int]:
-    """The words of an element-wise program, whose form ``tinycomp.h`` describes."""
+    """The words of an element-wise program, whose form ``tinycomp_kernels.h`` describes."""
     place = call.operands[_PROGRAM]
     raw = np.ascontiguousarray(program.constants[place.index]).view(np.uint8).reshape(-1)[place.offset :]
     return [int(word) for word in np.frombuffer(raw[: int(call.params["words"]) * 8].tobytes(), np.int64)]
@@ -318,7 +318,7 @@ COUNTS: Mapping[str, Callable[[CallParams], Count]] = {
     "one_hot": _one_hot,
     "quantize_f32": _quantize,
     "dequantize_f32": _dequantize,
-    **QUANTISED,
+    **QUANTIZED,
     "resize2d_f32": _resize,
     "conv_transpose2d_f32": _conv_transpose,
     "attention_f32": _attention,

@@ -28,13 +28,7 @@ def checked_winograd(winograd: Any) -> Winograd:
     Raises:
         OptionError: If it is not one of its three values.
     """
-    if winograd is not True and winograd is not False and winograd != "auto":
-        raise OptionError(
-            "not a way to use Winograd's algorithm", where="winograd", expected='True, False or "auto"',
-            found=repr(winograd),
-        )  # fmt: skip
-    chosen: Winograd = winograd
-    return chosen
+    return _one_of((True, False, "auto"), winograd, "winograd", "not a way to use Winograd's algorithm")
 
 
 def checked_requantize(requantize: Any) -> Requantize:
@@ -43,13 +37,15 @@ def checked_requantize(requantize: Any) -> Requantize:
     Raises:
         OptionError: If it is not one of its two values.
     """
-    if requantize not in ("float", "fixed_point"):
-        raise OptionError(
-            "not a rule of requantisation", where="requantize", expected='"float" or "fixed_point"',
-            found=repr(requantize),
-        )  # fmt: skip
-    chosen: Requantize = requantize
-    return chosen
+    return _one_of(("float", "fixed_point"), requantize, "requantize", "not a rule of requantisation")
+
+
+def _one_of(allowed: tuple[Any, ...], given: Any, name: str, problem: str) -> Any:
+    if any(type(given) is type(value) and given == value for value in allowed):
+        return given
+    texts = [f'"{value}"' if isinstance(value, str) else str(value) for value in allowed]
+    expected = f"{', '.join(texts[:-1])} or {texts[-1]}"
+    raise OptionError(problem, where=name, expected=expected, found=repr(given))
 
 
 @dataclass

@@ -35,39 +35,24 @@ static void TC_NAME(tc_pool2d_f32_prepare)(tc_prepare *prepare) {
       (double)p->kernel_height * (double)p->kernel_width * (double)p->out_width * (double)prepare->units * POOL_STRIP;
 }
 
-/* The part of a window's line or column that lies inside: positions [first, last), and how many ONNX counts. */
-typedef struct pool_range {
-  int64_t first, last, counted;
-} pool_range;
-
-/* start: where the window begins, negative in the padding; reach: how far positions are counted. */
-static pool_range pool_clip(int64_t start, int64_t step, int64_t kernel, int64_t size, int64_t reach) {
-  const int64_t first = start < 0 ? tc_min(tc_ceil_div(-start, step), kernel) : 0;
-  const int64_t last = start >= size ? 0 : tc_min(tc_ceil_div(size - start, step), kernel);
-  const int64_t counted = start >= reach ? 0 : tc_min(tc_ceil_div(reach - start, step), kernel);
-  return (pool_range){first, tc_max(last, first), counted};
-}
-
-/* One output pixel. */
+/* One output pixel and strip. */
 typedef struct pool_pixel {
   const float *x; /* the first position inside */
   float *y;
-  int64_t lines, columns;         /* of positions inside */
-  int64_t line_step, column_step; /* in elements */
+  const pool_walk *walk;
   float divisor;
 } pool_pixel;
 
 /* `vectors` vectors of channels, the last of which has `lanes` lanes. */
-TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_pixel *pixel, int64_t channel,
-                             int64_t lanes) {
+TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_pixel *pixel, int64_t lanes) {
   tc_vf sum[POOL_VECTORS];
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; v++) {
     sum[v] = tc_vf_set1(maximum ? -INFINITY : 0.0f);
   }
-  for (int64_t i = 0; i < pixel->lines; i++) {
-    const float *x = pixel->x + i * pixel->line_step + channel;
-    for (int64_t j = 0; j < pixel->columns; j++, x += pixel->column_step) {
+  for (int64_t i = 0; i < pixel->walk->lines; i++) {
+    const float *x = pixel->x + i * pixel->walk->line_step;
+    for (int64_t j = 0; j < pixel->walk->columns; j++, x += pixel->walk->column_step) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; v++) {
         const float *from = x + v * TC_LANES;
@@ -79,56 +64,40 @@ TC_INLINE void pool_channels(const int vectors, const bool maximum, const pool_p
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; v++) {
     const tc_vf y = maximum ? sum[v] : tc_vf_div(sum[v], tc_vf_set1(pixel->divisor));
-    tc_store_up_to(pixel->y + channel + v * TC_LANES, y, v < vectors - 1 ? TC_LANES : lanes);
+    tc_store_up_to(pixel->y + v * TC_LANES, y, v < vectors - 1 ? TC_LANES : lanes);
   }
 }
 
-TC_INLINE void pool_strip(const bool maximum, const pool_pixel *pixel, int64_t channel, int64_t channels) {
+TC_INLINE void pool_strip(const bool maximum, const pool_pixel *pixel, int64_t channels) {
   const int64_t vectors = tc_ceil_div(channels, TC_LANES), lanes = channels - (vectors - 1) * TC_LANES;
   if (vectors == 4) {
-    pool_channels(4, maximum, pixel, channel, lanes);
+    pool_channels(4, maximum, pixel, lanes);
   } else if (vectors == 3) {
-    pool_channels(3, maximum, pixel, channel, lanes);
+    pool_channels(3, maximum, pixel, lanes);
   } else if (vectors == 2) {
-    pool_channels(2, maximum, pixel, channel, lanes);
+    pool_channels(2, maximum, pixel, lanes);
   } else {
-    pool_channels(1, maximum, pixel, channel, lanes);
+    pool_channels(1, maximum, pixel, lanes);
   }
 }
 
-/* One line of output pixels. Windows inside the image are those next to one before them, moved by a stride. */
 static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_t channels) {
   const tc_pool2d_f32_params *p = call->params;
+  const tc_window window = TC_WINDOW(p);
   const bool with_pads = p->mode == TC_POOL_AVERAGE_WITH_PADS;
-  const int64_t top = line % p->out_height * p->stride_height - p->pad_top;
-  const pool_range rows = pool_clip(top, p->dilation_height, p->kernel_height, p->height, p->height + p->pad_bottom);
-  const float *image =
-      (const float *)call->operands[POOL_X] + line / p->out_height * p->height * p->width * p->x_pixel_stride;
-  const int64_t y = top + rows.first * p->dilation_height, lines = rows.last - rows.first;
-  const int64_t reach = (p->kernel_width - 1) * p->dilation_width;
-  float *out = (float *)call->operands[POOL_Y] + line * p->out_width * p->y_pixel_stride;
-  pool_pixel pixel = {.line_step = lines > 1 ? p->dilation_height * p->width * p->x_pixel_stride : 0};
-  bool was_inside = false;
-  for (int64_t out_x = 0; out_x < p->out_width; out_x++, out += p->y_pixel_stride) {
-    const int64_t left = out_x * p->stride_width - p->pad_left;
-    const bool inside = left >= 0 && left + reach < p->width;
-    if (inside && was_inside) {
-      pixel.x += p->stride_width * p->x_pixel_stride;
-    } else {
-      const pool_range columns = pool_clip(left, p->dilation_width, p->kernel_width, p->width, p->width + p->pad_right);
-      const int64_t x = left + columns.first * p->dilation_width, across = columns.last - columns.first;
-      pixel.x = lines && across ? image + (y * p->width + x) * p->x_pixel_stride : image;
-      pixel.lines = across ? lines : 0;
-      pixel.columns = across;
-      pixel.column_step = across > 1 ? p->dilation_width * p->x_pixel_stride : 0;
-      pixel.divisor = (float)(with_pads ? rows.counted * columns.counted : lines * across);
-    }
-    was_inside = inside && lines > 0;
-    pixel.y = out;
+  const float *x = (const float *)call->operands[POOL_X] + channel;
+  float *y = (float *)call->operands[POOL_Y] + line * p->out_width * p->y_pixel_stride + channel;
+  pool_walk walk = pool_walk_make(&window, (pool_pads){p->pad_bottom, p->pad_right}, p->x_pixel_stride, line);
+  for (int64_t out_x = 0; out_x < p->out_width; out_x++) {
+    pool_walk_to(&walk, out_x);
+    const pool_pixel pixel = {.x = x + walk.at,
+                              .y = y + out_x * p->y_pixel_stride,
+                              .walk = &walk,
+                              .divisor = (float)(with_pads ? walk.counted : walk.lines * walk.columns)};
     if (p->mode == TC_POOL_MAX) {
-      pool_strip(true, &pixel, channel, channels);
+      pool_strip(true, &pixel, channels);
     } else {
-      pool_strip(false, &pixel, channel, channels);
+      pool_strip(false, &pixel, channels);
     }
   }
 }

@@ -107,7 +107,9 @@ TC_INLINE tc_vi q8_load_sums(const int32_t *sums, int64_t count) {
   if (count >= TC_LANES) {
     return tc_vi_load(sums);
   }
-  memcpy(rest, sums, (size_t)count * sizeof(*rest));
+  for (int64_t i = 0; i < tc_min(count, TC_LANES - 1); i++) {
+    rest[i] = sums[i];
+  }
   return tc_vi_load(rest);
 }
 

@@ -45,13 +45,10 @@ def pool(emit: Emitter, node: Node) -> None:
     x = first(node)
     _, (batch, channels, *sizes) = static_type(x)
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
-    mode = _MAX
+    mode = None if tensor(x.type).dtype in EIGHT_BITS else _MAX
     if node.op == "AveragePool":
         mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
-    if tensor(x.type).dtype in EIGHT_BITS:
-        _emit_byte_maximum(emit, node, (to, of), batch, channels, window)
-        return
     if window.rank == 2:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
         return
@@ -69,40 +66,26 @@ def _joined(a: Window, b: Window) -> Window:
 
 
 def _emit_pool(
-    emit: Emitter, node: Node, images: tuple[Pixels, Pixels], mode: int, batch: int, channels: int, window: Window
+    emit: Emitter,
+    node: Node,
+    images: tuple[Pixels, Pixels],
+    mode: int | None,
+    batch: int,
+    channels: int,
+    window: Window,
 ) -> None:
+    """Emit one call; without a mode it is the maximum of bytes."""
     to, of = images
     params = {
-        "mode": mode,
         "batch": batch,
         "channels": channels,
         **window_params(window),
-        "pad_bottom": window.after[0],
-        "pad_right": window.after[1],
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
     }
-    emit.call("pool2d_f32", [to.view, of.view], params, node)
-
-
-def _emit_byte_maximum(
-    emit: Emitter, node: Node, images: tuple[Pixels, Pixels], batch: int, channels: int, window: Window
-) -> None:
-    to, of = images
-    params = {
-        "mode": _MAX,
-        "batch": batch,
-        "channels": channels,
-        **window_params(window),
-        "pad_bottom": window.after[0],
-        "pad_right": window.after[1],
-        "x_pixel_stride": of.stride,
-        "y_pixel_stride": to.stride,
-        **dict.fromkeys(("x_zero_point", "y_zero_point", "low", "rule", "multiplier", "shift", "divide"), 0),
-        "high": 255,
-        "factor": 0.0,
-    }
-    emit.call("qpool2d", [to.view, of.view], params, node)
+    if mode is not None:
+        params |= {"mode": mode, "pad_bottom": window.after[0], "pad_right": window.after[1]}
+    emit.call("qmaxpool2d" if mode is None else "pool2d_f32", [to.view, of.view], params, node)
 
 
 @FAMILY.lower(

@@ -9,7 +9,7 @@ from tests.targets.c.cases import (
     indexing,
     movement,
     products,
-    quantised,
+    quantized,
     recurrent,
     reductions,
 )
@@ -20,7 +20,7 @@ ALL: list[Case] = [
     *elementwise.binary(),
     *elementwise.dtypes(),
     *products.products(),
-    *quantised.integer_operators(),
+    *quantized.integer_operators(),
     *recurrent.recurrents(),
     *images.convolutions(),
     *images.pools(),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.test_quantised import calls, conv, kernels
-from tests.targets.quantised_arithmetic import evaluate
+from tests.targets.c.test_quantized import calls, conv, kernels
+from tests.targets.quantized_arithmetic import evaluate
 from tests.targets.quantized_layers import Layer
 from tinycomp.ir import Graph, TensorType, Value
 from tinycomp.ops.typing import infer_node_types

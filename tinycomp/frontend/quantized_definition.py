@@ -78,7 +78,7 @@ def defines(node: Node) -> bool:
     return any(v is not None and not v.is_const for v in node.inputs[1:])
 
 
-def quantised_definition(node: Node) -> Graph | None:
+def quantized_definition(node: Node) -> Graph | None:
     """Return what the node computes; one input for every operand that is there, one output.
 
     Returns:

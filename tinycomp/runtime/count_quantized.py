@@ -13,27 +13,27 @@ def _factor_bytes(p: CallParams) -> int:
     return 8 if p.rule else 4
 
 
-def _quantised(p: CallParams, macs: int, y: int, x: int, weights: int, channels: int) -> Count:
+def _quantized(p: CallParams, macs: int, y: int, x: int, weights: int, channels: int) -> Count:
     """A product of 8-bit numbers, from the elements of its operands."""
     sizes = (y * TYPE_BYTES[p.type], x, weights * TYPE_BYTES[p.weight_type])
     return Count(2 * macs, (*sizes, channels * 4, channels * _factor_bytes(p)))
 
 
 def _qgemm(p: CallParams) -> Count:
-    return _quantised(p, p.m * p.n * p.k, p.m * p.n, p.m * p.k, p.k * p.n, p.n)
+    return _quantized(p, p.m * p.n * p.k, p.m * p.n, p.m * p.k, p.k * p.n, p.n)
 
 
 def _qconv(p: CallParams) -> Count:
     pixels = p.batch * p.out_height * p.out_width
     weights = p.out_channels * (p.channels // max(p.groups, 1)) * p.kernel_height * p.kernel_width
     read = p.batch * p.height * p.width * p.channels
-    return _quantised(p, pixels * weights, pixels * p.out_channels, read, weights, p.out_channels)
+    return _quantized(p, pixels * weights, pixels * p.out_channels, read, weights, p.out_channels)
 
 
 def _qdepthwise(p: CallParams) -> Count:
     pixels, weights = p.batch * p.out_height * p.out_width, p.channels * p.kernel_height * p.kernel_width
     read = p.batch * p.height * p.width * p.channels
-    return _quantised(p, pixels * weights, pixels * p.channels, read, weights, p.channels)
+    return _quantized(p, pixels * weights, pixels * p.channels, read, weights, p.channels)
 
 
 def _qmatmul(p: CallParams) -> Count:
@@ -61,12 +61,12 @@ def _qbinary(p: CallParams) -> Count:
     return Count(6 * p.volume, (p.volume, *read))
 
 
-def _qpool(p: CallParams) -> Count:
+def _qmaxpool(p: CallParams) -> Count:
     out = p.batch * p.out_height * p.out_width * p.channels
     return Count(out * p.kernel_height * p.kernel_width, (out, p.batch * p.height * p.width * p.channels))
 
 
-QUANTISED: Mapping[str, Callable[[CallParams], Count]] = {
+QUANTIZED: Mapping[str, Callable[[CallParams], Count]] = {
     "qconv2d": _qconv,
     "qgemm": _qgemm,
     "qdwconv2d": _qdepthwise,
@@ -74,5 +74,5 @@ QUANTISED: Mapping[str, Callable[[CallParams], Count]] = {
     "gemm_dequant_f32": _gemm_dequant,
     "qlookup": _qlookup,
     "qbinary": _qbinary,
-    "qpool2d": _qpool,
+    "qmaxpool2d": _qmaxpool,
 }

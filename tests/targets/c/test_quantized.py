@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.cases import quantised
+from tests.targets.c.cases import quantized
 from tests.targets.c.harness import Case, assert_close, compile_for
-from tests.targets.quantised_arithmetic import by_fixed_point, evaluate
-from tests.targets.quantised_models import random_model
+from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
+from tests.targets.quantized_models import random_model
 from tests.targets.quantized_layers import Layer
 from tinycomp.ir import Graph
 from tinycomp.runtime.module import Module
@@ -39,7 +39,7 @@ def kernels(module: Module) -> list[str]:
 
 @pytest.mark.parametrize("isa", available_isas())
 @pytest.mark.parametrize("name", MODELS)
-def test_quantised_models_give_their_stored_outputs_to_the_bit(models: Path, name: str, isa: str, monkeypatch):
+def test_quantized_models_give_their_stored_outputs_to_the_bit(models: Path, name: str, isa: str, monkeypatch):
     path = models / f"{name}_int8.onnx"
     if not path.exists():
         pytest.skip(f"no {path.name} in the model folder")
@@ -205,7 +205,7 @@ def test_a_dequantisation_that_two_layers_share_does_not_keep_them_apart():
 # The integer operators ------------------------------------------------------------------------------------------------
 
 
-OPERATORS = list(quantised.integer_operators())
+OPERATORS = list(quantized.integer_operators())
 
 
 @pytest.mark.parametrize("case", OPERATORS, ids=str)

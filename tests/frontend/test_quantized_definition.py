@@ -11,7 +11,7 @@ import pytest
 
 import tinycomp
 from tests.targets.c.harness import Case, assert_close, compile_for
-from tinycomp.frontend.quantised_definition import EXACT_TERMS, defines, quantised_definition
+from tinycomp.frontend.quantized_definition import EXACT_TERMS, defines, quantized_definition
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ops.typing import infer_node_types
 
@@ -118,7 +118,7 @@ def test_what_it_does_not_cover_has_no_definition(op: str, types: list[tuple[str
     inputs = [graph.add_input(f"x{i}", TensorType(dtype, shape)) for i, (dtype, shape) in enumerate(types)]
     node = graph.add(op, inputs)
     assert defines(node)
-    assert quantised_definition(node) is None
+    assert quantized_definition(node) is None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

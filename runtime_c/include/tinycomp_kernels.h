@@ -1,0 +1,663 @@
+/* tinycomp: the parameters of every kernel of the C runtime. The struct of kernel <name> is tc_<name>_params; sizes and
+ * strides are in elements, tensors row-major and images NHWC unless stated. */
+#ifndef TINYCOMP_KERNELS_H
+#define TINYCOMP_KERNELS_H
+
+#include <stdint.h>
+
+/* cdef-begin: as in tinycomp.h. */
+
+/* What an epilogue applies last; a and b are the fields activation_a and activation_b. */
+enum tc_activation {
+  TC_ACT_NONE = 0,
+  TC_ACT_RELU = 1,
+  TC_ACT_CLIP = 2,       /* min(max(x, a), b) */
+  TC_ACT_LEAKY_RELU = 3, /* x < 0 ? a*x : x */
+  TC_ACT_SIGMOID = 4,
+  TC_ACT_TANH = 5,
+  TC_ACT_SILU = 6,        /* x * sigmoid(x) */
+  TC_ACT_HARDSWISH = 7,   /* x * clip(x/6 + 1/2, 0, 1) */
+  TC_ACT_HARDSIGMOID = 8, /* clip(a*x + b, 0, 1) */
+  TC_ACT_GELU_ERF = 9,
+  TC_ACT_GELU_TANH = 10
+};
+
+/* ---- products of matrices ----
+ * Their outputs are cut into blocks of rows and panels of columns. The fields that shape the blocks are 0 for what the
+ * kernel thinks best on the machine where it runs; they never change a bit of the result. */
+
+/* Which loop is inside the other. */
+enum tc_panel_order {
+  TC_ORDER_AUTO = 0,
+  TC_ORDER_PANELS_INNER = 1, /* all panels of a block of rows, then the next block */
+  TC_ORDER_PANELS_OUTER = 2  /* all blocks of rows of a panel, then the next panel */
+};
+
+/* gemm_f32: C[m,n] = activation(A[m,k] * B + bias[n] + residual[m,n]), B constant.
+ * Operands: C, A, B ([k,n], or [n,k] with trans_b), bias (optional, constant), residual (optional). */
+typedef struct tc_gemm_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc, ldr; /* row strides of A, C and the residual */
+  int64_t trans_b;       /* 0 or 1 */
+  int64_t block_rows;    /* rows of a block, or 0 */
+  int64_t panel_order;   /* an enum tc_panel_order */
+  int64_t activation;    /* an enum tc_activation */
+  float activation_a, activation_b;
+} tc_gemm_f32_params;
+
+/* matmul_f32: C = activation(alpha * A * B + bias[n] + residual), batched over two dimensions; an operand that is the
+ * same for all of a batch dimension has batch stride 0, a transposed one has its row and column strides exchanged.
+ * Operands: C, A, B, bias (optional), residual (optional; row stride 0 for a row that all rows share). */
+typedef struct tc_matmul_f32_params {
+  int64_t batch0, batch1;
+  int64_t m, n, k;
+  int64_t a_batch0, a_batch1, a_row, a_column; /* strides of A[m,k] */
+  int64_t b_batch0, b_batch1, b_row, b_column; /* strides of B[k,n] */
+  int64_t c_batch0, c_batch1, c_row;           /* strides of C[m,n], whose columns lie side by side */
+  int64_t r_batch0, r_batch1, r_row;           /* strides of the residual[m,n], likewise */
+  int64_t block_rows;                          /* rows of a block, or 0 */
+  float alpha;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_matmul_f32_params;
+
+/* attention_f32: Y = softmax(scale * Q K^T + mask) V for every batch and head; heads in groups share keys and values.
+ * With causal, query i sees keys 0 to i + past only. Elements of Q, V and Y lie side by side along their last
+ * dimension; strides of the mask may be 0. A query that sees no key gives NaN. The result may not overlap an operand.
+ * Operands: Y[batch, heads, rows, value_depth], Q[batch, heads, rows, depth], K[batch, heads/group, keys, depth],
+ * V[batch, heads/group, keys, value_depth], mask[batch, heads, rows, keys] (optional). */
+typedef struct tc_attention_f32_params {
+  int64_t batch, heads, group;
+  int64_t rows, keys, depth, value_depth;
+  int64_t y_batch, y_head, y_row;
+  int64_t q_batch, q_head, q_row;
+  int64_t k_batch, k_head, k_row, k_column;
+  int64_t v_batch, v_head, v_row;
+  int64_t mask_batch, mask_head, mask_row, mask_column;
+  int64_t causal, past;
+  float scale;
+} tc_attention_f32_params;
+
+/* How a convolution is computed. */
+enum tc_conv_algorithm {
+  TC_CONV_AUTO = 0,
+  TC_CONV_DIRECT = 1,     /* conv2d_f32 reads its input through one pointer per kernel position, */
+  TC_CONV_LINES = 2,      /* or through one per kernel line, where its values are adjacent: for few channels */
+  TC_CONV_WINOGRAD_2 = 3, /* conv2d_winograd_f32 computes tiles of 2x2 output pixels, */
+  TC_CONV_WINOGRAD_4 = 4  /* or of 4x4, which is its own choice */
+};
+
+/* conv2d_f32: NHWC convolution with constant weights; y = activation(conv(x, w) + bias + residual).
+ * Operands: y, x, w (ONNX order: [out_channels, channels/groups, kernel_height, kernel_width]), bias (optional,
+ * constant), residual (optional, shaped like y). Input positions outside the image read as zero, so that the padding at
+ * the bottom and at the right follows from the output size. Pixel strides are in elements and let a tensor be a slice
+ * of channels. */
+typedef struct tc_conv2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
+  int64_t algorithm;      /* an enum tc_conv_algorithm */
+  int64_t block_rows;     /* output pixels of a block, Winograd: tiles of a block; or 0 */
+  int64_t panel_order;    /* an enum tc_panel_order; Winograd: ignored */
+  int64_t group_channels; /* Winograd: output channels of a unit, or 0; otherwise ignored */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_conv2d_f32_params;
+
+/* conv2d_winograd_f32: conv2d_f32 for 3x3 windows of stride and dilation 1 in one group. */
+typedef tc_conv2d_f32_params tc_conv2d_winograd_f32_params;
+
+/* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.
+ * Operands: y, x, w ([channels, 1, kernel_height, kernel_width]), bias (optional, constant), residual (optional). */
+typedef struct tc_dwconv2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_dwconv2d_f32_params;
+
+/* ---- copying ----
+ * Kernels over several dimensions have eight of them, outermost first; those that are not needed have size 1. Strides
+ * are in elements. An operand's offset is that of its lowest element, also where a stride is negative: such a dimension
+ * is then read from its far end. */
+
+/* copy: to[i0, ..., i7] = from[i0, ..., i7], for elements of 1, 2, 4 or 8 bytes. The source's strides may be 0
+ * (repeated) or negative; the destination's are positive. The two may not overlap.
+ * Operands: to, from. */
+typedef struct tc_copy_params {
+  int64_t element_size;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t to_stride0, to_stride1, to_stride2, to_stride3, to_stride4, to_stride5, to_stride6, to_stride7;
+  int64_t from_stride0, from_stride1, from_stride2, from_stride3, from_stride4, from_stride5, from_stride6,
+      from_stride7;
+} tc_copy_params;
+
+/* fill: to[i0, ..., i7] = the low bytes of the pattern, for elements of 1, 2, 4 or 8 bytes.
+ * Operands: to. */
+typedef struct tc_fill_params {
+  int64_t element_size;
+  int64_t pattern;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t stride0, stride1, stride2, stride3, stride4, stride5, stride6, stride7;
+} tc_fill_params;
+
+/* ---- elementwise ---- */
+
+/* Types of elements, where a kernel must know them. */
+enum tc_type {
+  TC_TYPE_F32 = 0,
+  TC_TYPE_F64 = 1,
+  TC_TYPE_F16 = 2,
+  TC_TYPE_BF16 = 3,
+  TC_TYPE_I8 = 4,
+  TC_TYPE_U8 = 5,
+  TC_TYPE_I16 = 6,
+  TC_TYPE_U16 = 7,
+  TC_TYPE_I32 = 8,
+  TC_TYPE_U32 = 9,
+  TC_TYPE_I64 = 10,
+  TC_TYPE_U64 = 11,
+  TC_TYPE_BOOL = 12
+};
+
+/* Functions of one number: any enum tc_activation but NONE, or one of these. Integers have ABS, NEG, SIGN and NOT. */
+enum tc_unary {
+  TC_UNARY_ABS = 32,
+  TC_UNARY_NEG = 33,
+  TC_UNARY_EXP = 34,
+  TC_UNARY_LOG = 35,
+  TC_UNARY_SQRT = 36,
+  TC_UNARY_RECIPROCAL = 37,
+  TC_UNARY_FLOOR = 38,
+  TC_UNARY_CEIL = 39,
+  TC_UNARY_ROUND = 40, /* to nearest, ties to even */
+  TC_UNARY_SIGN = 41,
+  TC_UNARY_ERF = 42,
+  TC_UNARY_SOFTPLUS = 43,         /* ln(1 + e^x) */
+  TC_UNARY_SOFTSIGN = 44,         /* x / (1 + |x|) */
+  TC_UNARY_ELU = 45,              /* x < 0 ? a*(e^x - 1) : x */
+  TC_UNARY_SELU = 46,             /* b * elu(x) */
+  TC_UNARY_CELU = 47,             /* x < 0 ? a*(e^(x/a) - 1) : x */
+  TC_UNARY_MISH = 48,             /* x * tanh(ln(1 + e^x)) */
+  TC_UNARY_THRESHOLDED_RELU = 49, /* x > a ? x : 0 */
+  TC_UNARY_SHRINK = 50,           /* x < -a ? x + b : x > a ? x - b : 0 */
+  TC_UNARY_SIN = 51,
+  TC_UNARY_COS = 52,
+  TC_UNARY_TAN = 53,
+  TC_UNARY_ASIN = 54,
+  TC_UNARY_ACOS = 55,
+  TC_UNARY_ATAN = 56,
+  TC_UNARY_SINH = 57,
+  TC_UNARY_COSH = 58,
+  TC_UNARY_ASINH = 59,
+  TC_UNARY_ACOSH = 60,
+  TC_UNARY_ATANH = 61,
+  TC_UNARY_AFFINE = 62,      /* a*x + b; f32 only, as the next */
+  TC_UNARY_SCALED_TANH = 63, /* a * tanh(b*x) */
+  TC_UNARY_NOT = 64          /* of all bits; integers only */
+};
+
+/* Arithmetic on two operands. Integers wrap around; x / 0 and x mod 0 are 0 there. */
+enum tc_binary {
+  TC_BINARY_ADD = 0,
+  TC_BINARY_SUB = 1,
+  TC_BINARY_MUL = 2,
+  TC_BINARY_DIV = 3, /* of integers: towards zero */
+  TC_BINARY_POW = 4,
+  TC_BINARY_MIN = 5,   /* NaN if either is */
+  TC_BINARY_MAX = 6,   /* NaN if either is */
+  TC_BINARY_MOD = 7,   /* the remainder with the sign of the divisor */
+  TC_BINARY_FMOD = 8,  /* the remainder with the sign of the dividend */
+  TC_BINARY_PRELU = 9, /* a < 0 ? a*b : a */
+  TC_BINARY_AND = 10,  /* of bits, as all that follow; integers only */
+  TC_BINARY_OR = 11,
+  TC_BINARY_XOR = 12,
+  TC_BINARY_SHIFT_LEFT = 13, /* by b bits; by less than 0 or the whole width and more, nothing but the sign is left */
+  TC_BINARY_SHIFT_RIGHT = 14
+};
+
+/* Comparisons, whose results are bytes of 0 or 1; with NaN only NOT_EQUAL holds. */
+enum tc_compare {
+  TC_COMPARE_EQUAL = 0,
+  TC_COMPARE_NOT_EQUAL = 1,
+  TC_COMPARE_LESS = 2,
+  TC_COMPARE_LESS_EQUAL = 3,
+  TC_COMPARE_GREATER = 4,
+  TC_COMPARE_GREATER_EQUAL = 5
+};
+
+/* Logic on bytes, of which all but 0 are true; negation is XOR with a true constant. */
+enum tc_logical { TC_LOGICAL_AND = 0, TC_LOGICAL_OR = 1, TC_LOGICAL_XOR = 2, TC_LOGICAL_EQUAL = 3 };
+
+/* What a step of an element-wise program does with its sources x, y and z, all of the step's type. */
+enum tc_element {
+  TC_ELEMENT_UNARY = 0,   /* an enum tc_unary of x with the coefficients a and b; f32, f64 and integers */
+  TC_ELEMENT_BINARY = 1,  /* an enum tc_binary of x and y; f32, f64 and integers */
+  TC_ELEMENT_COMPARE = 2, /* an enum tc_compare of x and y; f32, f64 and integers; gives BOOL */
+  TC_ELEMENT_LOGICAL = 3, /* an enum tc_logical of x and y; BOOL */
+  TC_ELEMENT_WHERE = 4,   /* x ? y : z; x is BOOL */
+  TC_ELEMENT_CAST = 5     /* x as another type, the op being an enum tc_type */
+};
+
+/* elementwise: a program of element-wise steps, run over blocks that stay in the cache. Every operand is read once and
+ * every output written once. Operands: output, three more outputs (optional), the program, eleven inputs (optional).
+ * Outputs are contiguous and have the shape of the program; an input has strides, 0 where it repeats.
+ *
+ * The program is a constant of int64 words:
+ *   inputs, immediates, steps, outputs    how many there are of each
+ *   size0 ... size7                       the shape
+ *   type, stride0 ... stride7             for every input
+ *   type, value                           for every immediate: the bits of a double for a float type, else an integer
+ *   kind, op, type, x, y, z, a, b         for every step; x, y and z are numbers of inputs (from 0), immediates (that
+ *                                         follow) or earlier steps (that follow); a and b are the bits of doubles
+ *   step                                  for every output: the number of the step whose result it is */
+typedef struct tc_elementwise_params {
+  int64_t words; /* of the program */
+} tc_elementwise_params;
+
+/* ---- pooling ---- */
+
+enum tc_pool_mode {
+  TC_POOL_MAX = 0,              /* NaN if there is one in the window; -infinity for a window in the padding alone */
+  TC_POOL_AVERAGE = 1,          /* over the positions inside the image */
+  TC_POOL_AVERAGE_WITH_PADS = 2 /* over the positions inside the padded image: ONNX's count_include_pad */
+};
+
+/* pool2d_f32: NHWC pooling; pooling a whole image is a window of its size. Operands: y, x. */
+typedef struct tc_pool2d_f32_params {
+  int64_t mode; /* an enum tc_pool_mode */
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left, pad_bottom, pad_right; /* the last two only count positions */
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_pool2d_f32_params;
+
+/* ---- reductions ---- */
+
+enum tc_reduction {
+  TC_REDUCE_SUM = 0,
+  TC_REDUCE_MEAN = 1,
+  TC_REDUCE_MAX = 2, /* NaN if there is one; -infinity of nothing */
+  TC_REDUCE_MIN = 3,
+  TC_REDUCE_PROD = 4,
+  TC_REDUCE_L1 = 5,
+  TC_REDUCE_L2 = 6,
+  TC_REDUCE_SUM_SQUARE = 7,
+  TC_REDUCE_LOG_SUM = 8,
+  TC_REDUCE_LOG_SUM_EXP = 9
+};
+
+/* reduce_f32: y[outer, middle, inner] out of x[outer, axis0, middle, axis1, inner]; sizes that are not needed are 1.
+ * Operands: y, x. */
+typedef struct tc_reduce_f32_params {
+  int64_t op; /* an enum tc_reduction */
+  int64_t outer, axis0, middle, axis1, inner;
+} tc_reduce_f32_params;
+
+/* reduce: likewise, of all types but F32, F16 and BF16; of BOOL the largest or the least. Sums and products of integers
+ * wrap around, means and irrational results are cut off towards 0; the maximum of nothing is the least number of the
+ * type, the minimum the greatest. Operands: y, x. */
+typedef struct tc_reduce_params {
+  int64_t type; /* an enum tc_type */
+  int64_t op;   /* an enum tc_reduction */
+  int64_t outer, axis0, middle, axis1, inner;
+} tc_reduce_params;
+
+/* softmax_f32: softmax of x[outer, axis, inner] along the axis, or its logarithm. Operands: y (may be x), x. */
+typedef struct tc_softmax_f32_params {
+  int64_t outer, axis, inner;
+  int64_t logarithm; /* 0 or 1 */
+} tc_softmax_f32_params;
+
+/* cumulate: running sums or products of x[outer, axis, inner] along the axis; exclusive ones leave an element itself
+ * out, reverse ones begin at the far end. Operands: y, x. */
+typedef struct tc_cumulate_params {
+  int64_t type;                        /* an enum tc_type but F16, BF16 and BOOL, as in the next two */
+  int64_t product, exclusive, reverse; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_cumulate_params;
+
+/* arg_reduce: the place along the axis of the largest (or least) element of x[outer, axis, inner], of several the first
+ * (or last); NaN is both largest and least. Operands: y[outer, inner] (int64), x. */
+typedef struct tc_arg_reduce_params {
+  int64_t type;
+  int64_t least, last; /* 0 or 1 */
+  int64_t outer, axis, inner;
+} tc_arg_reduce_params;
+
+/* top_k: the k largest (or smallest) elements along the axis and their places, best first or in the order of the axis;
+ * of equals the first ones, and NaN last. Operands: values[outer, k, inner], indices (int64), x[outer, axis, inner]. */
+typedef struct tc_top_k_params {
+  int64_t type;
+  int64_t largest, sorted; /* 0 or 1 */
+  int64_t outer, axis, inner;
+  int64_t k;
+} tc_top_k_params;
+
+/* ---- normalisation ---- The result of each may replace x. */
+
+/* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
+ * the mean is taken as 0. Operands: y, x, scale (optional), bias (optional). */
+typedef struct tc_layer_norm_f32_params {
+  int64_t rows, columns;
+  int64_t rms; /* 0 or 1 */
+  float epsilon;
+} tc_layer_norm_f32_params;
+
+/* group_norm_f32: likewise, for every image and group of channels of NHWC x[batch, pixels, channels]; instance
+ * normalisation has as many groups as channels. Operands: y, x, scale[channels] (optional), bias[channels] (optional).
+ */
+typedef struct tc_group_norm_f32_params {
+  int64_t batch, pixels, channels, groups;
+  float epsilon;
+} tc_group_norm_f32_params;
+
+/* lrn_f32: y = x / (bias + alpha / size * sum of squares)^beta, the sum being over `size` neighbouring channels, from
+ * (size - 1) / 2 before. bias plus the sum must be positive. Operands: y, x[pixels, channels]. */
+typedef struct tc_lrn_f32_params {
+  int64_t pixels, channels;
+  int64_t size;
+  float alpha, beta, bias;
+} tc_lrn_f32_params;
+
+/* channel_affine_f32: y = activation(x * scale[channels] + shift[channels]).
+ * Operands: y, x[pixels, channels], scale, shift (optional). */
+typedef struct tc_channel_affine_f32_params {
+  int64_t pixels, channels;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_channel_affine_f32_params;
+
+/* ---- gathering and scattering ----
+ * A negative index counts from the end of its axis, one that is out of range makes the run fail. index_size is 4 or 8.
+ */
+
+/* gather: y[outer, count, inner] = data[outer, indices[count], inner]; a negative index counts from the end of the
+ * axis, one that is out of range makes the run fail. Operands: y, data[outer, axis, inner], indices. */
+typedef struct tc_gather_params {
+  int64_t element_size; /* 1, 2, 4 or 8 */
+  int64_t index_size;   /* 4 or 8 */
+  int64_t outer, axis, inner;
+  int64_t count;
+} tc_gather_params;
+
+/* gather_elements: y[i0, ..., i7] = data[i0 * data_stride0 + ... + index * axis_stride], one index per element of y;
+ * the data's own stride along the indexed axis is 0. Operands: y, data, indices (contiguous, as y). */
+typedef struct tc_gather_elements_params {
+  int64_t element_size, index_size;
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t data_stride0, data_stride1, data_stride2, data_stride3, data_stride4, data_stride5, data_stride6,
+      data_stride7;
+} tc_gather_elements_params;
+
+/* gather_nd: y[batch, count, inner] = data[batch, tuple, inner], one tuple of `depth` indices for each slice; they
+ * address the innermost `depth` sizes, the others being 1. Operands: y, data, indices[batch, count, depth]. */
+typedef struct tc_gather_nd_params {
+  int64_t element_size, index_size;
+  int64_t batch, count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_gather_nd_params;
+
+/* reverse_sequence: the first lengths[batch] steps of every sequence in reverse order, for x[time, batch, inner] with
+ * time_first, or else x[batch, time, inner]. Operands: y, x, lengths (int64). */
+typedef struct tc_reverse_sequence_params {
+  int64_t element_size;
+  int64_t time_first; /* 0 or 1 */
+  int64_t batch, time, inner;
+} tc_reverse_sequence_params;
+
+/* What becomes of an element that is written to. Integers wrap around; a maximum or minimum is NaN if either is. */
+enum tc_scatter {
+  TC_SCATTER_REPLACE = 0,
+  TC_SCATTER_ADD = 1,
+  TC_SCATTER_MUL = 2,
+  TC_SCATTER_MAX = 3,
+  TC_SCATTER_MIN = 4
+};
+
+/* scatter_elements: y[i0 * y_stride0 + ... + index * axis_stride] takes one update per index, in order along the last
+ * dimension, which is that of the axis: y's own stride there is 0. Operands: y (which keeps what is not written),
+ * indices, updates. */
+typedef struct tc_scatter_elements_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* enum tc_type (without a reduction, any) and enum tc_scatter */
+  int64_t axis, axis_stride;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t y_stride0, y_stride1, y_stride2, y_stride3, y_stride4, y_stride5, y_stride6, y_stride7;
+  int64_t index_stride0, index_stride1, index_stride2, index_stride3, index_stride4, index_stride5, index_stride6,
+      index_stride7;
+  int64_t update_stride0, update_stride1, update_stride2, update_stride3, update_stride4, update_stride5,
+      update_stride6, update_stride7;
+} tc_scatter_elements_params;
+
+/* scatter_nd: y[tuple, inner] takes updates[count, inner], one tuple of indices as in gather_nd for each slice, in
+ * order. Operands: y (which keeps what is not written), indices[count, depth], updates. */
+typedef struct tc_scatter_nd_params {
+  int64_t element_size, index_size;
+  int64_t type, reduction; /* as in scatter_elements */
+  int64_t count, depth, inner;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_scatter_nd_params;
+
+/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps;
+ * what passes the end of the axis wraps around if circular, or else makes the run fail.
+ * Operands: y (which keeps what is not written), updates, starts (int64; optional: zeros). */
+typedef struct tc_tensor_scatter_params {
+  int64_t element_size;
+  int64_t circular; /* 0 or 1 */
+  int64_t batch, outer, axis, inner;
+  int64_t count;
+} tc_tensor_scatter_params;
+
+/* one_hot: y[outer, d, inner] = values[indices[outer, inner] points to d ? 1 : 0]; an index out of range points
+ * nowhere. Operands: y, indices, values[2]. */
+typedef struct tc_one_hot_params {
+  int64_t element_size, index_size;
+  int64_t outer, depth, inner;
+} tc_one_hot_params;
+
+/* ---- conversion, quantisation ---- */
+
+/* quantize_f32: y = clamp(round(x / scale[axis]) + zero[axis]), ties to even, for x[outer, axis, inner]; NaN becomes
+ * the lowest number. One scale for all is an axis of 1. Operands: y, x, scale, zero (optional, of y's type). */
+typedef struct tc_quantize_f32_params {
+  int64_t outer, axis, inner;
+  int64_t type; /* of y: I8, U8, I16 or U16 */
+} tc_quantize_f32_params;
+
+/* dequantize_f32: y = (x - zero[axis]) * scale[axis]. Operands: y, x, scale, zero (optional, of x's type). Its type is
+ * that of x: I8, U8, I16, U16 or I32. */
+typedef tc_quantize_f32_params tc_dequantize_f32_params;
+
+/* ---- products of 8-bit numbers ----
+ * x is uint8 and the weights are constant: int8, or int16 for numbers that int8 cannot hold. Sums are exact in 32 bits,
+ * where they wrap around: acc = sum of (x - x_zero_point) * weight + bias, with bias an int32 for each output channel
+ * (optional, constant). Padding counts as x_zero_point. y is
+ *   8-bit   clamp(round(acc * factors[channel]) + y_zero_point, low, high) by one of two rules,
+ *   int32   acc, or
+ *   float32 acc as a float32 * factors[channel]. y_zero_point, low and high mean nothing to these two.
+ * factors are constants, one for each output channel, and absent for int32. */
+
+/* How a sum is multiplied and rounded. */
+enum tc_requantize {
+  TC_REQUANTIZE_FLOAT = 0, /* acc as a float32 times a float32 factor, ties to even */
+  /* The factor is a pair of int32 (multiplier, shift) for multiplier / 2^31 * 2^shift, multiplier >= 0 and shift from
+   * -31 to 31: acc * 2^shift if that is to the left; times the multiplier, the upper 32 bits of twice that, ties up;
+   * shifted to the right if it is to the right, ties away from zero. */
+  TC_REQUANTIZE_FIXED_POINT = 1
+};
+
+/* qconv2d: NHWC convolution. Operands: y, x, weights (ONNX order), bias, factors. */
+typedef struct tc_qconv2d_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t x_zero_point;
+  int64_t weight_type; /* I8 or I16 */
+  int64_t type;        /* of y: U8, I8, I32 or F32 */
+  int64_t rule;        /* an enum tc_requantize; FLOAT unless y is 8-bit */
+  int64_t y_zero_point, low, high;
+  int64_t block_rows; /* output pixels of a block, or 0: see products of matrices */
+} tc_qconv2d_params;
+
+/* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors. */
+typedef struct tc_qgemm_params {
+  int64_t m, n, k;
+  int64_t x_row_stride, y_row_stride;
+  int64_t trans_b; /* 0 or 1 */
+  int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
+  int64_t block_rows;
+} tc_qgemm_params;
+
+/* qdwconv2d: NHWC depthwise convolution, one filter per channel.
+ * Operands: y, x, weights ([channels, 1, kernel_height, kernel_width]), bias, factors. */
+typedef struct tc_qdwconv2d_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t x_zero_point, weight_type, type, rule, y_zero_point, low, high;
+} tc_qdwconv2d_params;
+
+/* qmatmul: y = x[m,k] * w[k,n] of two run-time matrices, batched over two dimensions as matmul_f32; x and w are uint8
+ * or int8, and their zero points run-time operands. Operands: y, x, w, x's zero point (optional: 0; of x's type), w's
+ * zero points (optional: 0; of w's type), bias (optional), factors. */
+typedef struct tc_qmatmul_params {
+  int64_t batch0, batch1;
+  int64_t m, n, k;
+  int64_t x_batch0, x_batch1, x_row, x_column; /* strides of x[m,k] */
+  int64_t w_batch0, w_batch1, w_row, w_column; /* strides of w[k,n] */
+  int64_t y_batch0, y_batch1, y_row;           /* strides of y[m,n], whose columns lie side by side */
+  int64_t x_type, w_type;                      /* U8 or I8 */
+  int64_t w_zeros, factors;                    /* how many of each: 1 or n */
+  int64_t type, rule, y_zero_point, low, high;
+} tc_qmatmul_params;
+
+/* qlookup: y[rows, columns] = table[x], x being uint8. Operands: y, x, table (constant, 256 elements of y's size). */
+typedef struct tc_qlookup_params {
+  int64_t element_size; /* of y: 1, 2 or 4 */
+  int64_t rows, columns;
+  int64_t x_row_stride, y_row_stride;
+} tc_qlookup_params;
+
+/* qbinary: y = clamp(round(((a - a_zero_point) * a_scale op (b - b_zero_point) * b_scale) / y_scale) + y_zero_point,
+ * low, high) in float32 step by step, for uint8 y, a and b. Strides of a and b may be 0. Operands: y, a, b. */
+typedef struct tc_qbinary_params {
+  int64_t op; /* ADD, SUB or MUL of enum tc_binary */
+  int64_t a_zero_point, b_zero_point, y_zero_point, low, high;
+  float a_scale, b_scale, y_scale;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t y_stride0, y_stride1, y_stride2, y_stride3, y_stride4, y_stride5, y_stride6, y_stride7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+} tc_qbinary_params;
+
+/* qmaxpool2d: NHWC maximum of uint8; 0 for a window in the padding alone. Operands: y, x. */
+typedef struct tc_qmaxpool2d_params {
+  int64_t batch, channels;
+  int64_t height, width, out_height, out_width;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_qmaxpool2d_params;
+
+/* gemm_dequant_f32: y[m,n] = activation(x[m,k] * ((codes - zero) * scale) + bias) with constant codes, uint8 or int8
+ * numbers one in a byte, of which those of 4 bits lie in 0..15 or -8..7. Each column has a scale, and a zero point of
+ * the codes' type, for each `block` numbers of its depth (the last one may be shorter). Operands: y, x, codes[n,k],
+ * scales[n,blocks], zero points[n,blocks] (optional: 0), bias[n] (optional). */
+typedef struct tc_gemm_dequant_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc;  /* row strides of x and y */
+  int64_t bits;      /* 8 or 4: how codes are kept */
+  int64_t code_type; /* U8 or I8 */
+  int64_t block;     /* an even number, or 0 for all of the depth */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_gemm_dequant_f32_params;
+
+/* ---- resizing ---- */
+
+/* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each
+ * with tables [out_height, line_taps] and [out_width, column_taps] of int64 positions and f32 weights. Without weights
+ * there is one tap, whose value is taken as it is. A position outside the image makes the run fail. Operands: y, x,
+ * line positions, column positions, line weights (optional), column weights (optional); all tables are constants. */
+typedef struct tc_resize2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t line_taps, column_taps;
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_resize2d_f32_params;
+
+/* conv_transpose2d_f32: NHWC transposed convolution with constant weights; y = activation(conv_transpose(x, w) + bias).
+ * Output = input * stride + kernel position * dilation - pad; what falls outside the output is dropped. Operands: y, x,
+ * w (ONNX order: [channels, out_channels/groups, kernel_height, kernel_width]), bias (optional, constant). */
+typedef struct tc_conv_transpose2d_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t dilation_height, dilation_width;
+  int64_t pad_top, pad_left;
+  int64_t groups;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_conv_transpose2d_f32_params;
+
+/* ---- recurrent networks ---- */
+
+enum tc_cell {
+  TC_CELL_RNN = 0,
+  TC_CELL_LSTM = 1,
+  TC_CELL_GRU = 2,       /* the reset gate is applied to the hidden state */
+  TC_CELL_GRU_LINEAR = 3 /* to its product: ONNX's linear_before_reset */
+};
+
+/* recurrent_f32: RNN, LSTM or GRU over x, which holds what the inputs and the biases contribute to the gates, at each
+ * time and for each sequence [directions, gates, hidden]. Sequences are as long as all steps or as lengths says; a
+ * reversed one is reversed within its own length; y is 0 after its end. Gates, functions and peepholes are in ONNX's
+ * order; f, g and h may be any enum tc_activation or enum tc_unary.
+ * Operands: y (optional), last h (optional), last c (optional, LSTM), x, R (ONNX's [directions, gates * hidden,
+ * hidden]), bias of the hidden gate inside the reset (optional, GRU_LINEAR, [directions, hidden]), peepholes (optional,
+ * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM). */
+typedef struct tc_recurrent_f32_params {
+  int64_t cell; /* an enum tc_cell */
+  int64_t steps, batch, hidden;
+  int64_t directions;                   /* 1 or 2, the second against the first */
+  int64_t reverse;                      /* 0 or 1: whether the first one is reversed */
+  int64_t coupled;                      /* 0 or 1: an LSTM's forget gate is 1 minus its input gate */
+  int64_t x_time, x_batch;              /* strides, in elements */
+  int64_t y_time, y_direction, y_batch; /* strides of [.., hidden] */
+  int64_t state_direction, state_batch; /* likewise, of the first and last states */
+  int64_t f, g, h;
+  float f_a, f_b, g_a, g_b, h_a, h_b;
+  float clip; /* bounds what the functions read, but for an LSTM's h; infinity for no bound */
+} tc_recurrent_f32_params;
+
+/* cdef-end */
+
+#endif
