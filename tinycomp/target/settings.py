@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tinycomp.errors import OptionError
+
+_Value = TypeVar("_Value")
 
 Winograd = bool | Literal["auto"]
 """Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
@@ -40,9 +42,10 @@ def checked_requantize(requantize: Any) -> Requantize:
     return _one_of(("float", "fixed_point"), requantize, "requantize", "not a rule of requantisation")
 
 
-def _one_of(allowed: tuple[Any, ...], given: Any, name: str, problem: str) -> Any:
-    if any(type(given) is type(value) and given == value for value in allowed):
-        return given
+def _one_of(allowed: tuple[_Value, ...], given: Any, name: str, problem: str) -> _Value:
+    for value in allowed:
+        if type(given) is type(value) and given == value:
+            return value
     texts = [f'"{value}"' if isinstance(value, str) else str(value) for value in allowed]
     expected = f"{', '.join(texts[:-1])} or {texts[-1]}"
     raise OptionError(problem, where=name, expected=expected, found=repr(given))

@@ -12,8 +12,8 @@ import tinycomp
 from tests.targets.c.cases import quantized
 from tests.targets.c.harness import Case, assert_close, compile_for
 from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
-from tests.targets.quantized_models import random_model
 from tests.targets.quantized_layers import Layer
+from tests.targets.quantized_models import random_model
 from tinycomp.ir import Graph
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.processor import available_isas
