@@ -23,12 +23,12 @@ from tests.fuzz.session import ROOT, Outcome, Session
 
 pytest.importorskip("onnxruntime", reason="it is what results are compared with")
 
-from tests.fuzz import differential
+from tests.fuzz import differential, quantized
 from tests.fuzz.conditioning import explained
 from tests.fuzz.peers import PEERS, Peer, Results, by_onnxruntime
 from tests.fuzz.shrink import smallest
 
-COUNTS = {"importer": 60, "inference": 300, "partitioner": 40, "artifact": 60, "differential": 60}
+COUNTS = {"importer": 60, "inference": 300, "partitioner": 40, "artifact": 60, "differential": 60, "quantized": 40}
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +131,19 @@ def test_magnified_roundings_are_told_from_faults() -> None:
     right = by_onnxruntime(model, feeds)
     assert explained(model, feeds, {"y": right["y"] + np.float32(0.1)}, right, ["y"])
     assert not explained(model, feeds, {"y": right["y"] * 2}, right, ["y"])
+
+
+def test_a_tie_between_two_numbers_is_told_from_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case 919 has a sum that float32 arithmetic puts on the other side of a tie; any other step is a fault."""
+    model, feeds = quantized.case(919)
+    assert quantized.check_model(model, feeds) == {"explained": 1, "ties": 1}
+
+    def wrong(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Results:
+        results = by_onnxruntime(model, feeds)
+        last = results[model.graph.output[-1].name]
+        last.flat[0] += 1 if last.flat[0] < 0 else -1
+        return results
+
+    monkeypatch.setattr(quantized, "by_onnxruntime", wrong)
+    with pytest.raises(WrongError, match=r"onnxruntime is .* steps from the real number in quantizelinear"):
+        quantized.check_model(model, feeds)
