@@ -1,4 +1,8 @@
-"""From a model to a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package."""
+"""From a model to a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package.
+
+What only some options need (checks, dumps, tuning logs) and what saves a module is imported where it is used: that is a
+third of the package, and most programs compile without it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import onnx
 
-from tinycomp.checking import NumericCheck, check_regions
 from tinycomp.collection import collection_paused
-from tinycomp.dumping import Dump
 from tinycomp.errors import FallbackError, OptionError, TargetError, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
 from tinycomp.ir.graph import Graph
@@ -34,11 +36,12 @@ from tinycomp.runtime.processor import default_isa
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights
-from tinycomp.saving import pack
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
 from tinycomp.target import Policy, Settings, Target, find
 from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
-from tinycomp.tuning_log import Tuning, applicable
+
+if TYPE_CHECKING:
+    from tinycomp.tuning_log import Tuning
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
@@ -133,7 +136,7 @@ def compile(  # noqa: A001 - the public name
         policy=policy,
         winograd=checked_winograd(winograd),
         requantize=checked_requantize(requantize),
-        measured={} if tuning is None else applicable(tuning, default_isa(), pool.threads),
+        measured={} if tuning is None else _measured(tuning, pool.threads),
     )
     with limited(memory_limit), collection_paused():
         graph = _loaded(model, shapes, mapped=True)
@@ -257,14 +260,23 @@ class Compiler:
         Raises:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
         """
+        Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
+        if self.verify:
+            from tinycomp.checking import check_regions
+
+            check_regions(graph, self.lowering(), self._reproducers())
+
+    def _observers(self) -> list[Observer]:
         observers: list[Observer] = []
         if self.dump is not None:
+            from tinycomp.dumping import Dump
+
             observers.append(Dump(self.dump))
         if self.verify:
+            from tinycomp.checking import NumericCheck
+
             observers.append(NumericCheck(self.lowering(), self._reproducers()))
-        Pipeline(self.pipeline(), check=self.verify, observers=observers).run(graph)
-        if self.verify:
-            check_regions(graph, self.lowering(), self._reproducers())
+        return observers
 
     def _reproducers(self) -> Path | None:
         """The folder for graphs that show a difference: beside the dumps, if there are any."""
@@ -291,7 +303,7 @@ class Compiler:
             plan=plan,
             report=report,
             graph=functools.partial(_text, partitioned),
-            pack=functools.partial(pack, self, graph, partitioned, plan, report, lowering.programs),
+            pack=functools.partial(_packed, self, graph, partitioned, plan, report, lowering.programs),
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
             specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
@@ -323,6 +335,19 @@ class Compiler:
             names = [t.name for t in self.targets]
             report = make_report(concrete, graph.name, names, notes, lowering.programs)
             return Specialised(plan, report.with_arenas(arenas(plan)))
+
+
+def _measured(tuning: Tuning, threads: int) -> Measured:
+    from tinycomp.tuning_log import applicable
+
+    return applicable(tuning, default_isa(), threads)
+
+
+def _packed(*arguments: Any) -> bytes:
+    """Return the bytes of a saved module: what :func:`tinycomp.saving.pack` says."""
+    from tinycomp.saving import pack
+
+    return pack(*arguments)
 
 
 def _text(graph: Graph) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.direct import direct_call
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.profile import Profile, profile_plan
 from tinycomp.runtime.regions import SPECIALISATIONS
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
+
+if TYPE_CHECKING:
+    from tinycomp.runtime.profile import Profile
 
 Pack = Callable[[], bytes]
 """Makes the bytes of a saved module."""
@@ -205,6 +207,8 @@ class Module:
         Returns:
             The profile; :meth:`report` shows its times from now on, and what ran where for these sizes.
         """
+        from tinycomp.runtime.profile import profile_plan  # not before: it draws tables
+
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
         current = self._specialised(arrays)

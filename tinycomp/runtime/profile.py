@@ -21,7 +21,8 @@ from tinycomp.runtime.peak import peak_flops
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.program import Instruction
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position, milliseconds
+from tinycomp.runtime.report import Position
+from tinycomp.runtime.report_text import milliseconds
 from tinycomp.runtime.trace import trace_text
 from tinycomp.runtime.work import Work, work_of
 

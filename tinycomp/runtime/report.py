@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from tinycomp.runtime.files import write_file
 
-_WIDTH = 110
-_REASONS_SHOWN = 2
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
@@ -249,31 +243,20 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
-        console = Console(record=True, width=_WIDTH, file=io.StringIO())
-        console.print(self)
-        write_file(Path(path), console.export_html().encode())
+        from tinycomp.runtime.report_text import report_html
+
+        write_file(Path(path), report_html(self).encode())
 
     def __rich__(self) -> RenderableType:
         """Return what rich prints."""
-        parts: list[RenderableType] = [_headline(self)]
-        if self.regions:
-            parts.append(_region_table(self.regions))
-        if self.hosts:
-            parts.append(_host_table(self.hosts))
-        if self.conversions:
-            parts.append(_conversion_table(self.conversions))
-        if self.layers:
-            parts.append(Text(f"Convolutions: {_algorithms(self.layers)}."))
-        if "arena" in self.totals:
-            parts.append(Text(_arena_line(**self.totals["arena"])))
-        parts.extend(Text(note) for note in self.notes)
-        return Group(*parts)
+        from tinycomp.runtime.report_text import drawn
+
+        return drawn(self)
 
     def __str__(self) -> str:
-        console = Console(width=_WIDTH, file=io.StringIO(), color_system=None)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get().rstrip()
+        from tinycomp.runtime.report_text import report_text
+
+        return report_text(self)
 
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:
@@ -289,93 +272,3 @@ def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
 def _total(offloaded: float, host: float) -> dict[str, float]:
     whole = offloaded + host
     return {"offloaded": offloaded, "host": host, "share": offloaded / whole if whole else 1.0}
-
-
-def _headline(report: Report) -> Text:
-    totals = report.totals
-    nodes, macs = totals["nodes"], totals["macs"]
-    text = (
-        f"{report.model or 'model'}: {len(report.regions)} region(s) on {', '.join(report.targets) or 'no target'}; "
-        f"{nodes['offloaded']} of {nodes['offloaded'] + nodes['host']} nodes"
-    )
-    if macs["offloaded"] + macs["host"]:
-        text += f", {macs['share']:.1%} of MACs"
-    if "integer_macs" in totals:
-        text += f" ({totals['integer_macs']['share']:.1%} in 8-bit integers)"
-    if "seconds" in totals:
-        text += f", {totals['seconds']['share']:.1%} of the time"
-    return Text(text, style="bold")
-
-
-def _arena_line(bytes: int, bound: int) -> str:  # noqa: A002 - as in the totals
-    bounded = f", of which {si(bound, 'B')} are in use at once" if bound else ""
-    return f"Intermediate values inside regions take {si(bytes, 'B')}{bounded}."
-
-
-def _region_table(rows: Sequence[RegionRow]) -> Table:
-    table = Table(title="Regions", title_justify="left", expand=True)
-    for name in ("region", "target", "composites and operators"):
-        table.add_column(name, overflow="fold")
-    for name in ("nodes", "MACs", "in", "out", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.symbol, row.target, _counts(row), str(row.nodes), si(row.macs), si(row.bytes_in, "B"),
-            si(row.bytes_out, "B"), milliseconds(row.seconds),
-        )  # fmt: skip
-    return table
-
-
-def _counts(row: RegionRow) -> str:
-    inside = {**row.composites, **row.singles}
-    return ", ".join(f"{count} {name}" for name, count in sorted(inside.items(), key=lambda i: (-i[1], i[0])))
-
-
-def _algorithms(layers: Sequence[LayerRow]) -> str:
-    """How often each algorithm is used, the most frequent first."""
-    counts = Counter(layer.algorithm for layer in layers)
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda i: (-i[1], i[0])))
-
-
-def _host_table(rows: Sequence[HostRow]) -> Table:
-    table = Table(title="On the host", title_justify="left", expand=True)
-    # Long names and long reasons share what the other columns leave.
-    for name, ratio in (("node", 2), ("operator", None), ("tier", None), ("why", 3)):
-        table.add_column(name, overflow="fold", ratio=ratio)
-    table.add_column("MACs", justify="right", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    for row in rows:
-        shown = [str(r) for r in row.reasons[:_REASONS_SHOWN]]
-        more = len(row.reasons) - len(shown)
-        text = "\n".join(shown + ([f"… and {more} more"] if more > 0 else []))
-        table.add_row(
-            Text(row.name), row.op, row.tier, Text(text), si(row.macs), milliseconds(row.seconds)
-        )  # fmt: skip
-    return table
-
-
-def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
-    table = Table(title="Between quantised and real numbers", title_justify="left", expand=True)
-    for name in ("conversion", "in", "from", "to"):
-        table.add_column(name, overflow="fold")
-    table.add_column("elements", justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(Text(", ".join(row.sources)), row.place, row.source, row.result, si(row.elements))
-    return table
-
-
-def si(value: float, unit: str = "") -> str:
-    """Return a number with an SI prefix.
-
-    >>> si(4089184256), si(602112, "B"), si(12)
-    ('4.09 G', '602 kB', '12')
-    """
-    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:g} {unit}".rstrip()
-
-
-def milliseconds(seconds: float | None) -> str:
-    """Return seconds as a text in milliseconds; empty for None."""
-    return "" if seconds is None else f"{seconds * 1e3:.3f} ms"
