@@ -76,7 +76,7 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
     kind = node.op.partition(".")[2]
     body = node.body
     given = dict(zip(body.inputs, operands, strict=True))
-    if kind in ("qconv", "qdense", "qconv_real", "qdense_real"):
+    if kind.removesuffix("_real") in ("qconv", "qdense", "qmatmul"):
         return product(body, given, requantize)
     return run(body, operands, requantize)[0]  # the definition, step by step in float32
 
@@ -84,10 +84,10 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
 def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requantize) -> np.ndarray:
     anchor = next(n for n in body.nodes if n.op in ("Conv", "Gemm", "MatMul"))
     data, weights = dequantizer(anchor.inputs[0]), dequantizer(anchor.inputs[1])
-    x = given[data.inputs[0]].astype(np.int64) - point(data).item()
+    x, w = ((given[v] if v.const is None else v.const).astype(np.int64) for v in (data.inputs[0], weights.inputs[0]))
+    x = x - point(data).item()
     exact = np.float64(data.inputs[1].const.item()) * weights.inputs[1].const.reshape(-1).astype(np.float64)
     scale = F32(exact)
-    w = weights.inputs[0].const.astype(np.int64)
     axis = weights.attrs.get("axis", 1) if point(weights).size > 1 else 0
     w = w - point(weights).reshape([-1 if d == axis else 1 for d in range(w.ndim)])
     for pad in (n for n in body.nodes if n.op == "Pad"):

@@ -315,10 +315,9 @@ def _qlinear_conv(body: _Body, node: Node, operands: Sequence[Value | None]) -> 
 
 
 def _qlinear_matmul(body: _Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    a, b = operands[0], operands[3]
-    if a is None or b is None or not {_dtype(a), _dtype(b)} <= _BYTES:
+    if not {_dtype(operands[0]), _dtype(operands[3])} <= _BYTES:
         return None
-    return _qlinear(body, node, operands, _product(body, (a, operands[2]), (b, operands[5])))
+    return _qlinear(body, node, operands, body("MatMulInteger", *(operands[i] for i in (0, 3, 2, 5))))
 
 
 _MOST_OPERANDS = 9

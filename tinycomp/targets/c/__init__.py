@@ -19,6 +19,7 @@ from tinycomp.targets.c import (
     pool,
     quantize,
     quantized_elements,
+    quantized_matmul,
     quantized_operators,
     quantized_products,
     quantized_weights,
@@ -36,8 +37,8 @@ from tinycomp.targets.c.rules import merged
 
 FAMILIES = (
     attention, conv, elementwise, gather, matmul, movement, norm, pool, quantize, quantized_elements,
-    quantized_operators, quantized_products, quantized_weights, rearrange, recurrent, reduction, resize, scatter,
-    selection,
+    quantized_matmul, quantized_operators, quantized_products, quantized_weights, rearrange, recurrent, reduction,
+    resize, scatter, selection,
 )  # fmt: skip
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""

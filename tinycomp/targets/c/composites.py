@@ -12,6 +12,7 @@ from tinycomp.targets.c.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.matmul import gemm_check, matmul_check
 from tinycomp.targets.c.quantized_elements import add_elements
+from tinycomp.targets.c.quantized_matmul import add_real_run_time_products, add_run_time_products
 from tinycomp.targets.c.quantized_products import add_products, add_real_products
 from tinycomp.targets.c.quantized_weights import add_quantized_weights
 from tinycomp.targets.common.activations import any_activation
@@ -30,8 +31,10 @@ def add_composites(target: Target) -> None:
     """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
     add_attention(target)
     add_products(target)
+    add_run_time_products(target)
     add_elements(target)
     add_real_products(target)
+    add_real_run_time_products(target)
     add_quantized_weights(target)
 
     @target.composite(name="conv")

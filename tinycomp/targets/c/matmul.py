@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.emit import OWN_BLOCKS, Emitter, Strided, View
+from tinycomp.targets.c.emit import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.epilogue import epilogue_operands
 from tinycomp.targets.c.fused import Fused, take_apart
 from tinycomp.targets.c.movement import destination, reshaped
@@ -19,16 +19,22 @@ from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
 
 FAMILY = Rules()
-_BATCH_DIMS = 2
+BATCH_DIMS = 2
+"""So many batch dimensions the kernels have."""
 
 
-def _batch_check(node: Node) -> Verdict:
-    """The kernel has two batch dimensions; more of them must be shared by both operands or belong to one."""
-    types = [v.type for v in node.inputs[:2] if v is not None]
+def batch_check(node: Node) -> Verdict:
+    """Whether two batch dimensions will do for a MatMul; more must be shared by both operands or belong to one."""
+    return batches_fit(*node.inputs[:2])
+
+
+def batches_fit(*factors: Value | None) -> Verdict:
+    """Whether two batch dimensions will do for a product of two values."""
+    types = [v.type for v in factors if v is not None]
     shapes = [getattr(t, "shape", None) or () for t in types]
-    if max(len(s) for s in shapes) - 2 <= _BATCH_DIMS or len(shapes[1]) <= 2:
+    if max(len(s) for s in shapes) - 2 <= BATCH_DIMS or len(shapes[1]) <= 2:
         return True
-    return reject(f"more than {_BATCH_DIMS} batch dimensions")
+    return reject(f"more than {BATCH_DIMS} batch dimensions")
 
 
 def _addend_check(node: Node) -> Verdict:
@@ -48,7 +54,7 @@ def _addend_check(node: Node) -> Verdict:
     return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
 
 
-matmul_check = all_of(float32, known_rank, _batch_check)
+matmul_check = all_of(float32, known_rank, batch_check)
 gemm_check = all_of(float32, known_rank, _addend_check)
 
 
@@ -65,16 +71,15 @@ def gemm(emit: Emitter, node: Node) -> None:
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class Matrix:
     """One operand of a product as (batch…, rows, columns), with element strides."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-
     view: View
 
     @classmethod
-    def of(cls, value: Value, where: Strided, vector: str = "") -> _Matrix:
+    def of(cls, value: Value, where: Strided, vector: str = "") -> Matrix:
         """A value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
         shape, steps = static_type(value)[1], where.strides
         if len(shape) == 1:
@@ -82,10 +87,10 @@ class _Matrix:
             shape, steps = ((1, *shape), (0, *steps)) if before else ((*shape, 1), (*steps, 0))
         return cls(shape, steps, where.view)
 
-    def transposed(self) -> _Matrix:
+    def transposed(self) -> Matrix:
         """The same elements with rows and columns exchanged."""
         shape, steps = self.shape, self.strides
-        return _Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
+        return Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
 
     def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
         """Strides over ``batch`` dimensions, 0 where this operand is broadcast."""
@@ -99,17 +104,19 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
     a, b = fused.operands[0], fused.operands[1]
     assert a is not None
     assert b is not None
-    a_shape, b_shape = static_type(a)[1], static_type(b)[1]
     bias, residual = epilogue_operands(emit, fused, axis=-1)
-    if len(b_shape) == 2 and b.const is not None:
-        rows = math.prod(a_shape[:-1])
+    if len(static_type(b)[1]) == 2 and b.const is not None:
+        rows = math.prod(static_type(a)[1][:-1])
         _emit_packed(emit, fused, node, rows, b.const, bias, residual)
         return
-    if max(len(a_shape), len(b_shape)) > _BATCH_DIMS + 2:  # more strides than the kernel takes, unless they merge
-        emit.view(a), emit.view(b)
-    a_matrix = _Matrix.of(a, emit.strided(a), "row")
-    b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False), "column")
-    _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, 1.0)
+    _emit_strided(emit, fused, node, *factors(emit, a, b), bias, residual, 1.0)
+
+
+def factors(emit: Emitter, a: Value, b: Value) -> tuple[Matrix, Matrix]:
+    """Return the operands of a MatMul as matrices, where they lie."""
+    if max(len(static_type(v)[1]) for v in (a, b)) > BATCH_DIMS + 2:
+        emit.view(a), emit.view(b)  # more strides than the kernels take, unless they merge
+    return Matrix.of(a, emit.strided(a), "row"), Matrix.of(b, emit.strided(b, adjacent=False), "column")
 
 
 def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
@@ -131,8 +138,8 @@ def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
         weights = weights if alpha == 1.0 else weights * np.float32(alpha)
         _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
         return
-    a_matrix = _Matrix.of(a, emit.strided(a))
-    b_matrix = _Matrix.of(b, emit.strided(b, adjacent=False))
+    a_matrix = Matrix.of(a, emit.strided(a))
+    b_matrix = Matrix.of(b, emit.strided(b, adjacent=False))
     a_matrix = a_matrix.transposed() if trans_a else a_matrix
     b_matrix = b_matrix.transposed() if trans_b else b_matrix
     _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, alpha)
@@ -188,39 +195,42 @@ def _emit_strided(
     emit: Emitter,
     fused: Fused,
     node: Node,
-    a: _Matrix,
-    b: _Matrix,
+    a: Matrix,
+    b: Matrix,
     bias: View | None,
     residual: View | None,
     alpha: float,
 ) -> None:
+    target, params = geometry(emit, fused.output, a, b, "abcr")
+    params = {**params, "block_rows": 0, "alpha": alpha, **fused.activation.params()}
+    emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
+
+
+def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -> tuple[View, Params]:
+    """Return where a batched product is written, and the parameters that say where everything lies.
+
+    Args:
+        emit: Holds the places.
+        output: The product.
+        a: Its left factor.
+        b: Its right factor.
+        letters: What the kernel calls the factors, the product, and, if it adds one, a residual, which is in order.
+    """
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    result = destination(emit, fused.output) if len(batch) <= _BATCH_DIMS and min(rows, columns) > 1 else None
-    row = result.strides[-2] if result is not None else columns
+    result = destination(emit, output) if len(batch) <= BATCH_DIMS and min(rows, columns) > 1 else None
     plain = [rows * columns * math.prod(batch[i + 1 :]) for i in range(len(batch))]
     written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
-    sizes, strides = _two_batches(batch, a.batch_strides(batch), b.batch_strides(batch), written, plain)
-    params = {
-        "batch0": sizes[0],
-        "batch1": sizes[1],
-        "m": rows,
-        "n": columns,
-        "k": depth,
-        "a_row": a.strides[-2],
-        "a_column": a.strides[-1],
-        "b_row": b.strides[-2],
-        "b_column": b.strides[-1],
-        "c_row": row,
-        "r_row": columns,
-        "block_rows": 0,
-        "alpha": alpha,
-        **fused.activation.params(),
-    }
-    for letter, (outer, inner) in zip("abcr", strides, strict=True):
-        params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner}
-    target = result.view if result is not None else emit.view(fused.output)
-    emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
+    walked = [a.batch_strides(batch), b.batch_strides(batch), written, plain][: len(letters)]
+    sizes, strides = _two_batches(batch, *walked)
+    params = {"batch0": sizes[0], "batch1": sizes[1], "m": rows, "n": columns, "k": depth}
+    for letter, (outer, inner) in zip(letters, strides, strict=True):
+        params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner, f"{letter}_row": columns}
+    for letter, factor in zip(letters, (a, b), strict=False):
+        params |= {f"{letter}_row": factor.strides[-2], f"{letter}_column": factor.strides[-1]}
+    if result is None:
+        return emit.view(output), params
+    return result.view, params | {f"{letters[2]}_row": result.strides[-2]}
 
 
 def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tuple[int, int], list[tuple[int, int]]]:
@@ -232,7 +242,7 @@ def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tupl
             merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
         else:
             merged.append(dim)
-    assert len(merged) <= _BATCH_DIMS, batch
-    merged = [[1, *[0] * len(operands)]] * (_BATCH_DIMS - len(merged)) + merged
+    assert len(merged) <= BATCH_DIMS, batch
+    merged = [[1, *[0] * len(operands)]] * (BATCH_DIMS - len(merged)) + merged
     (size0, *steps0), (size1, *steps1) = merged
     return (size0, size1), list(zip(steps0, steps1, strict=True))

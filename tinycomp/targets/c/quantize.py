@@ -15,7 +15,7 @@ from tinycomp.targets.c.emit import Emitter, View
 from tinycomp.targets.c.quantized_elements import VALUES, emit_lookup
 from tinycomp.targets.c.reduction import around
 from tinycomp.targets.c.rules import Rules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 
 FAMILY = Rules()
 
@@ -47,12 +47,26 @@ def _quantisation_check(node: Node) -> Verdict:
         return reject("a scale is not a positive finite number")
     if zero is not None and tensor(zero.type).dtype != dtype:
         return reject("the zero point has another dtype")
-    if dtype not in _STORED | {"int32"} and tensor(scale.type).size() != 1:
-        return reject(f"one scale per slice of {dtype}")
-    return True
+    if dtype not in _STORED | {"int32"}:
+        if any(v is not None and not v.is_const for v in (scale, zero)):
+            return reject(f"scale or zero point of {dtype} come in at run time")
+        if tensor(scale.type).size() != 1:
+            return reject(f"one scale per slice of {dtype}")
+    return _counts_fit(node)
 
 
-@FAMILY.lower("QuantizeLinear", "DequantizeLinear", check=all_of(known_rank, constant(1, 2), _quantisation_check))
+def _counts_fit(node: Node) -> Verdict:
+    """Whether there is one scale, or one per slice of a known number, and as many zero points."""
+    counts = [tensor(v.type).static_shape for v in node.inputs[1:] if v is not None]
+    if None in counts:
+        return reject("the number of scales is unknown")
+    sizes = {math.prod(count or ()) for count in counts}
+    shape, axis = tensor(_quantised_value(node).type).shape or (), int(node.attrs.get("axis", 1))
+    slices = shape[axis] if -len(shape) <= axis < len(shape) else None
+    return sizes in ({1}, {slices}) or reject(f"{sizes} scales and zero points for {slices} slices")
+
+
+@FAMILY.lower("QuantizeLinear", "DequantizeLinear", check=all_of(known_rank, _quantisation_check))
 def quantisation(emit: Emitter, node: Node) -> None:
     """Emit a quantisation or dequantisation, per tensor or per slice of one axis."""
     if tensor(_quantised_value(node).type).dtype not in TYPES:
@@ -62,7 +76,7 @@ def quantisation(emit: Emitter, node: Node) -> None:
     scale = operand(node, 1)
     assert scale is not None
     sizes: tuple[int, int, int] | None = (1, 1, math.prod(shape))
-    if static_type(scale)[1] and scale.const is not None and scale.const.size > 1:
+    if tensor(scale.type).size() > 1:
         sizes = around(type_, [int(node.attrs.get("axis", 1)) % len(shape)])
     assert sizes is not None
     params = {

@@ -1,6 +1,8 @@
-"""QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger with constant weights on the C target."""
+"""QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger on the C target; convolutions with constant weights."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.conv import window_of
 from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.matmul import batches_fit
+from tinycomp.targets.c.quantized_matmul import RunTimeProduct, emit_matmul
 from tinycomp.targets.c.quantized_products import Layer, emit_conv, emit_dense, factors_fit
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, ranks
@@ -127,7 +131,55 @@ def _convolves(node: Node) -> Verdict:
 
 
 def _multiplies(node: Node) -> Verdict:
-    return (_qlinear if node.op == "QLinearMatMul" else _integer)(node)
+    if _has_constant_matrix(node):
+        return (_qlinear if node.op == "QLinearMatMul" else _integer)(node)
+    return _at_run_time(node)
+
+
+def _has_constant_matrix(node: Node) -> bool:
+    """Whether the weight of a product is packed at compile time; its zero points are constants, too."""
+    weight, point = _array(node, "w"), _value(node, "w_point")
+    return weight is not None and weight.ndim == 2 and (point is None or point.is_const)
+
+
+def _points_fit(node: Node) -> Verdict:
+    """Whether there is one zero point of the data, and one of the weight or one per column."""
+    for name in ("x", "w"):
+        point = _value(node, f"{name}_point")
+        if point is None:
+            continue
+        shape, factor = tensor(point.type).shape, _value(node, name)
+        assert factor is not None
+        columns = (tensor(factor.type).shape or (None,))[-1]
+        several = name == "w" and shape == (columns,) and isinstance(columns, int) and tensor(factor.type).rank != 1
+        one = shape is not None and all(d == 1 for d in shape)
+        if not (one or several):
+            return reject(f'"{point.name}" is {point.type}, not one zero point')
+    return True
+
+
+def _factors_positive(node: Node) -> Verdict:
+    """Whether the scales of a QLinearMatMul are those that the kernel takes: one, or one per column of the weight."""
+    if "y_scale" not in _PLACES[node.op]:
+        return True
+    scale, weight = _array(node, "w_scale"), _value(node, "w")
+    assert scale is not None
+    assert weight is not None
+    columns = (tensor(weight.type).shape or (None,))[-1]
+    if scale.size != 1 and (scale.ndim != 1 or scale.size != columns):
+        return reject(f"{scale.size} numbers as w_scale for {columns} columns")
+    return factors_fit(_requantization(node).factors(_steps(node)))
+
+
+def _batched(node: Node) -> Verdict:
+    return batches_fit(_value(node, "x"), _value(node, "w"))
+
+
+def _scales_known(node: Node) -> Verdict:
+    return constant(1, 4, 6, 7)(node) if node.op == "QLinearMatMul" else True
+
+
+_at_run_time = all_of(known_rank, _bytes, _scales_known, _one_each, _points_fit, _batched, _factors_positive)
 
 
 @FAMILY.lower(
@@ -147,4 +199,16 @@ def convolution(emit: Emitter, node: Node) -> None:
 )  # fmt: skip
 def product(emit: Emitter, node: Node) -> None:
     """Emit a matrix product of 8-bit rows."""
-    emit_dense(emit, node, layer_of(node))
+    if _has_constant_matrix(node):
+        emit_dense(emit, node, layer_of(node))
+        return
+    x, w = _value(node, "x"), _value(node, "w")
+    assert x is not None
+    assert w is not None
+    points = _value(node, "x_point"), _value(node, "w_point")
+    count = 1 if points[1] is None else tensor(points[1].type).size()
+    found = RunTimeProduct(x, w, node.output, points, point_count=count)
+    if node.op == "QLinearMatMul":
+        to, steps = _requantization(node), _steps(node)
+        found = replace(found, ratios=steps / np.float64(to.scale), factors=to.factors(steps), to=to)
+    emit_matmul(emit, node, found)

@@ -36,9 +36,10 @@ _MOVES = frozenset({
     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
 _PAD_VALUE = 2
-_POINT_OF_DATA = {"ConvInteger": 2, "MatMulInteger": 2, "QLinearConv": 2, "QLinearMatMul": 2}
+_INTEGER, _QLINEAR = {0: 2, 1: 3}, {0: 2, 3: 5}
+_FACTORS = {"ConvInteger": _INTEGER, "MatMulInteger": _INTEGER, "QLinearConv": _QLINEAR, "QLinearMatMul": _QLINEAR}
+"""Where operators that multiply 8-bit numbers have their factors, and the zero point of each."""
 _POINT_OF_RESULT = {"QLinearConv": 7, "QLinearMatMul": 7}
-"""Where operators that multiply 8-bit numbers have the zero points of operand 0 and of the result."""
 
 
 @dataclass
@@ -64,13 +65,13 @@ class MakeUnsigned:
         self.graph.set_outputs(outputs, self.graph.output_names)
 
     def _visit(self, node: Node) -> None:
-        if node.op in _POINT_OF_DATA and not node.domain:
+        if node.op in _FACTORS and not node.domain:
             self._visit_product(node)
         elif self.rules(node).unsigned:
             self._shift(node, [i for i, v in enumerate(node.inputs) if _is_int8(v) or v in self._shifted])
-        elif node.op == "DequantizeLinear" and not node.domain and node.inputs[0] in self._shifted:
+        elif self._converts(node, "DequantizeLinear") and node.inputs[0] in self._shifted:
             self._shift_parameters(self.graph, node)
-        elif node.op == "QuantizeLinear" and not node.domain and _is_int8(node.output) and not self._is_final(node):
+        elif self._converts(node, "QuantizeLinear") and _is_int8(node.output) and not self._is_final(node):
             self._shifted[self._shift_parameters(self.graph, node).output] = None
         elif self._moves(node):
             self._shift(node, [i for i, v in enumerate(node.inputs) if _is_int8(v) or v in self._shifted])
@@ -79,12 +80,28 @@ class MakeUnsigned:
                 if value is not None:
                     self._replace(node, index, self._signed(value))
 
+    def _converts(self, node: Node, op: str) -> bool:
+        """Whether the node is a conversion whose zero point is known, and so may be moved."""
+        points = node.inputs[2:]
+        return node.op == op and not node.domain and all(v is None or v.is_const for v in points)
+
     def _visit_product(self, node: Node) -> None:
-        """Let one of the integer operators read and give unsigned numbers; its weight stays as it is."""
-        if _is_int8(node.inputs[0]) or node.inputs[0] in self._shifted:
-            node = self._with_point(node, _POINT_OF_DATA[node.op])
-            assert node.inputs[0] is not None
-            self._replace(node, 0, self._unsigned(node.inputs[0]))
+        """Let one of the integer operators read and give unsigned numbers; constant factors stay as they are.
+
+        A zero point that is computed stays, too: its factor is read as the model has it. Products of two run-time
+        factors take both types.
+        """
+        packed = any(v is not None and v.is_const for v in (node.inputs[i] for i in _FACTORS[node.op]))
+        for index, place in _FACTORS[node.op].items():
+            factor, point = node.inputs[index], node.inputs[place] if place < len(node.inputs) else None
+            assert factor is not None
+            if factor.is_const:
+                continue
+            if point is not None and not point.is_const:
+                self._replace(node, index, self._signed(factor))
+            elif (packed and _is_int8(factor)) or factor in self._shifted:
+                node = self._with_point(node, place)
+                self._replace(node, index, self._unsigned(factor))
         if _is_int8(node.output) and not self._is_final(node):
             node = self._with_point(node, _POINT_OF_RESULT[node.op])
             node.output.type = _as_uint8(node.output)

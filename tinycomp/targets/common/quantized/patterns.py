@@ -96,6 +96,21 @@ def qdense_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.
     return dense_sums(x, w, b)
 
 
+def run_time_sums(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """A matrix product of 8-bit values, both with one scale, with real results."""
+    return P.MatMul(dequantized(a), dequantized(b))
+
+
+def qmatmul(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """An 8-bit matrix product of two activations."""
+    return quantized(clamped(run_time_sums(a, b)))
+
+
+def qmatmul_real(a: ValuePattern, b: ValuePattern) -> ValuePattern:
+    """A matrix product of two 8-bit activations whose result stays real."""
+    return run_time_sums(a, b)
+
+
 def scaled(y: ValuePattern) -> ValuePattern:
     """Sums as 8-bit values, spelled out: multiplied, rounded, moved by a zero point, clipped, converted."""
     rounded = P.Round(P.Mul(y, P.const))
