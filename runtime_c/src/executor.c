@@ -5,10 +5,17 @@
 #include "pool.h"
 #include "program.h"
 
+/* What is left of one thread's part of a step. */
+typedef struct tc_portion {
+  _Alignas(64) _Atomic int64_t next; /* unit */
+  int64_t end;
+} tc_portion;
+
 struct tc_context {
   char *arena;
   char *scratch;
   int64_t scratch_stride;
+  tc_portion *portions; /* one per thread */
   int32_t threads;
   void **pointers; /* one per operand of the program */
 };
@@ -17,6 +24,7 @@ void tc_context_destroy(tc_context *context) {
   if (context) {
     tc_free(context->arena);
     tc_free(context->scratch);
+    tc_free(context->portions);
     free(context->pointers);
     free(context);
   }
@@ -45,7 +53,7 @@ static int64_t scratch_stride(const tc_program *program) {
 }
 
 int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
-  return program->arena_bytes + scratch_stride(program) * threads +
+  return program->arena_bytes + (scratch_stride(program) + (int64_t)sizeof(tc_portion)) * threads +
          (program->pointer_count + 1) * (int64_t)sizeof(void *);
 }
 
@@ -60,9 +68,10 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->scratch_stride = scratch_stride(program);
     context->arena = tc_allocate(program->arena_bytes);
     context->scratch = tc_allocate(context->scratch_stride * threads);
+    context->portions = tc_allocate(threads * (int64_t)sizeof(tc_portion));
     context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));
   }
-  if (!context || !context->arena || !context->scratch || !context->pointers) {
+  if (!context || !context->arena || !context->scratch || !context->portions || !context->pointers) {
     tc_context_destroy(context);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
                         (long long)program->arena_bytes, (long long)program->scratch_bytes);
@@ -93,7 +102,8 @@ static int32_t resolve_buffers(const tc_program *program, tc_context *context, v
   return TC_OK;
 }
 
-/* One step, handed out in pieces to the threads of a pool. */
+/* One step, of which every thread has a portion: the same part of every step, so that a thread finds in its own caches
+ * what it wrote in the step before. Who has finished takes pieces of the others' portions. */
 typedef struct tc_task {
   const tc_kernel *kernel;
   const tc_step *step;
@@ -102,7 +112,6 @@ typedef struct tc_task {
   _Atomic(const char *) *failure;
   int threads;
   int64_t piece; /* units */
-  _Alignas(64) _Atomic int64_t next;
 } tc_task;
 
 static tc_call make_call(const tc_task *task, int thread) {
@@ -115,31 +124,38 @@ static tc_call make_call(const tc_task *task, int thread) {
 }
 
 static void run_pieces(void *argument, int thread) {
-  tc_task *task = argument;
+  const tc_task *task = argument;
   if (thread >= task->threads) {
     return;
   }
   const tc_call call = make_call(task, thread);
-  const int64_t units = task->step->units;
-  for (;;) {
-    const int64_t begin = atomic_fetch_add_explicit(&task->next, task->piece, memory_order_relaxed);
-    if (begin >= units) {
-      return;
+  for (int i = 0; i < task->threads; i++) {
+    tc_portion *portion = &task->context->portions[(thread + i) % task->threads];
+    for (;;) {
+      const int64_t begin = atomic_fetch_add_explicit(&portion->next, task->piece, memory_order_relaxed);
+      if (begin >= portion->end) {
+        break;
+      }
+      task->kernel->run(&call, begin, tc_min(begin + task->piece, portion->end));
     }
-    task->kernel->run(&call, begin, tc_min(begin + task->piece, units));
   }
 }
 
 /* Runs one step on the calling thread, or on all threads if it is worth it. */
 static void run_step(tc_task *task, tc_pool *pool) {
   enum { PIECES_PER_THREAD = 4 };
-  if (task->threads > 1 && task->step->parallel) {
-    task->piece = tc_max(task->step->units / (task->threads * PIECES_PER_THREAD), 1);
-    atomic_store_explicit(&task->next, 0, memory_order_relaxed);
+  const int64_t units = task->step->units, threads = task->threads;
+  if (threads > 1 && task->step->parallel) {
+    task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
+    for (int64_t i = 0; i < threads; i++) {
+      tc_portion *portion = &task->context->portions[i];
+      atomic_store_explicit(&portion->next, units * i / threads, memory_order_relaxed);
+      portion->end = units * (i + 1) / threads;
+    }
     tc_pool_run(pool, run_pieces, task);
-  } else if (task->step->units) {
+  } else if (units) {
     const tc_call call = make_call(task, 0);
-    task->kernel->run(&call, 0, task->step->units);
+    task->kernel->run(&call, 0, units);
   }
 }
 

@@ -32,7 +32,8 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   if (left_floats > half_l2 && right_floats > half_l2) {
     grid.block_rows = 192; /* neither operand stays in the cache: reuse each panel for more rows */
   }
-  grid.panel_outer = left_floats <= half_l2 && right_floats > left_floats;
+  /* Rows first where that reads nothing twice from afar: the threads then own bands of the image in every layer. */
+  grid.panel_outer = left_floats <= half_l2 && right_floats > half_l2;
   if (wish.block_rows) {
     grid.block_rows = wish.block_rows;
   } else { /* about as many, in blocks of whole tiles, so that only the last tiles are short */
