@@ -14,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, UnsupportedError
+from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.functions import LocalFunction, resolve
 from tinycomp.frontend.insertion import constant_array, insert, operands_of, result_names
 from tinycomp.frontend.loading import check_text, normal_domain
@@ -96,11 +97,20 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
         for text in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
             check_text(text, where)
         label = context.label(node)
-        function = context.functions.find(node)
+        function = context.functions.find(node) or _extension(scope, node, context, label)
         if function is not None:
             _import_call(scope, node, function, context, label)
         else:
             _import_operator(scope, node, context, label)
+
+
+def _extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> LocalFunction | None:
+    """Return the definition of an operator outside ONNX's own domains, if tinycomp has one for the node."""
+    if not is_extension(node) or normal_domain(node.domain) not in context.opsets:
+        return None
+    where = _place(label, node)
+    attributes = resolve(node.attribute, context.environment, where)
+    return extension(node, attributes, operands_of(scope, node, 0, where), context.opsets.get("", 1))
 
 
 def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> None:

@@ -14,6 +14,7 @@ from onnx import helper
 from tinycomp.errors import UnsupportedError
 from tinycomp.frontend.contents import OP_KEY, TARGET_KEY
 from tinycomp.frontend.export_names import Names, bind_outputs
+from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.loading import newest_opsets
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.infer import schema
@@ -105,6 +106,8 @@ class Writer:
             nodes.extend(copies)
 
     def _node(self, node: Node, names: Names) -> onnx.NodeProto:
+        if is_extension_call(node):
+            return self._extension(node, names)
         if node.is_call:
             self.use(node.domain)
             name = self._library.add(_call_function(self._library, node, self._chosen))
@@ -112,6 +115,14 @@ class Writer:
         if node.domain == TINYCOMP:
             return self._identity(node, names)
         return self._plain(node, names)
+
+    def _extension(self, node: Node, names: Names) -> onnx.NodeProto:
+        """Write an operator of another domain as the model had it, without its definition."""
+        self.use(node.domain)
+        given = max((i + 1 for i, v in enumerate(node.inputs) if v is not None), default=0)
+        proto = self._head(node, node.op, node.domain, node.inputs[:given], names)
+        proto.attribute.extend(attribute_to_proto(k, v, None) for k, v in node.attrs.items())
+        return proto
 
     def _plain(self, node: Node, names: Names) -> onnx.NodeProto:
         """Write a node as it is, its bodies as graph attributes."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from onnx import defs
 
 from tinycomp.errors import UnsupportedError
+from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import Graph, Node
 
@@ -26,13 +27,14 @@ def choose_opsets(graph: Graph) -> dict[str, int]:
     The version that the graph imports wins where it suits all nodes, else the lowest that does.
 
     Args:
-        graph: The graph; nodes in bodies count too.
+        graph: The graph; nodes in bodies count too, but not what defines an operator of another domain.
 
     Raises:
         UnsupportedError: If no version suits all nodes.
     """
     spans: dict[str, Counter[Interval]] = {}
-    nodes = [node for _, node in graph.walk() if not node.is_call]
+    defined = {id(inner) for _, node in graph.walk() if is_extension_call(node) for _, inner in node.body.walk()}
+    nodes = [node for _, node in graph.walk() if not node.is_call and id(node) not in defined]
     for node in nodes:
         span = interval(node.op, node.domain, node.version)
         if span is not None:
