@@ -38,6 +38,8 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "LogSoftmax": {"axis": st.integers(-3, 3)},
     "MaxPool": POOL,
     "Reshape": {"allowzero": st.integers(0, 1)},
+    "Gather": {"axis": st.integers(-4, 4)},
+    "Shape": {"start": st.integers(-5, 5), "end": st.integers(-5, 5)},
     "Softmax": {"axis": st.integers(-3, 3)},
     "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
 }  # fmt: skip
@@ -102,7 +104,20 @@ def nodes(draw: st.DrawFn) -> Node:
         wanted = draw(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6, 12]), max_size=4))
         array = np.array(wanted, np.int64)
         operands = [operands[0], Value("shape", TensorType("int64", array.shape), const=array)]
+    if op == "Slice" and operands and draw(st.integers(0, 3)):
+        operands = [operands[0], *draw(slice_operands())]
     return _node(op, opset, attrs, operands)
+
+
+@st.composite
+def slice_operands(draw: st.DrawFn) -> list[Value]:
+    """Starts, ends and, sometimes, axes and steps; most of them constant."""
+    count, most = draw(st.integers(1, 3)), draw(st.integers(2, 4))
+    ranges = [(-6, 6), (-6, 1 << 40), (-4, 3), (-2, 3)]
+    lists = [draw(st.lists(st.integers(*r), min_size=count, max_size=count)) for r in ranges[:most]]
+    type_ = TensorType("int64", (count,))
+    arrays = [np.array(given, np.int64) if draw(st.integers(0, 9)) else None for given in lists]
+    return [Value(f"s{i}", type_, const=array) for i, array in enumerate(arrays)]
 
 
 @settings(max_examples=500, deadline=None)
@@ -114,6 +129,10 @@ def test_a_plain_type_is_the_inferred_one(node: Node) -> None:
 
 def _float(*sizes: int) -> Value:
     return Value("x", TensorType("float32", sizes))
+
+
+def _integers(*values: int) -> Value:
+    return Value("s", TensorType("int64", (len(values),)), const=np.array(values, np.int64))
 
 
 PLAIN: list[tuple[str, dict[str, Any], list[Value], tuple[int, ...]]] = [
@@ -130,6 +149,9 @@ PLAIN: list[tuple[str, dict[str, Any], list[Value], tuple[int, ...]]] = [
     ("Softmax", {"axis": 1}, [_float(2, 3)], (2, 3)),
     ("Reshape", {}, [_float(2, 3, 4), Value("s", TensorType("int64", (2,)), const=np.array([0, -1]))], (2, 12)),
     ("Transpose", {"perm": [1, 2, 0]}, [_float(2, 3, 4)], (3, 4, 2)),
+    ("Gather", {"axis": -1}, [_float(2, 3), Value("i", TensorType("int64", (4, 5)))], (2, 4, 5)),
+    ("Slice", {}, [_float(5, 9), _integers(1, -3), _integers(9, -8), _integers(0, 1), _integers(2, -1)], (2, 5)),
+    ("DequantizeLinear", {}, [Value("q", TensorType("int8", (2, 3))), _float()], (2, 3)),
 ]
 
 
