@@ -117,7 +117,10 @@ class Graph:
 
     def is_dead(self, node: Node) -> bool:
         """Whether nobody reads a result of ``node``."""
-        return not any(value.users or value in self._output_counts for value in node.outputs)
+        for value in node.outputs:  # noqa: SIM110 (a generator would cost)
+            if value.users or value in self._output_counts:
+                return False
+        return True
 
     def use_count(self, value: Value) -> int:
         """Number of operand slots and graph outputs that read ``value``."""

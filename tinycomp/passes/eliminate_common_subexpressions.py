@@ -54,11 +54,15 @@ class EliminateCommonSubexpressions(Pass):
 
 def _merge(graph: Graph) -> int:
     changes = _merge_constants(graph)
+    alike: dict[Hashable, Node] = {}
     seen: dict[Hashable, Node] = {}
     for node in graph.nodes:
-        if not _mergeable(node):
+        other = alike.setdefault((node.op, *_operands(node)), node)
+        if other is node:  # as nearly always: the rest of what nodes may share is not worth looking at
             continue
-        first = seen.setdefault(_key(node), node)
+        if _mergeable(other):
+            seen.setdefault(_key(other), other)
+        first = seen.setdefault(_key(node), node) if _mergeable(node) else node
         if first is node or not _same_bodies(first, node):
             continue
         for kept, value in zip(first.outputs, node.outputs, strict=True):
@@ -105,18 +109,23 @@ def _mergeable(node: Node) -> bool:
 
 def _key(node: Node) -> Hashable:
     """Return what equal nodes share; bodies are compared afterwards."""
-    operands: list[int] = [id(value) for value in node.inputs]
-    free = permutable(node)
     return (
         node.domain,
         node.op,
         node.version,
         node.captures,
-        (*sorted(operands[:free]), *operands[free:]),
+        _operands(node),
         tuple(bool(value.name) for value in node.outputs),
         tuple(sorted((key, _frozen(value)) for key, value in node.attrs.items())),
         tuple(sorted((key, len(body)) for key, body in node.bodies.items())),
     )
+
+
+def _operands(node: Node) -> tuple[int, ...]:
+    """Return the identities of a node's operands, in one order where any will do."""
+    operands = tuple(map(id, node.inputs))
+    free = permutable(node)
+    return (*sorted(operands[:free]), *operands[free:]) if free else operands
 
 
 def _frozen(value: Any) -> Hashable:

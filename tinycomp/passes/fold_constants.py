@@ -87,17 +87,18 @@ class _Folder:
             node = waiting.popleft()
             if node.target is not None or node.is_composite or node.is_region:
                 continue
-            self._retype(node)
+            if node in self.stale:
+                self._retype(node)
             if node.bodies:
                 waiting.extendleft(reversed(self._with_bodies(node)))
             else:
-                self._fix_reshape(node)
+                if node.op == "Reshape":
+                    self._fix_reshape(node)
                 self._fold(node)
         return self.changed
 
     def _retype(self, node: Node) -> None:
-        if node not in self.stale:
-            return
+        """Infer the types of a node whose operands are known better than before."""
         self.stale.discard(node)
         try:
             better = retype(self.graph, node)
@@ -127,12 +128,10 @@ class _Folder:
         self.graph.set_input(node, 1, self.graph.add_const(target, f"{node.output.name}_shape"))
         if computed.producer is not None:
             erase_dead(self.graph, computed.producer)
-        self.stale.add(node)
         self._retype(node)
         self.changed = True
 
     def _fold(self, node: Node) -> None:
-        self.dims.observe(node)
         arrays = self._evaluate(node)
         if arrays is None:
             return
@@ -147,7 +146,7 @@ class _Folder:
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Return one array per result, or None where the node stays."""
-        known = self.dims.constant(node)
+        known = self.dims.observe(node)
         if known is not None:
             return [known]
         if not self._may_fold(node):

@@ -43,23 +43,20 @@ class KnownDims:
 
     _partial: dict[Value, _Partial] = field(default_factory=dict)
 
-    def observe(self, node: Node) -> None:
-        """Learn what is known of the result of ``node``."""
+    def observe(self, node: Node) -> np.ndarray | None:
+        """Learn what is known of the result of ``node``; return it if every element is known from shapes."""
         if node.domain or len(node.outputs) != 1 or not node.output.name:
-            return
+            return None
         if node.op in ("Shape", "Size"):
             found = _shape(node) if node.op == "Shape" else _size(node)
         elif node.op in _ARITHMETIC or node.op in _MOVEMENT:
             found = self._follow(node)
         else:
-            return
-        if found is not None:
-            self._partial[node.output] = found
-
-    def constant(self, node: Node) -> np.ndarray | None:
-        """Return the result of ``node`` if every element of it is known from shapes."""
-        partial = self._partial.get(node.outputs[0]) if len(node.outputs) == 1 else None
-        return partial.elements if partial is not None and partial.known.all() else None
+            return None
+        if found is None:
+            return None
+        self._partial[node.output] = found
+        return found.elements if found.known.all() else None
 
     def reshape_target(self, node: Node) -> np.ndarray | None:
         """Return a constant for the second operand of a Reshape, where that is computed and known but for one element.

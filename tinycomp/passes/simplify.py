@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.simplify_rules import (
@@ -48,7 +48,6 @@ from tinycomp.passes.simplify_rules import (
     quantized,
 )
 from tinycomp.rewrite import Engine, Rule
-from tinycomp.rewrite.engine import Head
 
 RULES: tuple[Rule, ...] = (
     *no_ops.RULES,
@@ -62,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     *quantized.RULES,
     *integers.RULES,
 )
+_ENGINE = Engine(RULES, claimed=False)
 
 
 @dataclass(frozen=True)
@@ -74,30 +74,8 @@ class Simplify(Pass):
         A rule may wait for another reader of its operand to go away. So what is dead goes first, and a run that changed
         something is followed by another one, which for most graphs finds nothing.
         """
-        engine = Engine([_Unclaimed(entry) for entry in RULES])
         sweep = EliminateDeadCode()
         changed = False
-        while sweep.run(graph) | (engine.run(graph) > 0):
+        while sweep.run(graph) | (_ENGINE.run(graph) > 0):
             changed = True
         return changed
-
-
-@dataclass(frozen=True)
-class _Unclaimed:
-    """A rule that leaves alone what a target has claimed."""
-
-    rule: Rule
-
-    @property
-    def name(self) -> str:
-        """The rule's name."""
-        return self.rule.name
-
-    @property
-    def heads(self) -> frozenset[Head] | None:
-        """The operators at which it starts."""
-        return self.rule.heads
-
-    def apply(self, graph: Graph, node: Node) -> bool:
-        """Apply the rule unless a target has claimed the node."""
-        return node.target is None and self.rule.apply(graph, node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
@@ -57,7 +58,7 @@ class Pattern:
         self.named = self._collect_names()
         self._validate()
 
-    @property
+    @functools.cached_property
     def mentions_composites(self) -> bool:
         """Whether it asks for composites that an earlier pattern may have made."""
         ops = (p for part in self._parts for p, _ in part if isinstance(p, OpPattern))

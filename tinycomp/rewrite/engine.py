@@ -96,11 +96,15 @@ class Engine:
         rules: Tried in this order at every node.
         max_changes: Bound on the number of changes per graph; by default it grows with the graph.
         bodies: Whether the bodies of unclaimed nodes are rewritten too.
+        claimed: Whether rules may start at nodes that a target has claimed.
     """
 
-    def __init__(self, rules: Iterable[Rule], *, max_changes: int | None = None, bodies: bool = True) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], *, max_changes: int | None = None, bodies: bool = True, claimed: bool = True
+    ) -> None:
         self._max_changes = max_changes
         self._bodies = bodies
+        self._claimed = claimed
         self._always: list[tuple[int, Rule]] = []
         self._by_head: dict[Head, list[tuple[int, Rule]]] = {}
         self._merged: dict[Head, list[Rule]] = {}
@@ -134,7 +138,7 @@ class Engine:
         return changes
 
     def _apply_first(self, graph: Graph, node: Node, work: _Worklist) -> Rule | None:
-        if work.sweep(node):
+        if work.sweep(node) or not (self._claimed or node.target is None):
             return None
         rules = self._rules_at(node)
         around = work.neighbourhood(node) if rules else []
@@ -179,7 +183,9 @@ class _Worklist:
             self._queue.append(node)
 
     def neighbourhood(self, node: Node) -> list[Node]:
-        return [*self.graph.predecessors(node), *self.graph.successors(node)]
+        """Return the nodes on both sides; one may stand more than once."""
+        before = [v.producer for v in node.inputs if v is not None and v.producer is not None]
+        return before + [user for value in node.outputs for user in value.users]
 
     def changed(self, node: Node, around: list[Node]) -> None:
         """Queue what the change touched: the old neighbours, the node, and all new nodes that are linked to them."""

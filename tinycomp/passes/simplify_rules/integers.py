@@ -22,8 +22,10 @@ _ROUNDINGS = ("Ceil", "Floor", "Round")
 @rule(*_PRODUCTS)
 def quantise_whole_numbers(graph: Graph, node: Node) -> bool:
     """A float32 product of 8-bit whole numbers reads both through a DequantizeLinear of scale 1."""
+    if producer(node.inputs[0], "Cast", "Clip") is None or graph.opsets.get("", 0) < 10:
+        return False  # before the weights are read
     weight = _whole(constant(node, 1))
-    if weight is None or dtype(node.output) != "float32" or graph.opsets.get("", 0) < 10:
+    if weight is None or dtype(node.output) != "float32":
         return False
     if node.op != "MatMul" and operand(node, 2) is not None:
         bias = constant(node, 2)
