@@ -55,6 +55,9 @@ class PartitionGraph(Pass):
         return changed
 
 
+_NOT_IN_SYMBOLS = re.compile(r"\W", re.ASCII)
+
+
 class Symbols:
     """Hands out region symbols that are free in a graph and all its bodies."""
 
@@ -64,8 +67,8 @@ class Symbols:
 
     def fresh(self, target: str) -> str:
         """Return a symbol for a region of ``target``."""
-        prefix = re.sub(r"\W", "_", target, flags=re.ASCII)
-        prefix = prefix if re.match(r"[A-Za-z]", prefix) else f"t{prefix}"
+        prefix = _NOT_IN_SYMBOLS.sub("_", target)
+        prefix = prefix if prefix[:1].isalpha() else f"t{prefix}"
         number = self._next.get(prefix, 0)
         while f"{prefix}_{number}" in self._taken:
             number += 1

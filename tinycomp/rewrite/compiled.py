@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
@@ -54,15 +53,11 @@ class Pattern:
         self.size = len(_required_ops(self.outputs))
         self.landmarks = landmarks(self.outputs[0]) if self.outputs else ()
         self._parts = [distances(p) for p in self.outputs]
+        self.mentions_composites = any(_asks_for_composites(item) for part in self._parts for item, _ in part)
+        """Whether it asks for composites that an earlier pattern may have made."""
         self.is_plain = all(_is_plain(item) for part in self._parts for item, _ in part)
         self.named = self._collect_names()
         self._validate()
-
-    @functools.cached_property
-    def mentions_composites(self) -> bool:
-        """Whether it asks for composites that an earlier pattern may have made."""
-        ops = (p for part in self._parts for p, _ in part if isinstance(p, OpPattern))
-        return any(domain == COMPOSITE for op in ops for domain, _ in op.names or ())
 
     def check(self, predicate: _F) -> _F:
         """Add a predicate over the whole match: True or None is yes, ``reject("why")`` or False is no."""
@@ -122,6 +117,10 @@ class Pattern:
             if known.isdisjoint(here):
                 raise PatternError("the results share no sub-pattern", where=where, hint="Use two patterns.")
             known |= here
+
+
+def _asks_for_composites(item: ValuePattern) -> bool:
+    return isinstance(item, OpPattern) and any(domain == COMPOSITE for domain, _ in item.names or ())
 
 
 def _is_plain(item: ValuePattern) -> bool:
