@@ -13,9 +13,9 @@ def evict(graphs: Sequence[Graph]) -> None:
     """Let large constants lie in mapped files, and give the pages back that reading them has brought into memory.
 
     Args:
-        graphs: Graphs that share arrays; each of these is written once.
+        graphs: Graphs that share arrays; each of these is written once. A graph may stand more than once.
     """
-    values = [value for graph in graphs for value in _constants(graph)]
+    values = [value for graph in dict.fromkeys(graphs) for value in _constants(graph)]
     arrays = {id(v.const): v.const for v in values if v.const is not None and is_evictable(v.const)}
     moved = dict(zip(arrays, spilled([*arrays.values()]), strict=True))
     for value in values:

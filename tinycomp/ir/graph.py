@@ -13,7 +13,6 @@ Loop, …) captures are trailing operands of the node (``node.captures`` counts 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,7 @@ class Graph:
         self.defaults: dict[str, np.ndarray] = {}
         self.output_names: tuple[str, ...] = ()
         self._outputs: tuple[Value, ...] = ()
-        self._output_counts: Counter[Value] = Counter()
+        self._output_counts: dict[Value, int] = {}
         self._values: dict[str, Value] = {}
         self._members: dict[Node, None] = {}
         self._serial = itertools.count()
@@ -176,7 +175,9 @@ class Graph:
         """Choose the results of the graph; ``names`` default to the value names."""
         self._outputs = tuple(values)
         self.output_names = tuple(v.name for v in values) if names is None else tuple(names)
-        self._output_counts = Counter(self._outputs)
+        self._output_counts = {}
+        for value in self._outputs:
+            self._output_counts[value] = self._output_counts.get(value, 0) + 1
 
     def add(
         self,

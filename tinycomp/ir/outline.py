@@ -182,7 +182,8 @@ def _like(node: Node, operands: tuple[Value | None, ...]) -> Node:
     """Return a copy of a node with other operands and no results."""
     copy = Node(node.op, node.domain, node.version, operands)
     copy.attrs = dict(node.attrs)
-    copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
+    if node.bodies:
+        copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
     copy.captures = node.captures
     copy.target = node.target
     copy.region = node.region
