@@ -97,6 +97,13 @@ UNARY = scaled((1, (0.0517813, 120, "uint8")), (3, (0.0409871, 99, "uint8")))
 SHARES = scaled((1, (0.0517813, 120, "uint8")), (3, (1 / 256, 0, "uint8")))
 
 
+FILTERS = scaled(
+    (1, (0.0301327, 7, "uint8")), (3, stored("int8", 6, 8, 3, 3, bits=7)), (4, (0.0103271, 0, "int8")),
+    (6, (0.0831921, 120, "uint8")), (8, stored("int16", 6).astype(np.int32)),
+)  # fmt: skip
+CONV = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]}
+
+
 def quantised() -> list[Case]:
     x, rows = stored("uint8", *IMAGE), stored("uint8", 6, 10)
     two = {0: x, 3: stored("uint8", *IMAGE)}
@@ -119,6 +126,8 @@ def quantised() -> list[Case]:
         Case("QLinearAveragePool", {0: stored("uint8", *LAST)}, UNARY, {**WINDOWS, "channels_last": 1}, steps=1),
         Case("QLinearGlobalAveragePool", {0: x}, UNARY, {"channels_last": 0}, steps=1),
         Case("QLinearGlobalAveragePool", {0: stored("uint8", *LAST)}, UNARY, {"channels_last": 1}, steps=1),
+        *(Case("QLinearConv", {0: stored("uint8", *shape)}, FILTERS, {**CONV, "channels_last": last})
+          for shape, last in ((IMAGE, 0), (LAST, 1))),
         Case("NhwcMaxPool", {0: stored("uint8", *LAST)}, {}, WINDOWS),
     ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from tests.targets.quantized_arithmetic import evaluate
 from tests.targets.quantized_layers import Layer
 from tinycomp.ir import Graph, TensorType, Value
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.pipeline import partitioning_passes
 from tinycomp.targets.c import TARGET
 from tinycomp.targets.npu_sim import TARGET as NPU
 
@@ -44,6 +45,23 @@ def test_a_barrier_between_layers_does_not_cut_a_quantised_region(target: str):
     plain = tinycomp.compile(two_layers(Layer(2, 16, 9, 7), lambda _, y: y), target)
     data = layer.data()
     np.testing.assert_array_equal(module(*data), plain(*data))
+
+
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_constant_operand_may_be_a_zero_point_as_well(op: str, dtype: str):
+    """Equal constants are one value, here a quantised number and the zero point of both operands and of the result."""
+    layer = Layer(2, 16, 9, 7, dtype=dtype)
+    shared = layer.value(layer.point(3))
+    x = layer.DequantizeLinear(layer.inputs[0], np.float32(STEP), shared)
+    y = layer.QuantizeLinear(x, np.float32(0.04), shared)
+    real, number = (layer.DequantizeLinear(v, np.float32(0.04), shared) for v in (y, shared))
+    graph = layer.finish(layer.QuantizeLinear(getattr(layer, op)(real, number), np.float32(0.05), shared))
+    data = layer.data()
+    (wanted,) = evaluate(graph, TARGET, {"x0": data[0]})
+    np.testing.assert_array_equal(
+        tinycomp.compile(graph, "c", strict=True, passes=partitioning_passes([TARGET]))(*data), wanted
+    )
 
 
 def test_both_targets_recognise_the_same_layers():

@@ -21,6 +21,7 @@ from tinycomp.targets.c.fused import ANCHORS
 from tinycomp.targets.c.rules import LoweringRule
 from tinycomp.targets.c.unsigned import MakeUnsigned
 from tinycomp.targets.common.checks import first
+from tinycomp.targets.common.composites import own_parameters
 
 Table = Mapping[tuple[str, str], LoweringRule]
 
@@ -47,6 +48,7 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     graph = region.body.clone()
     FoldConstants(keep_quantized=False).run(graph)
     EliminateDeadCode().run(graph)
+    own_parameters(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
     emit = Emitter(graph, settings or Settings())
