@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.collection import collection_paused
+
 if TYPE_CHECKING:
     from tinycomp.compiler import compile  # noqa: A004 - the public name
     from tinycomp.compiler import load_graph as from_onnx
@@ -60,7 +62,8 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _WHERE[name]
-    value = getattr(importlib.import_module(module), attribute)
+    with collection_paused():
+        value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value
 

@@ -1,7 +1,7 @@
-"""Python's search for cyclic garbage, put off while a graph grows.
+"""Python's search for cyclic garbage, put off while a graph grows or modules are imported.
 
-A graph is one large tangle of references that stays alive. The collector walks it again and again as it grows, which
-finds nothing and costs a fifth of the time to compile a large model.
+Both are large tangles of references that stay alive. The collector walks them again and again as they grow, which
+finds nothing and costs a fifth of the time to compile a large model, a twentieth of the time to import.
 """
 
 from __future__ import annotations

@@ -125,8 +125,10 @@ def compile(  # noqa: A001 - the public name
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
+    with collection_paused():  # the first use of a target imports it
+        targets = resolve_targets(target)
     compiler = Compiler(
-        targets=resolve_targets(target),
+        targets=targets,
         pool=pool,
         passes=passes,
         dump=None if dump is None else Path(dump),
