@@ -103,6 +103,7 @@ def test_tensors_of_other_libraries(module):
         ((A[None], B), {}, "found shape (1, 2, 3)"),
         ((None, B), {}, 'input "a": wrong dtype; expected a: float32[2, 3]; found object'),
         (("text", B), {}, 'input "a": cannot be read as an array; expected a: float32[2, 3]; found str'),
+        (({"a": A}, B), {}, "found dict. Pass inputs by name as module.run(feeds), or as module(**feeds)."),
         (([[1], [2, 3]], B), {}, 'input "a": cannot be read as an array; expected a: float32[2, 3]; found list'),
         ((object(), B), {}, 'input "a": wrong dtype; expected a: float32[2, 3]; found object'),
         ((A, [2**70, 0, 0]), {}, 'input "b": cannot be read as an array'),

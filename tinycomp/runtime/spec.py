@@ -103,6 +103,14 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     """Arrays of other libraries keep their dtype; plain Python numbers and lists take the input's."""
     plain = isinstance(value, (int, float, bool, str, list, tuple))
+    if isinstance(value, Mapping):
+        raise FeedError(
+            "cannot be read as an array",
+            where=f'input "{spec.name}"',
+            expected=str(spec),
+            found=type(value).__name__,
+            hint="Pass inputs by name as module.run(feeds), or as module(**feeds).",
+        )
     try:
         return np.asarray(value, dtype=dtype if plain else None)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
