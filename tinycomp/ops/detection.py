@@ -10,43 +10,74 @@ from tinycomp.ops.registry import OpFamily
 
 FAMILY = OpFamily("detection")
 _BLOCK = 64
+"""So many boxes are compared at a time: as many as a word has bits."""
 
 
-def _corners(boxes: Array, center: bool) -> tuple[Array, Array]:
-    """Return the low and high corners of boxes (n, 4), given by opposite corners in any order or by centre and size."""
-    first, second = boxes[:, :2], boxes[:, 2:]
+def _edges(boxes: Array, center: bool) -> Array:
+    """Return the low, then the high edges of boxes (n, 4) in both directions, as (4, n).
+
+    The boxes are given by opposite corners in any order, or by centre and size.
+    """
+    first, second = boxes.T[:2], boxes.T[2:]
     if center:
-        return first - second / 2, first + second / 2
-    return np.minimum(first, second), np.maximum(first, second)
+        return np.concatenate([first - second / 2, first + second / 2])
+    return np.concatenate([np.minimum(first, second), np.maximum(first, second)])
 
 
-def _overlaps(low: Array, high: Array, others_low: Array, others_high: Array, threshold: float) -> Array:
+def _area(edges: Array) -> Array:
+    return np.asarray((edges[2] - edges[0]) * (edges[3] - edges[1]))
+
+
+def _overlaps(edges: Array, others: Array, threshold: float) -> Array:
     """Return whether each of n boxes overlaps each of m others by more than ``threshold`` of their union, as (n, m)."""
-    sides = np.minimum(high[:, None], others_high) - np.maximum(low[:, None], others_low)
-    np.maximum(sides, 0, out=sides)
-    common = sides[..., 0] * sides[..., 1]
-    union = np.prod(high - low, -1)[:, None] + np.prod(others_high - others_low, -1) - common
+    column = edges[..., None]
+    sides = [np.minimum(column[i + 2], others[i + 2]) - np.maximum(column[i], others[i]) for i in (0, 1)]
+    common = np.maximum(sides[0], 0) * np.maximum(sides[1], 0)
+    union = _area(column) + _area(others) - common
     return np.asarray((common > 0) & (union > 0) & (common > threshold * union))
 
 
-def _suppress(low: Array, high: Array, order: Array, limit: int, threshold: float) -> list[int]:
-    """Greedily keep boxes, best first, that overlap no kept one by more than ``threshold``.
+def _bits(rows: Array) -> list[int]:
+    """Rows of up to a block of booleans as whole numbers whose bit j is column j."""
+    whole = np.zeros((len(rows), _BLOCK), bool)
+    whole[:, : rows.shape[1]] = rows
+    bits: list[int] = np.packbits(whole, axis=1, bitorder="little").view("<u8").reshape(-1).tolist()
+    return bits
 
-    A block of boxes at a time is compared with all kept boxes and with itself, so that the loop over single boxes only
-    combines rows of booleans.
+
+def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[int]:
+    """Greedily keep up to ``limit`` boxes of each group that overlap no kept one of theirs by more than ``threshold``.
+
+    The boxes come by group, the best of each first. A block of them at a time, of one or more groups, is compared with
+    what is kept of its first group and with itself, so that the loop over single boxes only combines bits.
     """
     kept: list[int] = []
-    for start in range(0, order.size, _BLOCK):
+    first = 0  # of what is kept, the first one of the last group
+    groups, ends = group.tolist(), np.searchsorted(group, group, side="right")
+    start = 0
+    while start < len(groups):
         part = slice(start, start + _BLOCK)
-        alive = np.logical_not(np.any(_overlaps(low[part], high[part], low[kept], high[kept], threshold), axis=1))
-        within = _overlaps(low[part], high[part], low[part], high[part], threshold)
-        for i in range(alive.size):
-            if alive[i]:
-                kept.append(start + i)
-                alive[i + 1 :] &= ~within[i, i + 1 :]
-                if len(kept) == limit:
-                    return [int(j) for j in order[kept]]
-    return [int(j) for j in order[kept]]
+        same = group[part, None] == group[part]
+        overlapping = _bits(same & _overlaps(edges[:, part], edges[:, part], threshold))
+        alive = (1 << len(overlapping)) - 1
+        if first < len(kept) and groups[kept[first]] == groups[start]:
+            before = kept[first:]
+            found = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
+            alive &= ~_bits((found & same[0])[None])[0]
+        stop = start + _BLOCK
+        while alive:
+            bit = (alive & -alive).bit_length() - 1
+            best = start + bit
+            if first < len(kept) and groups[kept[first]] != groups[best]:
+                first = len(kept)
+            kept.append(best)
+            alive &= ~(overlapping[bit] | 1 << bit)
+            if len(kept) - first == limit:
+                end = int(ends[best])
+                alive &= -1 << max(end - start, 0)
+                stop = max(stop, end)
+        start = stop
+    return kept
 
 
 @FAMILY.op("NonMaxSuppression")
@@ -68,14 +99,14 @@ def non_max_suppression(
     threshold = 0.0 if iou_threshold is None else float(iou_threshold.reshape(-1)[0])
     if not 0 <= threshold <= 1:
         raise ExecutionError("bad iou_threshold", where="NonMaxSuppression", expected="[0, 1]", found=str(threshold))
-    found: list[tuple[int, int, int]] = []
-    for batch in range(scores.shape[0] if limit > 0 else 0):
-        low, high = _corners(boxes[batch], bool(center_point_box))
-        for label in range(scores.shape[1]):
-            score = scores[batch, label]
-            chosen = np.arange(score.size)
-            if score_threshold is not None:
-                chosen = np.flatnonzero(score > score_threshold.reshape(-1)[0])
-            order = chosen[np.argsort(-score[chosen], kind="stable")]
-            found += [(batch, label, i) for i in _suppress(low[order], high[order], order, limit, threshold)]
-    return np.array(found, np.int64).reshape(-1, 3)
+    if limit <= 0 or not scores.size:
+        return np.zeros((0, 3), np.int64)
+    flat = scores.reshape(-1)
+    chosen = np.arange(flat.size)
+    if score_threshold is not None:
+        chosen = np.flatnonzero(flat > score_threshold.reshape(-1)[0])
+    chosen = chosen[np.lexsort((-flat[chosen], chosen // scores.shape[2]))]
+    group, box = np.divmod(chosen, scores.shape[2])
+    batch, label = np.divmod(group, scores.shape[1])
+    kept = _suppress(_edges(boxes[batch, box], bool(center_point_box)), group, limit, threshold)
+    return np.stack([batch[kept], label[kept], box[kept]], axis=1).astype(np.int64, copy=False)
