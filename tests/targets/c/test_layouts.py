@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
@@ -101,3 +103,24 @@ def test_a_constant_image_is_reordered(op):
     passes = partitioning_passes([find("c")])
     found, wanted = (tinycomp.compile(model, passes=p)(np.float32(1)) for p in (passes, []))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_reductions_behind_a_convolution(rank, keepdims):
+    """Over every set of axes; those that are too scattered in one of the memory orders are left to the host."""
+    x, w = floats(2, 3, *(5, 4, 3)[: rank - 2]), floats(4, 3, *[1] * (rank - 2))
+    for axes in (a for size in range(1, rank + 1) for a in itertools.combinations(range(rank), size)):
+        nodes = [node("Conv", ["x", "w"], "c"), node("ReduceMax", ["c", "axes"], "y", keepdims=keepdims)]
+        model = make_model(nodes, {"x": x}, {"w": w, "axes": np.array(axes)}, ["y"])
+        module, host = tinycomp.compile(model), tinycomp.compile(model, "host", passes="")
+        np.testing.assert_allclose(module(x), host(x), rtol=1e-4, atol=1e-5, err_msg=str(axes))
+        if rank < 5:
+            assert not module.report().hosts, axes
+
+
+def test_a_mean_of_the_image_needs_no_other_memory_order():
+    nodes, constants = CHAINS["squeeze and excite"]
+    module = tinycomp.compile(make_model(nodes, {"x": X}, {**W, **constants}, ["y"]), strict=True)
+    kernels = [row.kernel for row in module.profile([X], runs=1).rows]
+    assert kernels.count("copy") <= 2, kernels  # of the input and the result

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from tinycomp.ir.graph import Node
-from tinycomp.ir.layout import memory_order
-from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ir.layout import CHANNELS_LAST, memory_order
+from tinycomp.ir.types import ROW_MAJOR, TensorType, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.element_program import TYPES
@@ -38,8 +38,19 @@ def reduced_axes(node: Node) -> list[int]:
 
 
 def _runs_check(node: Node) -> Verdict:
-    axes = reduced_axes(node)
-    return len(_runs(axes)) <= 2 or reject(f"axes {axes} are more than two runs of neighbours")
+    """Whether the axes are two runs at most, in each memory order that the operand may have."""
+    axes, rank = reduced_axes(node), tensor(first(node).type).rank or 0
+    kept = bool(node.attrs.get("keepdims", 1))
+    layouts = [ROW_MAJOR, *([CHANNELS_LAST[rank]] if kept and rank in CHANNELS_LAST else [])]
+    if all(len(_runs(_places(axes, layout, rank))) <= 2 for layout in layouts):
+        return True
+    return reject(f"axes {axes} are more than two runs of neighbours")
+
+
+def _places(axes: Sequence[int], layout: str, rank: int) -> list[int]:
+    """Where axes lie in memory."""
+    order = memory_order(layout, rank)
+    return sorted(order.index(axis) for axis in axes)
 
 
 def _runs(places: Sequence[int]) -> list[list[int]]:
@@ -59,14 +70,15 @@ _NUMBERS = tuple(dtype for dtype in TYPES if dtype not in ("float16", "bfloat16"
 @FAMILY.lower(
     *REDUCTIONS,
     check=all_of(dtypes(*_NUMBERS, operands=(0,)), known_rank, constant(1), _runs_check),
-    layout=LayoutRule.ROW_MAJOR,
+    layout=LayoutRule.FOLLOW,
 )
 def reduce(emit: Emitter, node: Node) -> None:
     """Emit a reduction over at most two runs of neighbouring axes."""
     x = first(node)
-    _, shape = static_type(x)
-    axes = reduced_axes(node)
-    runs = [[], *_runs(axes)] if len(_runs(axes)) < 2 else _runs(axes)
+    type_, logical = static_type(x)
+    shape = [logical[d] for d in memory_order(type_.layout, len(logical))]
+    found = _runs(_places(reduced_axes(node), type_.layout, len(logical)))
+    runs = [[], *found] if len(found) < 2 else found
     runs = [[], *runs] if len(runs) < 2 else runs
     first_run, second_run = runs
     start = second_run[0] if second_run else len(shape)
@@ -95,7 +107,7 @@ def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | Non
     shape = type_.static_shape
     assert shape is not None, type_
     order = memory_order(type_.layout, len(shape))
-    places = sorted(order.index(a) for a in axes)
+    places = _places(axes, type_.layout, len(shape))
     if len(_runs(places)) != 1:
         return None
     sizes = [shape[d] for d in order]
