@@ -61,7 +61,7 @@ class TensorType:
 
     def with_layout(self, layout: str) -> TensorType:
         """Return the same logical type stored in another memory order."""
-        return replace(self, layout=layout)
+        return TensorType(self.dtype, self.shape, layout)
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join(_dim_text(d) for d in self.shape)

@@ -24,6 +24,8 @@ _UNKNOWN = 1
 """Stands for unknown elements: neutral enough not to divide by zero."""
 _DATA_OPERANDS = {"Concat": 1 << 30}
 """How many leading operands carry elements; operators that move elements have one where nothing else is said."""
+_SOURCES = frozenset({"Shape", "Size"})
+"""What knowledge begins with."""
 _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Neg", "Abs", "Sum", "Cast"})
 _MOVEMENT = frozenset(
     {"Concat", "Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Identity", "Flatten", "Transpose", "Expand",
@@ -45,9 +47,9 @@ class KnownDims:
 
     def observe(self, node: Node) -> np.ndarray | None:
         """Learn what is known of the result of ``node``; return it if every element is known from shapes."""
-        if node.domain or len(node.outputs) != 1 or not node.output.name:
+        if not (self._partial or node.op in _SOURCES) or node.domain or len(node.outputs) != 1 or not node.output.name:
             return None
-        if node.op in ("Shape", "Size"):
+        if node.op in _SOURCES:
             found = _shape(node) if node.op == "Shape" else _size(node)
         elif node.op in _ARITHMETIC or node.op in _MOVEMENT:
             found = self._follow(node)
@@ -73,7 +75,7 @@ class KnownDims:
         return np.where(partial.known, partial.elements, -1).astype(np.int64)
 
     def _follow(self, node: Node) -> _Partial | None:
-        if not self._partial or not any(v in self._partial for v in node.inputs if v is not None):
+        if not any(v in self._partial for v in node.inputs if v is not None):
             return None
         moves = node.op in _MOVEMENT
         count = _DATA_OPERANDS.get(node.op, 1) if moves else len(node.inputs)

@@ -256,19 +256,22 @@ class AnyOf(ValuePattern):
         return self.options[-1:]
 
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-        """Try the alternatives in order."""
-        for option in self.options:
+        """Try the alternatives in order; all of them only where somebody wants to know why none fits."""
+        for option in self._open_at(value, anchored, search) if search.is_guided else self.options:
             yield (Goal(option, value, anchored),)
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether any alternative can; where nothing is looked through, only those for the operator are asked."""
-        options = self.options
-        if value is not None and value.producer is not None and (anchored or not feasible.looks_through(value)):
-            options = self._options_at((value.producer.domain, value.producer.op))
-        return any(feasible.may_stand(option, value, anchored) for option in options)
+        """Whether any alternative can."""
+        for option in self._open_at(value, anchored, feasible):  # noqa: SIM110 (a generator would cost)
+            if feasible.may_stand(option, value, anchored):
+                return True
+        return False
 
-    def _options_at(self, head: Head) -> tuple[ValuePattern, ...]:
-        """Return the alternatives that can stand at a result of an operator."""
+    def _open_at(self, value: Value | None, anchored: bool, looking: Feasibility | Search) -> tuple[ValuePattern, ...]:
+        """Return the alternatives that can stand for a value by its operator: all where no-ops are looked through."""
+        if value is None or value.producer is None or (not anchored and looking.looks_through(value)):
+            return self.options
+        head = value.producer.domain, value.producer.op
         found = self._by_head.get(head)
         if found is None:
             found = tuple(p for p in self.options if not p.only_at_heads or p.heads is None or head in p.heads)

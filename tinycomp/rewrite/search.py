@@ -119,6 +119,11 @@ class Search:
             self._found = found
 
     @property
+    def is_guided(self) -> bool:
+        """Whether blind alleys are left out, so that :attr:`failure` does not tell of them."""
+        return self._feasible is not None
+
+    @property
     def failure(self) -> Rejection:
         """The furthest failure so far."""
         if not self._expected:
