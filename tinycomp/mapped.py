@@ -78,9 +78,9 @@ def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint
     return np.frombuffer(mapping, np.uint8)
 
 
-def mapping_of(array: Array) -> Mapping | None:
-    """Return the mapping that an array is a view of, or None."""
-    owner: Any = array
+def mapping_of(view: Any) -> Mapping | None:
+    """Return the mapping that an array or another view is one of, or None."""
+    owner = view
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     return owner if isinstance(owner, Mapping) else None
@@ -88,7 +88,10 @@ def mapping_of(array: Array) -> Mapping | None:
 
 def mappings_of(arrays: Iterable[Array]) -> list[Mapping]:
     """Return every mapping that one of the arrays is a view of, once."""
-    found = (mapping_of(array) for array in arrays)
+    bases = {
+        id(array.base): array.base for array in arrays if array.base is not None
+    }  # the weights of a model share one
+    found = (mapping_of(base) for base in bases.values())
     return list({id(mapping): mapping for mapping in found if mapping is not None}.values())
 
 
