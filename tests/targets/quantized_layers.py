@@ -18,10 +18,11 @@ class Layer:
         dtype: Of every input and of the result.
         inputs: How many inputs.
         seed: Of the random constants.
+        opset: Of ONNX's operators; numbers of 16 bits came with 21.
     """
 
-    def __init__(self, *shape: int | str, dtype: str = "int8", inputs: int = 1, seed: int = 0) -> None:
-        self.graph = Graph("layer", infer=infer_node_types, opsets={"": 17})
+    def __init__(self, *shape: int | str, dtype: str = "int8", inputs: int = 1, seed: int = 0, opset: int = 17) -> None:
+        self.graph = Graph("layer", infer=infer_node_types, opsets={"": opset})
         self.dtype = dtype
         self.rng = np.random.default_rng(seed)
         self.inputs = [self.graph.add_input(f"x{i}", TensorType(dtype, shape)) for i in range(inputs)]
@@ -38,8 +39,9 @@ class Layer:
         return self.DequantizeLinear(x, np.float32(scale), self.point(zero_point))
 
     def point(self, zero_point: int) -> np.ndarray:
-        """A zero point; uint8 is int8 plus 128."""
-        return np.asarray(zero_point + (128 if self.dtype == "uint8" else 0), self.dtype)
+        """A zero point; uint8 is int8 plus 128, uint16 is int16 plus 32768."""
+        info = np.iinfo(self.dtype)
+        return np.asarray(zero_point + (0 if info.min else info.max // 2 + 1), self.dtype)
 
     def weight(
         self, *shape: int, axis: int = 0, per_channel: bool = True, dtype: str = "int8", zero_point: int = 0
