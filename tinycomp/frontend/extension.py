@@ -49,14 +49,18 @@ def extension(
     """Return the definition of a node, if there is one for its attributes and operands.
 
     Args:
-        node: The node; only its name and domain are looked at.
+        node: The node; only its name, its domain and the number of its results are looked at.
         attributes: Its attributes, none of which refers to a function's.
         operands: Its operands, of which the last may be left out.
         opset: The version of ONNX's own operators around the node; the definition has it, too, unless it is too old.
     """
     for text in _forms().get((normal_domain(node.domain), node.op_type), ()):
         form = text.form(len(operands))
-        if form is not None and form.is_for(attributes, operands):
+        if (
+            form is not None
+            and form.is_for(attributes, operands)
+            and len(node.output) <= len(form.function.proto.output)
+        ):
             opsets = form.function.opsets
             return replace(form.function, opsets={**opsets, "": max(opset, opsets[""])})
     return None
@@ -73,6 +77,10 @@ class _Form:
 
     function: LocalFunction
     conditions: tuple[re.Match[str], ...]
+
+    def gives(self, outputs: int) -> bool:
+        """Whether the function has so many results."""
+        return outputs <= len(self.function.proto.output)
 
     def is_for(self, attributes: Sequence[onnx.AttributeProto], operands: Sequence[Value | None]) -> bool:
         """Whether all conditions hold for a node."""

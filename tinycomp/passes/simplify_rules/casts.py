@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
+from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.passes.edits import replace
 from tinycomp.passes.simplify_rules.facts import dtype, producer
 from tinycomp.rewrite import rule
@@ -28,6 +30,15 @@ def merge_casts(graph: Graph, node: Node) -> bool:
     return replace(graph, node, "Cast", inner.inputs, node.attrs, merged=[inner], version=node.version)
 
 
+@rule("CastLike")
+def name_type(graph: Graph, node: Node) -> bool:
+    """``CastLike(x, y)`` is a Cast to the dtype of ``y`` where that is known, so that a constant can be folded."""
+    known = dtype(node.output)
+    if known == UNKNOWN_DTYPE:
+        return False
+    return replace(graph, node, "Cast", node.inputs[:1], {**node.attrs, "to": NUMBER_BY_DTYPE[known]})
+
+
 def is_lossless(source: str, target: str) -> bool:
     """Whether every number of dtype ``source`` is one of dtype ``target``; False for dtypes that few operators know.
 
@@ -50,4 +61,4 @@ def is_lossless(source: str, target: str) -> bool:
     return not signed and bits < _INTEGER_BITS[target]
 
 
-RULES = (merge_casts,)
+RULES = (merge_casts, name_type)
