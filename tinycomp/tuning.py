@@ -190,8 +190,8 @@ class Bench:
         programs = {c.name: trial_of(problem, c) for c in candidates}
         # One copy of everything for all candidates: memory, and what of it lies in the cache, is the same for each.
         first = next(iter(programs.values()))
-        inputs = [np.ones(spec.shape, np.float32) for spec in first.inputs]
-        outputs = [np.empty(spec.shape, np.float32) for spec in first.outputs]
+        inputs = [np.ones(spec.shape, spec.dtype) for spec in first.inputs]
+        outputs = [np.empty(spec.shape, spec.dtype) for spec in first.outputs]
         weights, constants = Weights(), first.constants
         natives = {
             name: NativeProgram(dataclasses.replace(program, constants=constants), self._pool, self._isa, weights)
@@ -210,7 +210,7 @@ class Bench:
     def _timed(self, run: Callable[[], None], inputs: Sequence[np.ndarray]) -> float:
         self._swept.sum()
         for array in inputs:
-            array += 0.0  # as the layer before would just have written it
+            array += array.dtype.type(0)  # as the layer before would just have written it
         started = time.perf_counter()
         run()
         return time.perf_counter() - started

@@ -516,8 +516,13 @@ typedef struct tc_qconv2d_params {
   int64_t type;        /* of y: U8, I8, I32 or F32 */
   int64_t rule;        /* an enum tc_requantize; FLOAT unless y is 8-bit */
   int64_t y_zero_point, low, high;
+  int64_t algorithm;  /* an enum tc_conv_algorithm: DIRECT or AUTO */
   int64_t block_rows; /* output pixels of a block, or 0: see products of matrices */
 } tc_qconv2d_params;
+
+/* qconv2d_winograd: the same, bit by bit, for 3x3 windows of stride and dilation 1 in one group, int8 weights, and no
+ * more than 1,827 channels, whose sums times four stay in 32 bits. The algorithm is WINOGRAD_2 or AUTO, and blocks are of so many tiles. */
+typedef tc_qconv2d_params tc_qconv2d_winograd_params;
 
 /* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors. */
 typedef struct tc_qgemm_params {

@@ -125,6 +125,8 @@
 
 #include "quant8/qconv2d.h"
 
+#include "quant8/qconv2d_winograd.h"
+
 #include "quant8/qdwconv2d.h"
 
 #include "quant8/qmatmul.h"

@@ -87,6 +87,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mu
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits or four of 8. */
 typedef __m256i tc_vi;
 #define TC_DOT4 1
+#define TC_PACK4 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -101,13 +102,18 @@ TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
   return _mm256_set1_epi32(word);
 }
 TC_INLINE void tc_vi_store(void *p, tc_vi v) { _mm256_storeu_si256(p, v); }
-TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { _mm256_maskstore_epi32(p, tc_first_lanes(n), v); }
+TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { tc_vf_store_first(p, _mm256_castsi256_ps(v), n); }
 TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return _mm256_add_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_sub(tc_vi a, tc_vi b) { return _mm256_sub_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return _mm256_srai_epi32(a, 2); }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm256_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm256_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm256_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }
+TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128(p)); }
+TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) { return _mm256_add_epi16(a, b); }
+TC_INLINE tc_vi tc_vi_sub_pairs(tc_vi a, tc_vi b) { return _mm256_sub_epi16(a, b); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64(p)); }
@@ -132,6 +138,21 @@ TC_INLINE __m128i tc_low_bytes(tc_vi v) {
   return _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
 }
 TC_INLINE void tc_vi_store_bytes(uint8_t *p, tc_vi v) { _mm_storel_epi64((void *)p, tc_low_bytes(v)); }
+/* How integers become unsigned bytes: every step saturates. */
+typedef struct tc_pack4 {
+  __m256i zero; /* of 16 bits */
+  __m256i low;
+} tc_pack4;
+TC_INLINE tc_pack4 tc_pack4_make(int32_t zero, int32_t low) {
+  return (tc_pack4){_mm256_set1_epi16((int16_t)zero), _mm256_set1_epi8((char)low)};
+}
+TC_INLINE void tc_vi_store_pack4(uint8_t *p, const tc_vi v[4], const tc_pack4 *pack) {
+  const __m256i first = _mm256_adds_epi16(_mm256_packs_epi32(v[0], v[1]), pack->zero);
+  const __m256i second = _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), pack->zero);
+  const __m256i bytes = _mm256_max_epu8(_mm256_packus_epi16(first, second), pack->low);
+  /* Every half holds four bytes of each of the four vectors. */
+  _mm256_storeu_si256((void *)p, _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
 TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
   uint8_t bytes[8];
   tc_vi_store_bytes(bytes, v);

@@ -50,6 +50,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mu
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits or four of 8. */
 typedef __m512i tc_vi;
 #define TC_DOT4 1
+#define TC_PACK4 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -66,11 +67,16 @@ TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
 TC_INLINE void tc_vi_store(void *p, tc_vi v) { _mm512_storeu_si512(p, v); }
 TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { _mm512_mask_storeu_epi32(p, tc_first_lanes(n), v); }
 TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return _mm512_add_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_sub(tc_vi a, tc_vi b) { return _mm512_sub_epi32(a, b); }
+TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return _mm512_srai_epi32(a, 2); }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm512_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm512_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm512_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm512_cvtps_epi32(a); }
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
+TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return _mm512_cvtepu8_epi16(_mm256_loadu_si256(p)); }
+TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) { return _mm512_add_epi16(a, b); }
+TC_INLINE tc_vi tc_vi_sub_pairs(tc_vi a, tc_vi b) { return _mm512_sub_epi16(a, b); }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }

@@ -67,6 +67,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mu
 /* Integers: a vector of TC_LANES 32-bit numbers, each of which may hold two of 16 bits. */
 typedef int32x4_t tc_vi;
 #define TC_DOT4 0
+#define TC_PACK4 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -82,12 +83,21 @@ TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
 TC_INLINE void tc_vi_store(void *p, tc_vi v) { vst1q_u8(p, vreinterpretq_u8_s32(v)); }
 TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof(int32_t)); }
 TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return vaddq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_sub(tc_vi a, tc_vi b) { return vsubq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return vshrq_n_s32(a, 2); }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return vmaxq_s32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return vminq_s32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return vcvtq_f32_s32(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return vcvtnq_s32_f32(a); }
 /* The first halves of all lanes, then the second ones: what the instruction multiplies is half a vector. */
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(p))); }
+TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return vreinterpretq_s32_u16(vmovl_u8(vld1_u8(p))); }
+TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) {
+  return vreinterpretq_s32_s16(vaddq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));
+}
+TC_INLINE tc_vi tc_vi_sub_pairs(tc_vi a, tc_vi b) {
+  return vreinterpretq_s32_s16(vsubq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));
+}
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return TC_LANES * half + lane; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   const int16x8_t x = vreinterpretq_s16_s32(a), w = vreinterpretq_s16_s32(b);

@@ -62,6 +62,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) {
 /* Integers: a 32-bit number, which may hold two of 16 bits or four of 8. They wrap around. */
 typedef int32_t tc_vi;
 #define TC_DOT4 1
+#define TC_PACK4 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return x; }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -78,6 +79,8 @@ TC_INLINE tc_vi tc_vi_load_pair(const void *p) { return tc_vi_load(p); }
 TC_INLINE void tc_vi_store(void *p, tc_vi v) { memcpy(p, &v, sizeof(v)); }
 TC_INLINE void tc_vi_store_first(void *p, tc_vi v, int64_t n) { memcpy(p, &v, n > 0 ? sizeof(v) : 0); }
 TC_INLINE tc_vi tc_vi_add(tc_vi a, tc_vi b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+TC_INLINE tc_vi tc_vi_sub(tc_vi a, tc_vi b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return a >> 2; }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return a > b ? a : b; }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return a < b ? a : b; }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return (float)a; }
@@ -85,6 +88,19 @@ TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return (int32_t)rintf(a); }
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
   const int8_t *halves = p;
   return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
+}
+TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) {
+  const uint8_t *halves = p;
+  return halves[0] | halves[1] << 16;
+}
+/* The lower halves are added in a word of their own, whose carry is cut off. */
+TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) {
+  const uint32_t high = (uint32_t)-65536, u = (uint32_t)a, v = (uint32_t)b;
+  return (int32_t)(((u + v) & ~high) | ((u & high) + (v & high)));
+}
+TC_INLINE tc_vi tc_vi_sub_pairs(tc_vi a, tc_vi b) {
+  const uint32_t high = (uint32_t)-65536, u = (uint32_t)a, v = (uint32_t)b;
+  return (int32_t)(((u - v) & ~high) | ((u & high) - (v & high)));
 }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {

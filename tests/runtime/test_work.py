@@ -10,7 +10,9 @@ import pytest
 
 from tests.runtime_c import element
 from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.quantized import RESULTS
 from tests.runtime_c.test_conv2d_f32 import conv_params
+from tests.runtime_c.test_qconv2d import conv_params as quantized_params
 from tinycomp.runtime.kernels import kernel_names
 from tinycomp.runtime.work import COUNTS, Work, work_of
 
@@ -62,6 +64,16 @@ def test_winograd_is_given_the_work_of_the_direct_form(size: int, algorithm: int
     assert (winograd.flops, winograd.bytes) == (direct.flops, direct.bytes)
     assert winograd.flops / winograd.done == pytest.approx(saved)
     assert winograd.algorithm == f"Winograd F({tile}x{tile}, 3x3)"
+
+
+def test_quantised_winograd_too():
+    result, x, w = RESULTS["uint8"], np.zeros((1, 7, 8, 4), np.uint8), np.zeros((6, 4, 3, 3), np.int8)
+    params = quantized_params(x, w, ((1, 1), (1, 1), (1, 1, 1, 1), 1), result)
+    operands = [x, Weight(w), None, Weight(np.ones(6, np.float32))]
+    winograd, direct = (work(k, operands, params, (1, 7, 8, 6), "uint8") for k in ("qconv2d_winograd", "qconv2d"))
+    assert (winograd.flops, winograd.bytes) == (direct.flops, direct.bytes)
+    assert winograd.flops / winograd.done == pytest.approx(2.25 * 7 / 8)
+    assert winograd.algorithm == "Winograd F(2x2, 3x3)"
 
 
 def test_a_repeated_operand_is_read_once():

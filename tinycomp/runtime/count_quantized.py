@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
 from tinycomp.runtime.count import DIMS, TYPE_BYTES, CallParams, Count
+from tinycomp.runtime.program import ALGORITHMS
+
+_WINOGRAD_2 = 3
+"""Its number in :data:`ALGORITHMS`."""
 
 
 def _factor_bytes(p: CallParams) -> int:
@@ -27,7 +32,14 @@ def _qconv(p: CallParams) -> Count:
     pixels = p.batch * p.out_height * p.out_width
     weights = p.out_channels * (p.channels // max(p.groups, 1)) * p.kernel_height * p.kernel_width
     read = p.batch * p.height * p.width * p.channels
-    return _quantized(p, pixels * weights, pixels * p.out_channels, read, weights, p.out_channels)
+    count = _quantized(p, pixels * weights, pixels * p.out_channels, read, weights, p.out_channels)
+    return dataclasses.replace(count, algorithm=ALGORITHMS.get(p.algorithm, ""))
+
+
+def _qwinograd(p: CallParams) -> Count:
+    """F(2x2, 3x3): 16 products of channels for every tile of 2x2 pixels; its transforms are not counted."""
+    tiles = p.batch * math.ceil(p.out_height / 2) * math.ceil(p.out_width / 2)
+    return dataclasses.replace(_qconv(p), done=32 * tiles * p.channels * p.out_channels, algorithm=ALGORITHMS[_WINOGRAD_2])
 
 
 def _qdepthwise(p: CallParams) -> Count:
@@ -68,6 +80,7 @@ def _qmaxpool(p: CallParams) -> Count:
 
 QUANTIZED: Mapping[str, Callable[[CallParams], Count]] = {
     "qconv2d": _qconv,
+    "qconv2d_winograd": _qwinograd,
     "qgemm": _qgemm,
     "qdwconv2d": _qdepthwise,
     "qmatmul": _qmatmul,

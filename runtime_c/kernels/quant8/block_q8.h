@@ -69,11 +69,14 @@ static void q8_block_run(const q8_block *block) {
   const int64_t rows = block->row_count / tc_max(tiles, 1), longer = block->row_count % tc_max(tiles, 1);
   int32_t *sums = in_place ? (int32_t *)block->y : block->sums;
   const int64_t sums_stride = in_place ? block->y_stride : TC_PANEL;
+  const int64_t word_bytes = vectors * TC_LANES * q8_form_word_bytes(block->form);
   q8_tile tile = {.rows = block->rows,
                   .row_stride = block->row_stride,
                   .taps = block->taps,
                   .words = block->words,
                   .panel = block->panel,
+                  .ahead = block->panel + block->taps * block->words * word_bytes,
+                  .ahead_step = word_bytes / tc_max(tiles, 1),
                   .start = block->start,
                   .last = block->columns - (vectors - 1) * TC_LANES,
                   .sums = fused ? NULL : sums,
@@ -85,6 +88,7 @@ static void q8_block_run(const q8_block *block) {
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t count = rows + (i < longer);
     q8_tiles[block->form][vectors][count](&tile);
+    tile.ahead += tile.ahead_step * tile.taps * tile.words;
     tile.rows += count;
     tile.y += count * tile.y_stride;
     tile.sums += fused ? 0 : count * sums_stride;

@@ -72,21 +72,42 @@ TC_INLINE tc_vf qbinary_dequantize(const qbinary_operand *operand, int64_t at, i
   return tc_vf_mul_rounded(value, tc_vf_set1(operand->scale));
 }
 
+/* The result at `at` of two operands of which `count` numbers are left. */
+TC_INLINE tc_vf qbinary_vector(const int op, const qbinary_operand *a, const qbinary_operand *b, tc_vf scale,
+                               int64_t at, int64_t count) {
+  const tc_vf u = qbinary_dequantize(a, at, count), v = qbinary_dequantize(b, at, count);
+  const tc_vf r = op == TC_BINARY_ADD ? tc_vf_add(u, v) : op == TC_BINARY_SUB ? tc_vf_sub(u, v) : tc_vf_mul(u, v);
+  return tc_vf_div(r, scale);
+}
+
 TC_INLINE void qbinary_row(const int op, const tc_qbinary_params *p, const qbinary_operand *a, const qbinary_operand *b,
                            uint8_t *y, int64_t count) {
-  const tc_vf low = tc_vf_set1((float)(p->low - p->y_zero_point)), scale = tc_vf_set1(p->y_scale);
-  const tc_vf high = tc_vf_set1((float)(p->high - p->y_zero_point));
-  const tc_vi zero = tc_vi_set1((int32_t)p->y_zero_point);
-  for (int64_t i = 0; i < count; i += TC_LANES) {
-    const int64_t rest = count - i;
-    const tc_vf u = qbinary_dequantize(a, i, rest), v = qbinary_dequantize(b, i, rest);
-    const tc_vf r = op == TC_BINARY_ADD ? tc_vf_add(u, v) : op == TC_BINARY_SUB ? tc_vf_sub(u, v) : tc_vf_mul(u, v);
-    const tc_vi value = tc_vf_to_int(tc_vf_min(tc_vf_max(tc_vf_div(r, scale), low), high));
-    if (rest < TC_LANES) {
-      tc_vi_store_bytes_first(y + i, tc_vi_add(value, zero), rest);
-    } else {
-      tc_vi_store_bytes(y + i, tc_vi_add(value, zero));
+  const q8_bytes bytes = q8_bytes_make(p->y_zero_point, p->low, p->high);
+#if TC_PACK4
+  const tc_pack4 pack = tc_pack4_make((int32_t)p->y_zero_point, (int32_t)p->low);
+#endif
+  const tc_vf scale = tc_vf_set1(p->y_scale);
+  int64_t i = 0;
+  for (; i + 4 * TC_LANES <= count; i += 4 * TC_LANES) {
+    tc_vf v[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+      v[k] = qbinary_vector(op, a, b, scale, i + k * TC_LANES, TC_LANES);
     }
+#if TC_PACK4
+    /* What is too low or NaN becomes the lowest integer here, and is clamped as a byte. */
+    const tc_vi whole[4] = {tc_vf_to_int(tc_vf_min(bytes.high, v[0])), tc_vf_to_int(tc_vf_min(bytes.high, v[1])),
+                            tc_vf_to_int(tc_vf_min(bytes.high, v[2])), tc_vf_to_int(tc_vf_min(bytes.high, v[3]))};
+    tc_vi_store_pack4(y + i, whole, &pack);
+#else
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+      q8_store(&bytes, v[k], TC_LANES, y + i + k * TC_LANES);
+    }
+#endif
+  }
+  for (; i < count; i += TC_LANES) {
+    q8_store(&bytes, qbinary_vector(op, a, b, scale, i, count - i), count - i, y + i);
   }
 }
 

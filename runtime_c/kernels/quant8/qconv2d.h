@@ -26,7 +26,8 @@ static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
   return product;
 }
 
-static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
+/* Checks sizes and strides, and states what is touched of both images. */
+static void qconv_check(tc_prepare *prepare) {
   const tc_qconv2d_params *p = prepare->params;
   const tc_window window = TC_WINDOW(p);
   const q8_result result = Q8_RESULT(p);
@@ -45,6 +46,14 @@ static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, Q8_Y,
            tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
            q8_size(&result));
+}
+
+static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
+  const tc_qconv2d_params *p = prepare->params;
+  const q8_result result = Q8_RESULT(p);
+  qconv_check(prepare);
+  TC_REQUIRE(prepare, p->algorithm == TC_CONV_AUTO || p->algorithm == TC_CONV_DIRECT, "there is no algorithm %lld here",
+             (long long)p->algorithm);
   if (tc_refused(prepare)) {
     return;
   }

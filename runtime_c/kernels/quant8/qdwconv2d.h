@@ -4,7 +4,7 @@
  * Numbers of two neighbouring lines of the kernel go into pairs, which are multiplied and added at once. State: the
  * arrays of requantize.h, then the weights as pairs, [pair of lines][column][padded channels]. */
 
-enum { QDW_LINES = 4, QDW_PIXELS = 8 };
+enum { QDW_LINES = 4, QDW_PIXELS = Q8_PIXELS };
 
 typedef struct qdw_plan {
   q8_result result;
@@ -96,34 +96,11 @@ typedef struct qdw_line {
   int64_t y_pixel;
 } qdw_line;
 
-/* The sums of `count` pixels from out_x on, in the vector of channels from c on. */
+/* Stores the sums of `count` pixels from out_x on, in the vector of channels from c on. */
 TC_INLINE void qdw_store(const int count, const qdw_line *line, int64_t out_x, int64_t c, const tc_vi *sum) {
   const q8_result *r = &line->plan->result;
-  const int64_t channels = line->channels - c;
-  if (q8_is_bytes(r) && r->rule == TC_REQUANTIZE_FLOAT) {
-    const tc_vf factors = tc_vf_load(line->scale.factors + c);
-    const tc_vf low = line->scale.low, high = line->scale.high;
-    const tc_vi zero = line->scale.zero;
-    uint8_t *y = (uint8_t *)line->y + out_x * line->y_pixel + c;
-#pragma GCC unroll 8
-    for (int p = 0; p < count; p++, y += line->y_pixel) {
-      const tc_vi value = tc_vi_add(q8_by_float(sum[p], factors, low, high), zero);
-      if (channels < TC_LANES) {
-        tc_vi_store_bytes_first(y, value, channels);
-      } else {
-        tc_vi_store_bytes(y, value);
-      }
-    }
-    return;
-  }
-  int32_t sums[QDW_PIXELS * TC_LANES];
-#pragma GCC unroll 8
-  for (int p = 0; p < count; p++) {
-    tc_vi_store(sums + p * TC_LANES, sum[p]);
-  }
-  const q8_scale scale = q8_scale_make(r, line->arrays + c, line->plan->padded);
   char *y = line->y + (out_x * line->y_pixel + c) * q8_size(r);
-  q8_finish_rows(r, &scale, sums, TC_LANES, y, line->y_pixel, count, tc_min(channels, TC_LANES));
+  q8_store_pixels(count, r, &line->scale, sum, c, line->channels - c, y, line->y_pixel);
 }
 
 /* The numbers of one column of two lines, or of the last line alone. */

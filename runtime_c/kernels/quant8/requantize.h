@@ -47,12 +47,38 @@ static void q8_check_result(tc_prepare *prepare, const q8_result *r, int factors
            sizeof(float));
 }
 
+/* How real numbers become bytes: clamped, rounded, moved by the zero point. */
+typedef struct q8_bytes {
+  tc_vf low, high; /* before the zero point is added */
+  tc_vi zero;
+} q8_bytes;
+
+static q8_bytes q8_bytes_make(int64_t zero_point, int64_t low, int64_t high) {
+  return (q8_bytes){.low = tc_vf_set1((float)(low - zero_point)),
+                    .high = tc_vf_set1((float)(high - zero_point)),
+                    .zero = tc_vi_set1((int32_t)zero_point)};
+}
+
+/* Clamped before they are rounded, which gives the same and cannot leave the range of integers; the order of operands
+ * turns NaN into the lowest number. */
+TC_INLINE tc_vi q8_to_byte(const q8_bytes *b, tc_vf v) {
+  return tc_vi_add(tc_vf_to_int(tc_vf_min(tc_vf_max(v, b->low), b->high)), b->zero);
+}
+
+TC_INLINE void q8_store(const q8_bytes *b, tc_vf v, int64_t count, uint8_t *y) {
+  if (count < TC_LANES) {
+    tc_vi_store_bytes_first(y, q8_to_byte(b, v), count);
+  } else {
+    tc_vi_store_bytes(y, q8_to_byte(b, v));
+  }
+}
+
 /* How sums become results, in registers. The arrays are padded to whole vectors. */
 typedef struct q8_scale {
   const float *factors; /* of the float rule */
   const int32_t *multipliers, *left, *right;
-  tc_vf low, high; /* of the float rule, before the zero point is added */
-  tc_vi zero, lowest, highest;
+  q8_bytes bytes;
+  tc_vi lowest, highest; /* before the zero point is added */
 } q8_scale;
 
 /* What the state of a product holds of one group before its panels, each padded to whole vectors: sums of nothing, and
@@ -64,11 +90,19 @@ static q8_scale q8_scale_make(const q8_result *r, const int32_t *arrays, int64_t
                     .multipliers = arrays + Q8_FACTORS * padded,
                     .left = arrays + Q8_LEFT * padded,
                     .right = arrays + Q8_RIGHT * padded,
-                    .low = tc_vf_set1((float)(r->low - r->y_zero_point)),
-                    .high = tc_vf_set1((float)(r->high - r->y_zero_point)),
-                    .zero = tc_vi_set1((int32_t)r->y_zero_point),
+                    .bytes = q8_bytes_make(r->y_zero_point, r->low, r->high),
                     .lowest = tc_vi_set1((int32_t)(r->low - r->y_zero_point)),
                     .highest = tc_vi_set1((int32_t)(r->high - r->y_zero_point))};
+}
+
+/* The same of the channels from c on. */
+static q8_scale q8_scale_at(const q8_scale *scale, int64_t c) {
+  q8_scale at = *scale;
+  at.factors += c;
+  at.multipliers += c;
+  at.left += c;
+  at.right += c;
+  return at;
 }
 
 /* Writes the factors of `channels` channels into their arrays. */
@@ -91,11 +125,7 @@ static void q8_pack_factors(const q8_result *r, const void *factors, int64_t cha
   }
 }
 
-/* One vector of 8-bit results by the float rule. Clamped before it is rounded, which gives the same and cannot leave
- * the range of integers; the order of operands turns NaN into the lowest number. */
-TC_INLINE tc_vi q8_by_float(tc_vi sum, tc_vf factors, tc_vf low, tc_vf high) {
-  return tc_vf_to_int(tc_vf_min(tc_vf_max(tc_vf_mul(tc_vi_to_float(sum), factors), low), high));
-}
+TC_INLINE tc_vf q8_by_float(tc_vi sum, tc_vf factors) { return tc_vf_mul(tc_vi_to_float(sum), factors); }
 
 TC_INLINE tc_vi q8_by_fixed_point(tc_vi sum, tc_vi multiplier, tc_vi left, tc_vi right) {
   return tc_vi_shift_right(tc_vi_multiply_high(tc_vi_shift_left(sum, left), multiplier), right);
@@ -115,15 +145,12 @@ TC_INLINE tc_vi q8_load_sums(const int32_t *sums, int64_t count) {
 
 /* 8-bit results of the vector of columns from j on, by either rule. */
 TC_INLINE tc_vi q8_requantize(const q8_result *r, const q8_scale *scale, tc_vi sum, int64_t j) {
-  tc_vi value;
   if (r->rule == TC_REQUANTIZE_FLOAT) {
-    value = q8_by_float(sum, tc_vf_load(scale->factors + j), scale->low, scale->high);
-  } else {
-    value = q8_by_fixed_point(sum, tc_vi_load(scale->multipliers + j), tc_vi_load(scale->left + j),
-                              tc_vi_load(scale->right + j));
-    value = tc_vi_min(tc_vi_max(value, scale->lowest), scale->highest);
+    return q8_to_byte(&scale->bytes, q8_by_float(sum, tc_vf_load(scale->factors + j)));
   }
-  return tc_vi_add(value, scale->zero);
+  const tc_vi value = q8_by_fixed_point(sum, tc_vi_load(scale->multipliers + j), tc_vi_load(scale->left + j),
+                                        tc_vi_load(scale->right + j));
+  return tc_vi_add(tc_vi_min(tc_vi_max(value, scale->lowest), scale->highest), scale->bytes.zero);
 }
 
 /* Turns `rows` rows of sums into results; 32-bit ones may take the place of their sums. */
@@ -134,7 +161,7 @@ static void q8_finish_rows(const q8_result *r, const q8_scale *scale, const int3
       const int64_t count = tc_min(columns - j, TC_LANES);
       const tc_vi sum = q8_load_sums(sums + j, count);
       if (r->type == TC_TYPE_F32) {
-        tc_store_up_to((float *)y + j, tc_vf_mul(tc_vi_to_float(sum), tc_vf_load(scale->factors + j)), count);
+        tc_store_up_to((float *)y + j, q8_by_float(sum, tc_vf_load(scale->factors + j)), count);
       } else if (r->type == TC_TYPE_I32) {
         tc_vi_store_first((int32_t *)y + j, sum, count);
       } else {
@@ -142,4 +169,28 @@ static void q8_finish_rows(const q8_result *r, const q8_scale *scale, const int3
       }
     }
   }
+}
+
+enum { Q8_PIXELS = 8 };
+
+/* Turns the sums of the vector of channels from c on, or of the first `channels` of it, into results for `count`
+ * neighbouring pixels, at most Q8_PIXELS; they are y_pixel elements apart, and y is where channel c of the first is. */
+TC_INLINE void q8_store_pixels(const int count, const q8_result *r, const q8_scale *scale, const tc_vi *sum, int64_t c,
+                               int64_t channels, char *y, int64_t y_pixel) {
+  if (q8_is_bytes(r) && r->rule == TC_REQUANTIZE_FLOAT) {
+    const tc_vf factors = tc_vf_load(scale->factors + c);
+    const q8_bytes bytes = scale->bytes;
+#pragma GCC unroll 8
+    for (int p = 0; p < count; p++) {
+      q8_store(&bytes, q8_by_float(sum[p], factors), channels, (uint8_t *)y + p * y_pixel);
+    }
+    return;
+  }
+  int32_t sums[Q8_PIXELS * TC_LANES];
+#pragma GCC unroll 8
+  for (int p = 0; p < count; p++) {
+    tc_vi_store(sums + p * TC_LANES, sum[p]);
+  }
+  const q8_scale from_c = q8_scale_at(scale, c);
+  q8_finish_rows(r, &from_c, sums, TC_LANES, y, y_pixel, count, tc_min(channels, TC_LANES));
 }

@@ -21,6 +21,8 @@ typedef struct q8_tile {
   int64_t row_stride;
   int64_t taps, words; /* words of one tap */
   const char *panel;
+  const char *ahead; /* what will be read next: fetched into the second-level cache, ahead_step bytes per word */
+  int64_t ahead_step;
   const int32_t *start; /* of every sum, padded like the panel */
   int64_t last;         /* columns in the last vector, 1..TC_LANES */
   int32_t *sums;        /* where the sums go; or NULL to requantise them by the float rule at once, */
@@ -89,21 +91,14 @@ TC_INLINE void q8_tile_store(const int mr, const int nv, const q8_tile *t, const
 }
 
 TC_INLINE void q8_tile_requantize(const int mr, const int nv, const q8_tile *t, const q8_sums *sum) {
-  const tc_vf low = t->scale->low, high = t->scale->high;
-  const tc_vi zero = t->scale->zero;
+  const q8_bytes bytes = t->scale->bytes;
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
     const tc_vf factors = tc_vf_load(t->factors + j * TC_LANES);
-    const bool is_short = j == nv - 1 && t->last < TC_LANES;
+    const int64_t columns = j == nv - 1 ? t->last : TC_LANES;
 #pragma GCC unroll 12
     for (int m = 0; m < mr; m++) {
-      uint8_t *y = t->y + m * t->y_stride + j * TC_LANES;
-      const tc_vi value = tc_vi_add(q8_by_float(sum->v[m][j], factors, low, high), zero);
-      if (is_short) {
-        tc_vi_store_bytes_first(y, value, t->last);
-      } else {
-        tc_vi_store_bytes(y, value);
-      }
+      q8_store(&bytes, q8_by_float(sum->v[m][j], factors), columns, t->y + m * t->y_stride + j * TC_LANES);
     }
   }
 }
@@ -117,7 +112,7 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
       sum.v[m][j] = tc_vi_load(t->start + j * TC_LANES);
     }
   }
-  const char *panel = t->panel;
+  const char *panel = t->panel, *ahead = t->ahead;
   for (int64_t tap = 0; tap < t->taps; tap++) {
     const char *row[12];
 #pragma GCC unroll 12
@@ -125,6 +120,8 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
       row[m] = t->rows[tap * t->row_stride + m];
     }
     for (int64_t word = 0; word < t->words; word++) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += t->ahead_step;
       q8_tile_step(mr, nv, form, panel, row, word * 4, &sum);
       panel += nv * TC_LANES * q8_form_word_bytes(form);
     }

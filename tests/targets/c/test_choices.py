@@ -42,6 +42,11 @@ def conv(
     return Problem("conv2d", sizes)
 
 
+def qconv(size: tuple[int, int], channels: tuple[int, int], *args: int, weight_type: int = 4, **others: int) -> Problem:
+    """The same with 8-bit numbers; weights are int8 or (6) int16."""
+    return Problem("qconv2d", {**conv(size, channels, *args, **others).sizes, "weight_type": weight_type})
+
+
 PROBLEMS = {
     "3x3": conv((9, 13), (12, 20)),
     "3x3, one tile": conv((3, 3), (16, 16)),
@@ -51,6 +56,11 @@ PROBLEMS = {
     "1x1": conv((10, 11), (24, 33), 1),
     "groups": conv((6, 6), (8, 12), groups=4),
     "dilated": conv((11, 11), (3, 9), dilation=2),
+    "quantised 3x3": qconv((9, 13), (12, 20)),
+    "quantised 3x3, int16": qconv((9, 13), (12, 20), weight_type=6),
+    "quantised 3x3, batch 3": qconv((8, 5), (40, 33), batch=3),
+    "quantised stem": qconv((23, 20), (3, 17), 7, 2),
+    "quantised groups": qconv((6, 6), (8, 12), groups=4),
     "gemm": Problem("gemm", {"m": 50, "n": 70, "k": 33}),
     "row": Problem("gemm", {"m": 1, "n": 40, "k": 300}),
     "matmul": Problem("matmul", {"batch0": 2, "batch1": 3, "m": 60, "n": 20, "k": 9, "turned_a": 0, "turned_b": 0}),
@@ -60,8 +70,13 @@ PROBLEMS = {
 
 def results(program: Program, threads: int = 2) -> np.ndarray:
     rng = np.random.default_rng(3)
-    feeds = [rng.standard_normal(spec.shape, np.float32) for spec in program.inputs]
-    y = np.full(program.outputs[0].shape, np.nan, np.float32)
+    feeds = [
+        rng.integers(0, 256, spec.shape, np.uint8)
+        if spec.dtype == "uint8"
+        else rng.standard_normal(spec.shape, np.float32)
+        for spec in program.inputs
+    ]
+    y = np.full(program.outputs[0].shape, 77, program.outputs[0].dtype)
     NativeProgram(program, Pool(threads)).run(feeds, [y])
     return y
 
@@ -134,6 +149,12 @@ GOLDEN = {
     "3 channels": (conv((192, 192), (3, 16)), "lines", "lines"),
     "one pixel": (conv((1, 1), (64, 64)), "direct", "direct"),
     "2x2 pixels": (conv((2, 2), (64, 64)), "direct", "direct"),
+    "quantised 56": (qconv((56, 56), (64, 64)), "Winograd F(2x2, 3x3)", "direct"),
+    "quantised 14": (qconv((14, 14), (256, 256)), "Winograd F(2x2, 3x3)", "direct"),
+    "quantised 8": (qconv((8, 8), (64, 64)), "Winograd F(2x2, 3x3)", "direct"),
+    "quantised, few channels": (qconv((32, 32), (16, 16)), "direct", "direct"),
+    "quantised, int16 weights": (qconv((14, 14), (256, 256), weight_type=6), "direct", "direct"),
+    "quantised, sums might overflow": (qconv((28, 28), (1828, 64)), "direct", "direct"),
 }
 
 
@@ -141,6 +162,7 @@ EMPTY = {
     "no images": conv((9, 9), (8, 8), batch=0),
     "no pixels": Problem("conv2d", {**conv((9, 9), (8, 8)).sizes, "out_height": 0}),
     "no channels": conv((9, 9), (0, 8)),
+    "nothing quantised": qconv((9, 9), (8, 8), batch=0),
     "no rows": Problem("gemm", {"m": 0, "n": 3, "k": 4}),
     "no depth": Problem("gemm", {"m": 2, "n": 3, "k": 0}),
     "no product": Problem("matmul", {"batch0": 0, "batch1": 1, "m": 0, "n": 0, "k": 0, "turned_a": 0, "turned_b": 0}),
@@ -167,9 +189,9 @@ def program_of(problems: Sequence[Problem], copies: Mapping[int, int] | None = N
     calls = []
     for number, problem in enumerate(problems):
         call = trial_of(problem, problem.candidates(8)[0]).instructions[0]
-        neutral = {**call.params, "algorithm": 0}
+        params = {**call.params, "algorithm": 0}
         operands = (*call.operands[:2], Operand("constant", (copies or {}).get(number, number)), *call.operands[3:])
-        calls.append(Instruction("conv2d_f32", operands, neutral))
+        calls.append(Instruction(call.kernel, operands, params))
     return Program("net", (), (), (), 0, tuple(calls))
 
 
@@ -186,13 +208,13 @@ def test_golden_choices(layer):
 
 def test_estimates_leave_the_blocks_to_the_kernel():
     for call in choose(program_of([p for p, *_ in GOLDEN.values()]), Settings(), AVX2).instructions:
-        assert (call.params["block_rows"], call.params["panel_order"], call.params["group_channels"]) == (0, 0, 0)
+        assert {call.params.get(name, 0) for name in ("block_rows", "panel_order", "group_channels")} == {0}
 
 
 def test_the_kernel_follows_the_algorithm():
     problems = [problem for problem, *_ in GOLDEN.values()]
     for call in choose(program_of(problems), Settings(), AVX2).instructions:
-        assert call.kernel == ("conv2d_winograd_f32" if "Winograd" in call.algorithm else "conv2d_f32")
+        assert "winograd" in call.kernel if "Winograd" in call.algorithm else call.kernel in ("conv2d_f32", "qconv2d")
 
 
 BIG, SMALL, STRIDED = conv((14, 14), (256, 256)), conv((2, 2), (64, 64)), conv((56, 56), (64, 64), 3, 2)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from tinycomp.runtime.program import ALGORITHMS, Instruction
 from tinycomp.targets.c import cost
+from tinycomp.targets.c.element_program import TYPES
 
 DIRECT, LINES, WINOGRAD_2, WINOGRAD_4 = 1, 2, 3, 4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
@@ -21,6 +22,8 @@ DIRECT, LINES, WINOGRAD_2, WINOGRAD_4 = 1, 2, 3, 4
 _OUT = {WINOGRAD_2: 2, WINOGRAD_4: 4}
 _MOST_LINES = 64
 """From this number of channels on, reading whole lines of a window gains nothing."""
+_MOST_EXACT_CHANNELS = 1827
+"""The most channels whose sums of 8-bit products stay exact in Winograd's algorithm."""
 WINOGRAD_GAIN = 0.1
 """The share of its time that Winograd's algorithm must be expected to save: it costs memory, and the last bits."""
 
@@ -66,7 +69,7 @@ class Problem:
     """A call without what its speed does not depend on.
 
     Attributes:
-        family: The kernels that can compute it: ``conv2d``, ``gemm`` or ``matmul``.
+        family: The kernels that can compute it: ``conv2d``, ``qconv2d``, ``gemm`` or ``matmul``.
         sizes: Its sizes, by the names of the kernel's parameters.
         adjacent: Of a convolution: whether the pixels of its input lie side by side.
     """
@@ -148,13 +151,18 @@ def _conv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Can
 def _conv_algorithms(problem: Problem) -> Iterator[int]:
     s = problem.sizes
     yield DIRECT
-    one_group = s["groups"] == 1
-    if one_group and problem.adjacent and s["dilation_width"] == 1 < s["kernel_width"] and s["channels"] < _MOST_LINES:
+    if s["groups"] == 1 and problem.adjacent and s["dilation_width"] == 1 < s["kernel_width"] and s["channels"] < _MOST_LINES:
         yield LINES
-    steps = (s["stride_height"], s["stride_width"], s["dilation_height"], s["dilation_width"])
-    if one_group and (s["kernel_height"], s["kernel_width"]) == (3, 3) and set(steps) == {1}:
+    if _is_3x3(problem):
         yield WINOGRAD_2
         yield WINOGRAD_4
+
+
+def _is_3x3(problem: Problem) -> bool:
+    """Whether Winograd's algorithms can compute a convolution."""
+    s = problem.sizes
+    steps = (s["stride_height"], s["stride_width"], s["dilation_height"], s["dilation_width"])
+    return s["groups"] == 1 and (s["kernel_height"], s["kernel_width"]) == (3, 3) and set(steps) == {1}
 
 
 def _conv_shapes(problem: Problem, algorithm: int) -> Iterator[dict[str, int]]:
@@ -211,6 +219,35 @@ def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) ->
     return cost.direct(_pixels(problem), taps, depth, columns, s["groups"], on)
 
 
+def _qconv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Candidate]:
+    s = problem.sizes
+    depth, columns = s["channels"] // s["groups"] * _taps(problem), s["out_channels"] // s["groups"]
+    own = cost.BYTE if s["weight_type"] == TYPES["int8"] else cost.SHORT
+    size = s["groups"] * cost.packed_bytes(depth, columns, lanes, own)
+    yield from _blocks("qconv2d", DIRECT, _BLOCK_ROWS, _pixels(problem), size, shaped)
+    if _is_3x3(problem) and s["weight_type"] == TYPES["int8"] and s["channels"] <= _MOST_EXACT_CHANNELS:
+        size = 16 * cost.packed_bytes(s["channels"], s["out_channels"], lanes, cost.SHORT)
+        yield from _blocks("qconv2d_winograd", WINOGRAD_2, _BLOCK_TILES, _tiles(problem, 2), size, shaped)
+
+
+def _blocks(
+    kernel: str, algorithm: int, sizes: Sequence[int], whole: int, weight_bytes: int, shaped: bool
+) -> Iterator[Candidate]:
+    """One algorithm with the kernel's own blocks, and with others."""
+    for rows in (0, *(_fitting(sizes, whole) if shaped else ())):
+        yield Candidate(kernel, {"algorithm": algorithm, "block_rows": rows}, weight_bytes)
+
+
+def _qconv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
+    """Estimate one image, as for real numbers."""
+    problem = dataclasses.replace(problem, sizes={**problem.sizes, "batch": 1})
+    s = problem.sizes
+    if candidate.is_winograd:
+        return cost.quantized_winograd(_tiles(problem, 2), s["channels"], s["out_channels"], on) * (1 + WINOGRAD_GAIN)
+    taps, depth, columns = _taps(problem), s["channels"] // s["groups"], s["out_channels"] // s["groups"]
+    return cost.quantized_direct(_pixels(problem), taps, depth, columns, s["groups"], on)
+
+
 def _gemm_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Candidate]:
     s = problem.sizes
     size = cost.packed_bytes(s["k"], s["n"], lanes)
@@ -236,21 +273,30 @@ def _matmul_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) 
     return s["batch0"] * s["batch1"] * cost.product(s["m"], s["k"], s["n"], on)
 
 
+_CONVOLUTION = (
+    "batch", "height", "width", "channels", "out_height", "out_width", "out_channels",
+    "kernel_height", "kernel_width", "stride_height", "stride_width", "dilation_height", "dilation_width",
+    "pad_top", "pad_left", "groups",
+)  # fmt: skip
 _FAMILIES = MappingProxyType(
     {
         "conv2d": _Family(
-            (
-                "batch", "height", "width", "channels", "out_height", "out_width", "out_channels",
-                "kernel_height", "kernel_width", "stride_height", "stride_width", "dilation_height", "dilation_width",
-                "pad_top", "pad_left", "groups",
-            ),
+            _CONVOLUTION,
             _conv_candidates,
             _conv_seconds,
         ),
+        "qconv2d": _Family((*_CONVOLUTION, "weight_type"), _qconv_candidates, _qconv_seconds),
         "gemm": _Family(("m", "n", "k"), _gemm_candidates, _gemm_seconds),
         "matmul": _Family(("batch0", "batch1", "m", "n", "k"), _matmul_candidates, _matmul_seconds),
     }
-)  # fmt: skip
+)
 _FAMILY_OF = MappingProxyType(
-    {"conv2d_f32": "conv2d", "conv2d_winograd_f32": "conv2d", "gemm_f32": "gemm", "matmul_f32": "matmul"}
+    {
+        "conv2d_f32": "conv2d",
+        "conv2d_winograd_f32": "conv2d",
+        "qconv2d": "qconv2d",
+        "qconv2d_winograd": "qconv2d",
+        "gemm_f32": "gemm",
+        "matmul_f32": "matmul",
+    }
 )

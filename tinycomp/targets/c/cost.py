@@ -18,8 +18,8 @@ from tinycomp.runtime.processor import IsaShape
 CLOCK = 3e9
 """Cycles per second."""
 
-FLOAT = 4
-"""Bytes of a float32."""
+FLOAT, SHORT, BYTE = 4, 2, 1
+"""Bytes of a float32, and of packed weights of 16 and of 8 bits."""
 
 _FMAS = 2.0
 """Fused multiply-adds of vectors per cycle."""
@@ -39,6 +39,12 @@ _ROWS_PER_PASS = 192
 """Rows of the left operand that share one pass over the weights."""
 _CALL = 2000.0
 """Cycles to begin a call."""
+
+_BYTE_STEP = MappingProxyType({8: 0.65, 16: 0.28})
+"""How long a multiplication of 8-bit numbers takes, by the lanes of a vector; floats take 1. With 8 lanes, AVX2, numbers
+are multiplied as 16-bit ones, unless the weights prove that bytes will do; with 16 lanes there is VNNI."""
+_PAIR_STEP = MappingProxyType({8: 0.65, 16: 0.55})
+"""The same for numbers of 16 bits."""
 
 TRANSFORMS = MappingProxyType({2: (36.0, 47.0), 4: (270.0, 127.0)})
 """Cycles to transform one vector of channels of one tile, input and output, by the side of the tile."""
@@ -61,9 +67,9 @@ def _padded(columns: int, lanes: int) -> int:
     return -(-columns // lanes) * lanes
 
 
-def packed_bytes(depth: int, columns: int, lanes: int) -> int:
-    """Bytes of a packed right operand."""
-    return depth * _padded(columns, lanes) * FLOAT
+def packed_bytes(depth: int, columns: int, lanes: int, size: int = FLOAT) -> int:
+    """Bytes of a packed right operand whose numbers have ``size``."""
+    return depth * _padded(columns, lanes) * size
 
 
 def tile_cycles(rows: int, columns: int, on: Processor) -> float:
@@ -90,11 +96,16 @@ def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
     return weights / _FAR_RATE + (passes - 1) * weights / again
 
 
-def product(rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1) -> float:
-    """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns."""
+def product(
+    rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1, size: int = FLOAT, step: float = 1.0
+) -> float:
+    """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns.
+
+    Weights have ``size`` bytes, and a multiplication takes ``step`` times as long as one of floats.
+    """
     panels = -(-columns // on.shape.panel)
-    work = tile_cycles(rows, columns, on) * taps * depth + -(-rows // 6) * panels * _TILE
-    weights = packed_bytes(taps * depth, columns, on.shape.lanes)
+    work = tile_cycles(rows, columns, on) * step * taps * depth + -(-rows // 6) * panels * _TILE
+    weights = packed_bytes(taps * depth, columns, on.shape.lanes, size)
     return _seconds(work, _weights_cycles(weights, max(1, rows // _ROWS_PER_PASS), on))
 
 
@@ -117,6 +128,21 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
     work = blocks * products * (channels * tile_cycles(rows, columns, on) + tiles_of_product * _TILE)
     weights = products * packed_bytes(channels, columns, on.shape.lanes)
     return _seconds(work + transforms, _weights_cycles(weights, blocks, on))
+
+
+def quantized_direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
+    """Seconds of a convolution of 8-bit numbers as a product of windows, sizes as for :func:`direct`."""
+    step = _BYTE_STEP.get(on.shape.lanes, 1.0)
+    return groups * product(pixels, depth, columns, on, taps=taps, size=BYTE, step=step)
+
+
+def quantized_winograd(tiles: int, channels: int, columns: int, on: Processor) -> float:
+    """Seconds of a 3x3 convolution of 8-bit numbers by F(2x2, 3x3), whose products are of 16-bit numbers."""
+    lanes, step = on.shape.lanes, _PAIR_STEP.get(on.shape.lanes, 1.0)
+    into, back = TRANSFORMS[2]
+    transforms = tiles * (math.ceil(channels / (2 * lanes)) * into + math.ceil(columns / lanes) * back)
+    one = product(tiles, channels, columns, on, size=SHORT, step=step)
+    return 16 * one + (transforms - 15 * _CALL) / CLOCK
 
 
 def _seconds(work: float, reading: float) -> float:

@@ -228,7 +228,7 @@ def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window, groups: i
     }
     depthwise = groups == source.channels == channels
     if not depthwise:
-        params |= {"out_channels": channels, "groups": groups, "block_rows": 0}
+        params |= {"out_channels": channels, "groups": groups, "algorithm": 0, "block_rows": 0}
     bias, factors = layer.constants(emit)
     operands = [to.view, of.view, emit.constant(layer.weight), bias, factors]
     emit.call("qdwconv2d" if depthwise else "qconv2d", operands, params, node)
