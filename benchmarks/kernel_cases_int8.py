@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from benchmarks.kernel_cases import STAGES, Array, Case, weights, window
@@ -29,6 +31,7 @@ def cases() -> list[Case]:
     return [
         *(gemm(*sizes) for sizes in GEMM),
         *(conv(*layer) for layer in CONVOLUTIONS),
+        *(winograd(*stage) for stage in STAGES),
         *(depthwise(*layer) for layer in DEPTHWISE),
         *(dequant(*layer) for layer in CODES),
     ]
@@ -56,6 +59,12 @@ def conv(size: int, channels: int, out: int, kernel: int, stride: int) -> Case:
     result = (params["out_height"], params["out_width"], out)
     shape = f"{size}x{size}x{channels}" + (f" to {out}" if out != channels else "")
     return Case(name, shape, "qconv2d", operands, params, result, element="uint8", int8=True)
+
+
+def winograd(size: int, channels: int) -> Case:
+    """A 3x3 convolution that keeps image and channels, by Winograd's algorithm."""
+    direct = conv(size, channels, channels, 3, 1)
+    return dataclasses.replace(direct, kernel="qconv2d_winograd", params={**direct.params, "algorithm": 3})
 
 
 def depthwise(size: int, channels: int, kernel: int, stride: int) -> Case:

@@ -39,7 +39,9 @@ def _qconv(p: CallParams) -> Count:
 def _qwinograd(p: CallParams) -> Count:
     """F(2x2, 3x3): 16 products of channels for every tile of 2x2 pixels; its transforms are not counted."""
     tiles = p.batch * math.ceil(p.out_height / 2) * math.ceil(p.out_width / 2)
-    return dataclasses.replace(_qconv(p), done=32 * tiles * p.channels * p.out_channels, algorithm=ALGORITHMS[_WINOGRAD_2])
+    return dataclasses.replace(
+        _qconv(p), done=32 * tiles * p.channels * p.out_channels, algorithm=ALGORITHMS[_WINOGRAD_2]
+    )
 
 
 def _qdepthwise(p: CallParams) -> Count:

@@ -20,7 +20,7 @@ from tinycomp.runtime.processor import available_isas
 from tinycomp.targets.c import TARGET
 
 MODELS = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
-INTEGER_KERNELS = frozenset({"qconv2d", "qdwconv2d", "qgemm"})
+INTEGER_KERNELS = frozenset({"qconv2d", "qconv2d_winograd", "qdwconv2d", "qgemm"})
 RANDOM_GRAPHS, SHARES = 500, 10
 
 
@@ -168,6 +168,15 @@ def test_tflites_fixed_point_rule_is_an_option(name: str, isa: str, monkeypatch)
     (wanted,) = evaluate(graph, TARGET, feeds, by_fixed_point)
     module = tinycomp.compile(graph, "c", strict=True, requantize="fixed_point")
     np.testing.assert_array_equal(module(*data), wanted)
+
+
+def test_winograds_algorithm_changes_no_bit():
+    layer = Layer(2, 16, 9, 7)
+    graph = layer.done(conv(layer))
+    direct, winograd = (tinycomp.compile(graph, "c", strict=True, winograd=allowed) for allowed in (False, True))
+    assert ("qconv2d" in kernels(direct), "qconv2d_winograd" in kernels(winograd)) == (True, True)
+    data = layer.data()
+    np.testing.assert_array_equal(winograd(*data), direct(*data))
 
 
 def test_a_layer_whose_result_stays_real():

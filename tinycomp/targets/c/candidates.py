@@ -151,7 +151,12 @@ def _conv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Can
 def _conv_algorithms(problem: Problem) -> Iterator[int]:
     s = problem.sizes
     yield DIRECT
-    if s["groups"] == 1 and problem.adjacent and s["dilation_width"] == 1 < s["kernel_width"] and s["channels"] < _MOST_LINES:
+    if (
+        s["groups"] == 1
+        and problem.adjacent
+        and s["dilation_width"] == 1 < s["kernel_width"]
+        and s["channels"] < _MOST_LINES
+    ):
         yield LINES
     if _is_3x3(problem):
         yield WINOGRAD_2

@@ -41,8 +41,8 @@ _CALL = 2000.0
 """Cycles to begin a call."""
 
 _BYTE_STEP = MappingProxyType({8: 0.65, 16: 0.28})
-"""How long a multiplication of 8-bit numbers takes, by the lanes of a vector; floats take 1. With 8 lanes, AVX2, numbers
-are multiplied as 16-bit ones, unless the weights prove that bytes will do; with 16 lanes there is VNNI."""
+"""How long a multiplication of 8-bit numbers takes, by the lanes of a vector; floats take 1. With 8 lanes, AVX2, most
+numbers are multiplied as 16-bit ones (bytes would do for some weights); with 16 lanes there is VNNI."""
 _PAIR_STEP = MappingProxyType({8: 0.65, 16: 0.55})
 """The same for numbers of 16 bits."""
 
