@@ -521,7 +521,8 @@ typedef struct tc_qconv2d_params {
 } tc_qconv2d_params;
 
 /* qconv2d_winograd: the same, bit by bit, for 3x3 windows of stride and dilation 1 in one group, int8 weights, and no
- * more than 1,827 channels, whose sums times four stay in 32 bits. The algorithm is WINOGRAD_2 or AUTO, and blocks are of so many tiles. */
+ * more than 1,827 channels, whose sums times four stay in 32 bits. The algorithm is WINOGRAD_2 or AUTO, and blocks are
+ * of so many tiles. */
 typedef tc_qconv2d_params tc_qconv2d_winograd_params;
 
 /* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors. */
