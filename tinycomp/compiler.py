@@ -243,7 +243,7 @@ class Compiler:
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
         if self.passes is None:
-            return [*optimisation_passes(), *partitioning_passes(self.targets, self.policy)]
+            return [*optimisation_passes(self.targets), *partitioning_passes(self.targets, self.policy)]
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 
     def partition(self, graph: Graph) -> Graph:

@@ -223,10 +223,14 @@ def _option_value(field: str, text: str) -> Any:
     return text
 
 
-def optimisation_passes() -> list[Pass]:
-    """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised."""
+def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
+    """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised.
+
+    Args:
+        targets: Functions that one of these takes whole are not inlined.
+    """
     return [
-        InlineFunctions(),
+        InlineFunctions(tuple(targets)),
         FoldConstants(),
         Simplify(),
         FoldConstants(),

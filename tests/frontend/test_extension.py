@@ -16,6 +16,8 @@ from tests.ops.harness import tensor_type
 from tests.targets.c.test_quantized import kernels
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.extension import operators
+from tinycomp.ir import Node
+from tinycomp.rewrite import reject
 
 ort = pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(23)
@@ -281,6 +283,21 @@ def test_quantised_layers_are_integer_ones_to_a_target():
         assert "attention_f32" in kernels(tinycomp.compile(case.model(), "c", strict=True))
     (add,) = {tuple(kernels(tinycomp.compile(c.model(), "c"))) for c in quantised() if c.op == "QLinearMul"}
     assert add == ("qbinary",)
+
+
+def test_a_target_may_take_an_operator_whole():
+    target = tinycomp.Target("npu")
+    target.op("com.microsoft::QLinearAdd")(lambda node: node.inputs[0].type.rank == 2 or reject("not a matrix"))
+    seen = []
+
+    @target.codegen
+    def build(region: Node) -> object:
+        seen.extend(node.qualified_op for node in region.body.nodes)
+        return lambda a, b: np.maximum(a, b)
+
+    for case in (c for c in quantised() if c.op == "QLinearAdd"):
+        tinycomp.compile(case.model(), target)
+    assert seen == ["com.microsoft::QLinearAdd"]  # of the one whose operands are matrices
 
 
 def test_forms_that_have_no_definition_stay_unknown():

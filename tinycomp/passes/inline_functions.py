@@ -17,20 +17,33 @@ graph @main opset {"" = 17, local = 1} (%x: float32[2]) -> (%y) {
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.engine import open_graphs
+from tinycomp.target import Target, find
 
 
 @dataclass(frozen=True)
 class InlineFunctions(Pass):
-    """Inline every unclaimed call, also of functions in functions and in bodies; composites and regions stay."""
+    """Inline every unclaimed call, also of functions in functions and in bodies; composites and regions stay.
+
+    Attributes:
+        targets: Targets, or names of targets. A call that an operator rule of one takes stays whole for it.
+    """
+
+    targets: Sequence[Target | str] = ()
 
     def run(self, graph: Graph) -> bool:
-        """Inline until no call is left; functions cannot call themselves, so that comes to an end."""
-        return sum(_inline_all(each) for each in open_graphs(graph)) > 0
+        """Inline until no call is left; functions cannot call themselves, so that comes to an end.
+
+        Raises:
+            TargetError: If a target is unknown, or one of its rules fails.
+        """
+        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        return sum(_inline_all(each, targets) for each in open_graphs(graph)) > 0
 
 
 def is_function_call(node: Node) -> bool:
@@ -38,11 +51,14 @@ def is_function_call(node: Node) -> bool:
     return node.is_call and not node.is_composite and not node.is_region and node.target is None
 
 
-def _inline_all(graph: Graph) -> bool:
+def _inline_all(graph: Graph, targets: Sequence[Target]) -> bool:
     waiting = deque(node for node in graph.nodes if is_function_call(node))
-    changed = bool(waiting)
+    changed = False
     while waiting:
         node = waiting.popleft()
+        if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
+            continue
+        changed = True
         _bind_absent_operands(node)
         waiting += (inner for inner in graph.inline(node) if is_function_call(inner))
     return changed
