@@ -98,7 +98,7 @@ def _holds(condition: re.Match[str], values: Mapping[str, Any], operands: Mappin
         there = condition["what"] in operands or condition["what"] in values
         return there == (condition["how"] == "with")
     if condition["test"] == "has_rank":
-        type_ = operands[condition["name"]].type
+        type_ = operands[condition["name"]].type if condition["name"] in operands else None
         return isinstance(type_, TensorType) and type_.rank == int(condition["value"])
     value = values.get(condition["name"])
     if condition["test"] == "below":
