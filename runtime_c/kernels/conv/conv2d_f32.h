@@ -10,7 +10,7 @@ typedef struct conv_plan {
   bool patches;        /* lines so short that all of a window is copied together: one tap */
   int64_t taps, depth; /* what the micro-kernel sees */
   int64_t columns;     /* output channels per group */
-  tc_grid grid;        /* of one group */
+  tc_grid grid;        /* of one group, blocked as it suits all of them */
   int64_t bias_floats, panel_floats;
 } conv_plan;
 
@@ -38,8 +38,8 @@ static conv_plan conv_plan_make(const tc_conv2d_f32_params *p, int64_t l2_bytes)
   }
   const int64_t pixels = p->batch * p->out_height * p->out_width;
   plan.grid =
-      tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * (p->channels / p->groups),
-                   plan.taps * plan.depth * plan.columns, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
+      tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * p->channels,
+                   plan.taps * plan.depth * p->out_channels, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
   plan.bias_floats = tc_round_up(plan.columns, TC_LANES);
   plan.panel_floats = tc_packed_floats(plan.taps * plan.depth, plan.columns);
   return plan;
@@ -87,7 +87,8 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const conv_plan plan = conv_plan_make(p, prepare->l2_bytes);
-  const int64_t floats = p->groups * (plan.bias_floats + plan.panel_floats) + tc_round_up(plan.depth, TC_LANES);
+  const int64_t zeros = tc_round_up(tc_max(plan.depth, p->channels), TC_LANES);
+  const int64_t floats = p->groups * (plan.bias_floats + plan.panel_floats) + zeros;
   const int64_t copied = plan.lines ? plan.depth * (int64_t)sizeof(float) : 0;
   prepare->units = TC_PRODUCT(prepare, p->groups, plan.grid.row_blocks, plan.grid.panels);
   prepare->cost = 2.0 * (double)plan.grid.rows * (double)(plan.taps * plan.depth) * (double)p->out_channels;
@@ -118,11 +119,11 @@ static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) 
   }
 }
 
-/* Makes scratch point at the input of a block of one group. */
-static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, int64_t group, const tc_place *place) {
+/* Makes scratch point at the input of a block; of several groups, at the first one's. */
+static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, const tc_place *place) {
   const tc_conv2d_f32_params *p = call->params;
-  const float **rows = call->scratch, *x = call->operands[CONV_X];
-  const conv_source source = {x + group * (p->channels / p->groups), p->x_pixel_stride,
+  const float **rows = call->scratch;
+  const conv_source source = {call->operands[CONV_X], p->x_pixel_stride,
                               (const float *)call->state + p->groups * (plan->bias_floats + plan->panel_floats)};
   float *copies = (float *)(rows + plan->grid.block_rows * plan->taps);
   if (plan->patches) {
@@ -134,10 +135,21 @@ static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, int64_
   }
 }
 
+/* A unit's block and group. Where rows come first, all groups of a block of rows share its pointers. */
+static tc_place conv_place(const tc_grid *grid, int64_t groups, int64_t unit, int64_t *group) {
+  if (grid->panel_outer) {
+    const int64_t per_group = grid->row_blocks * grid->panels;
+    *group = unit / per_group;
+    return tc_grid_place(grid, unit % per_group);
+  }
+  *group = unit / grid->panels % groups;
+  return tc_grid_place(grid, unit / (grid->panels * groups) * grid->panels + unit % grid->panels);
+}
+
 static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_conv2d_f32_params *p = call->params;
   const conv_plan plan = conv_plan_make(p, call->l2_bytes);
-  const int64_t per_group = plan.grid.row_blocks * plan.grid.panels, depth = plan.taps * plan.depth;
+  const int64_t depth = plan.taps * plan.depth;
   const float *bias = call->state, *panels = bias + p->groups * plan.bias_floats;
   const float *residual = call->operands[CONV_RESIDUAL];
   tc_block_f32 block = {.rows = call->scratch,
@@ -147,16 +159,16 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
                         .residual_stride = p->residual_pixel_stride,
                         .c_stride = p->y_pixel_stride,
                         .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
-  int64_t row = -1, of_group = -1; /* what the rows in scratch belong to */
+  int64_t row = -1; /* what the pointers in scratch belong to */
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t group = unit / per_group;
-    const tc_place place = tc_grid_place(&plan.grid, unit % per_group);
-    if (row != place.row || of_group != group) {
+    int64_t group;
+    const tc_place place = conv_place(&plan.grid, p->groups, unit, &group);
+    if (row != place.row) {
       row = place.row;
-      of_group = group;
-      conv_prepare_rows(call, &plan, group, &place);
+      conv_prepare_rows(call, &plan, &place);
     }
     const int64_t channel = group * plan.columns + place.column;
+    block.first_depth = group * (p->channels / p->groups);
     block.row_count = place.row_count;
     block.columns = place.column_count;
     block.panel = panels + group * plan.panel_floats + place.column * depth;

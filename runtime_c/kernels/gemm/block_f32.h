@@ -8,6 +8,7 @@ typedef struct tc_block_f32 {
   int64_t row_stride;
   int64_t row_count;
   int64_t taps, depth;
+  int64_t first_depth; /* added to every row pointer */
   const float *panel;
   int64_t columns;
   const float *bias;     /* padded to whole vectors */
@@ -63,7 +64,7 @@ static void tc_block_run(const tc_block_f32 *block) {
     tc_block_part(block, &(tc_tile_f32){
                              .rows = block->rows + (one_tap ? 0 : begin * block->row_stride),
                              .taps = one_tap ? 1 : count,
-                             .depth_begin = one_tap ? begin : 0,
+                             .depth_begin = block->first_depth + (one_tap ? begin : 0),
                              .depth = one_tap ? count : block->depth,
                              .panel = block->panel + begin * step,
                              .ahead = (const char *)(block->panel + (begin + count) * step),

@@ -44,7 +44,7 @@ static __attribute__((noinline)) void tc_row_f32(const tc_block_f32 *block) {
   }
   int64_t at = 0; /* in every panel */
   for (int64_t tap = 0; tap < block->taps; tap++) {
-    const float *row = block->rows[tap * block->row_stride];
+    const float *row = block->rows[tap * block->row_stride] + block->first_depth;
     for (int64_t k = 0; k < block->depth; k++, at += TC_PANEL) {
       tc_row_step(row[k], panels, at, &sum);
     }

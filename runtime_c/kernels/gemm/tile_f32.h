@@ -144,8 +144,9 @@ static const int tc_tile_rows[] = {0, 12, 12, 8, 6};
 #define TC_TILE_LIST TC_TILES_UP_TO_12(1) TC_TILES_UP_TO_12(2) TC_TILES_UP_TO_8(3) TC_TILES_UP_TO_6(4)
 #else
 enum { TC_TILE_VECTORS = 2 };
-static const int tc_tile_rows[] = {0, 12, 6};
-#define TC_TILE_LIST TC_TILES_UP_TO_12(1) TC_TILES_UP_TO_6(2)
+/* Of one vector, twelve would fit, but not the pointers to their rows into the general registers. */
+static const int tc_tile_rows[] = {0, 9, 6};
+#define TC_TILE_LIST TC_TILES_UP_TO_8(1) TC_TILE(9, 1) TC_TILES_UP_TO_6(2)
 #endif
 
 /* Columns of a whole panel. */

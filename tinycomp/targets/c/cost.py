@@ -80,7 +80,7 @@ def tile_cycles(rows: int, columns: int, on: Processor) -> float:
 
 
 def _panel_cycles(rows: int, vectors: int) -> float:
-    most = 6 if vectors > 1 else 12
+    most = 6 if vectors > 1 else 9
     whole, rest = divmod(rows, most)
     return whole * _step(most, vectors) + (_step(rest, vectors) if rest else 0.0)
 
