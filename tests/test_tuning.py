@@ -11,6 +11,7 @@ import pytest
 
 import tinycomp
 from tests.targets.c.test_choices import SHAPES, network
+from tinycomp.data import digits, digits_model
 from tinycomp.errors import ModelError, TinycompWarning, TuningError, WriteError
 from tinycomp.runtime import machine
 from tinycomp.runtime.machine import Machine, this_machine
@@ -52,6 +53,17 @@ def test_a_model_is_measured_once(tmp_path):
     assert path.read_text().splitlines() == lines
     other = tinycomp.tune(network(), path, shapes={"x": (2, 16, 24, 20)}, threads=1)
     assert (other.problems, other.measured) == (3, 3)
+
+
+@pytest.mark.usefixtures("quick")
+def test_quantised_convolutions_are_measured_and_decided_too(tmp_path):
+    model, shapes = digits_model(quantized=True), {"image": (1, 1, 8, 8)}
+    tuned = tinycomp.tune(model, tmp_path / "log", shapes=shapes, threads=1)
+    log = favouring(tuned.log, "Winograd F(2x2, 3x3)")
+    modules = [tinycomp.compile(model, shapes=shapes, threads=1, tuning=log), tinycomp.compile(model, winograd=False)]
+    assert ["Winograd F(2x2, 3x3)" in algorithms(module) for module in modules] == [True, False]
+    image = digits()[0][:1]
+    np.testing.assert_array_equal(modules[0](image), modules[1](image))
 
 
 @pytest.mark.usefixtures("quick")
