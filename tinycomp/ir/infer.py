@@ -73,27 +73,19 @@ def node_key(node: Node) -> Key:
     )
 
 
-def infer_types(node: Node, key: Key | None = None) -> list[Type]:
+def infer_types(node: Node) -> list[Type]:
     """Return the types of a node's results from its operands, attributes and bodies.
-
-    Args:
-        node: The node.
-        key: Its :func:`node_key`, where the caller has it already.
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.
     """
     if node.is_call:
         return [v.type for v in node.body.outputs]
-    return _from_branches(node) if node.bodies else operator_types(node, key)
+    return _from_branches(node) if node.bodies else operator_types(node)
 
 
-def operator_types(node: Node, key: Key | None = None) -> list[Type]:
+def operator_types(node: Node) -> list[Type]:
     """Return the types that onnx's inference for the operator gives, which sees operands and plain attributes only.
-
-    Args:
-        node: The node.
-        key: Its :func:`node_key`, where the caller has it already.
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.
@@ -101,7 +93,7 @@ def operator_types(node: Node, key: Key | None = None) -> list[Type]:
     if schema(node.op, node.domain, node.version) is None:
         return [UNKNOWN for _ in node.outputs]
     try:
-        return list(Uncompared(node).ask(_infer_cached, node_key(node) if key is None else key))
+        return list(Uncompared(node).ask(_infer_cached, node_key(node)))
     except TinycompError:
         raise
     except _FAILURES as error:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.infer import infer_types, node_key, operator_types
+from tinycomp.ir.infer import infer_types, operator_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
-from tinycomp.ops.checks import check_node, has_checks
+from tinycomp.ops.checks import check_node
 from tinycomp.ops.plain_types import plain_types
 from tinycomp.ops.registry import OpRecord
 
@@ -72,8 +72,7 @@ def record_of(node: Node) -> OpRecord | None:
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:
-    key = node_key(node) if has_checks(node) and not node.bodies else None
-    check_node(node, key)
+    check_node(node)
     plain = plain_types(node)
     if plain is not None:
         return list(plain)
@@ -87,7 +86,7 @@ def _infer(node: Node, widen: bool) -> list[Type]:
     if record is not None and record.body_rule is not None:
         _check_bodies(node, record.body_rule(node)[1], widen)
         return operator_types(node)
-    return infer_types(node, key)
+    return infer_types(node)
 
 
 def _check_bodies(node: Node, results: Sequence[Type], widen: bool) -> None:

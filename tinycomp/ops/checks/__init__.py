@@ -7,15 +7,13 @@ inputs are. :func:`check_node` runs whenever a node is typed: at import, behind 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.infer import Key, Uncompared, informs
+from tinycomp.ir.graph import Node
 from tinycomp.ops.checks import axes, choices, movement, norms, operands, quantized, recurrent, spatial
 from tinycomp.ops.checks.facts import Facts
 
-__all__ = ["Facts", "check_node", "has_checks"]
+__all__ = ["Facts", "check_node"]
 
 Check = Callable[[Facts], None]
 
@@ -31,37 +29,19 @@ _CHECKS = _by_operator(
 )  # fmt: skip
 
 
-def has_checks(node: Node) -> bool:
-    """Whether :func:`check_node` has anything to ask of a node."""
-    return not node.domain and node.op in _CHECKS
-
-
-def check_node(node: Node, key: Key | None = None) -> None:
+def check_node(node: Node) -> None:
     """Refuse a node that can never run.
+
+    Nodes that have passed are not remembered: to find out whether one has been seen takes longer than to look again.
 
     Args:
         node: The node.
-        key: Its :func:`~tinycomp.ir.infer.node_key`, by which nodes are remembered that have passed; None if it has
-            bodies.
 
     Raises:
         TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
     """
-    if not has_checks(node):
-        return
-    if key is None or not Uncompared(node).ask(_passes_by_key, key):
-        _consulted(node)
-
-
-@functools.lru_cache(maxsize=8192)
-def _passes_by_key(holder: Uncompared[Node], key: Key) -> bool:
-    """Run the checks; return whether no constant beyond the key mattered, so that all others pass too."""
-    return all(informs(value) for value in _consulted(holder.held))
-
-
-def _consulted(node: Node) -> Set[Value]:
-    """Run the checks of a node; return the constants that they have asked for."""
-    facts = Facts(node)
-    for check in _CHECKS[node.op]:
-        check(facts)
-    return facts.consulted
+    checks = None if node.domain else _CHECKS.get(node.op)
+    if checks is not None:
+        facts = Facts(node)
+        for check in checks:
+            check(facts)

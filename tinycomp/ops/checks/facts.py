@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tinycomp.errors import TypeInferenceError
@@ -18,11 +18,9 @@ class Facts:
 
     Attributes:
         node: The node.
-        consulted: The constants that somebody has asked for.
     """
 
     node: Node
-    consulted: set[Value] = field(default_factory=set, compare=False, repr=False)
 
     def operand(self, index: int) -> Value | None:
         """Return an operand, or None where it is absent."""
@@ -54,10 +52,7 @@ class Facts:
     def const(self, index: int) -> Array | None:
         """Return the value of a constant operand."""
         value = self.operand(index)
-        if value is None or value.const is None:
-            return None
-        self.consulted.add(value)
-        return value.const
+        return None if value is None else value.const
 
     def ints(self, index: int, attribute: str) -> list[int] | None:
         """Return integers that are an attribute in some versions and a constant operand in others; None if unknown."""
