@@ -15,6 +15,8 @@ bool tc_cpu_has_avx512(void) {
   return tc_cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+bool tc_cpu_has_avx512vnni(void) { return tc_cpu_has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #endif
 
 #define TC_ISA(name, runs_here) \

@@ -4,8 +4,10 @@
 
 #include "kernel.h"
 
-/* One row per instruction set, worst first: TC_ISA(name, runs_here). runs_here is a function in cpu.c. */
-#if defined(__x86_64__)
+/* One row per instruction set, worst first: TC_ISA(name, runs_here). runs_here is a function in cpu.c. A build for one
+ * instruction set alone defines the list itself. */
+#if defined(TC_ISA_LIST)
+#elif defined(__x86_64__)
 #define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(avx2, tc_cpu_has_avx2) TC_ISA(avx512, tc_cpu_has_avx512)
 #elif defined(__aarch64__)
 #define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(neon, tc_cpu_always)
@@ -35,6 +37,8 @@ TC_ISA_LIST
 bool tc_cpu_always(void);
 bool tc_cpu_has_avx2(void);
 bool tc_cpu_has_avx512(void);
+/* Whether AVX-512 multiplies quads of bytes. */
+bool tc_cpu_has_avx512vnni(void);
 
 /* The named instruction set; for NULL the one in TINYCOMP_ISA, or else the best. NULL if it cannot run here. */
 const tc_isa *tc_isa_find(const char *name);

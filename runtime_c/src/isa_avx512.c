@@ -11,6 +11,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 #include <immintrin.h>
 
+#include "simd_avx512_asm.h"
 #include "simd_avx512.h"
 
 #define TC_ISA_SUFFIX avx512

@@ -9,6 +9,9 @@
 
 #include "tinycomp.h"
 
+/* How the words of the SIMD vocabularies are declared. */
+#define TC_INLINE static inline __attribute__((always_inline, unused))
+
 enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
 
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */

@@ -4,8 +4,6 @@ enum { TC_LANES = 8 };
 typedef __m256 tc_vf;
 typedef __m256 tc_vm;
 
-#define TC_INLINE static inline __attribute__((always_inline, unused))
-
 /* All ones in the first n lanes. */
 TC_INLINE __m256i tc_first_lanes(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

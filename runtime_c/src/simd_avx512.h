@@ -4,18 +4,11 @@ enum { TC_LANES = 16 };
 typedef __m512 tc_vf;
 typedef __mmask16 tc_vm;
 
-#define TC_INLINE static inline __attribute__((always_inline, unused))
-
 /* One bit for each of the first n lanes, 0 <= n <= 16. */
 TC_INLINE __mmask16 tc_first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1u); }
 
 TC_INLINE tc_vf tc_vf_set1(float x) { return _mm512_set1_ps(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm512_loadu_ps(p); }
-/* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
-TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
-  __asm__("" : "+v"(v));
-  return v;
-}
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm512_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(tc_first_lanes(n), p); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm512_mask_storeu_ps(p, tc_first_lanes(n), v); }
@@ -53,11 +46,6 @@ typedef __m512i tc_vi;
 #define TC_PACK4 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
-/* Keeps the compiler from taking two results of this operand for one. */
-TC_INLINE tc_vi tc_vi_keep(tc_vi v) {
-  __asm__("" : "+v"(v));
-  return v;
-}
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm512_loadu_si512(p); }
 TC_INLINE tc_vi tc_vi_load_pair(const void *p) {
   int32_t word;
@@ -82,12 +70,7 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) { return _mm512_add_epi3
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
 /* Any weights. */
 enum { TC_DOT4_MOST = 256 };
-TC_INLINE bool tc_has_dot4(void) { return __builtin_cpu_supports("avx512vnni"); }
-/* Written out because the compiler moves the sums of the intrinsic in and out of their registers. */
-TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-  return sum;
-}
+TC_INLINE bool tc_has_dot4(void) { return tc_cpu_has_avx512vnni(); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(p)); }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm512_srai_epi32(_mm512_slli_epi32(v, 28), 28); }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm512_srai_epi32(v, 4); }

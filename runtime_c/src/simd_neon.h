@@ -4,8 +4,6 @@ enum { TC_LANES = 4 };
 typedef float32x4_t tc_vf;
 typedef uint32x4_t tc_vm;
 
-#define TC_INLINE static inline __attribute__((always_inline, unused))
-
 TC_INLINE tc_vf tc_vf_set1(float x) { return vdupq_n_f32(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return vld1q_f32(p); }
 /* Keeps a loaded vector in its register: the compiler may not load it again at each use. */

@@ -5,8 +5,6 @@ enum { TC_LANES = 1 };
 typedef float tc_vf;
 typedef bool tc_vm;
 
-#define TC_INLINE static inline __attribute__((always_inline, unused))
-
 TC_INLINE tc_vf tc_vf_set1(float x) { return x; }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return *p; }
 /* Keeps a loaded vector in its register: the compiler may not load it again at each use. */

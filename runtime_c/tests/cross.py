@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Compile the runtime and the driver ``replay`` for another processor, as one static program that an emulator can run.
+"""Compile the runtime for one instruction set, and the driver ``replay``, as a static program that can be run here.
 
-Usage: runtime_c/tests/cross.py COMPILER PROCESSOR FOLDER, such as ``aarch64-linux-gnu-gcc aarch64 build/aarch64``.
-Warnings are errors. The program is ``FOLDER/replay``; it is left alone if no source has changed since it was made.
+Usage: runtime_c/tests/cross.py COMPILER ISA FOLDER [SUBSTITUTES [FLAG ...]]. A compiler for another processor makes a
+program for an emulator: ``aarch64-linux-gnu-gcc neon build/neon``. With SUBSTITUTES, a folder beside this file, the
+program is its own emulator: ``gcc avx512 build/avx512 avx512 -O1`` compiles the sources in that folder in the place of
+those with the same names. Warnings are errors. The program is ``FOLDER/replay``; it is left alone if no source has
+changed since it was made.
 """
 
 from __future__ import annotations
@@ -26,32 +29,51 @@ def is_current(program: Path) -> bool:
 
 def main() -> int:
     """Make the program if it is out of date, one process at a time, and return the first exit code that is not 0."""
-    compiler, processor, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    compiler, isa, place, *rest = sys.argv[1:]
+    folder = Path(place)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return 0 if is_current(folder / "replay") else make(compiler, processor, folder)
+        if is_current(folder / "replay"):
+            return 0
+        return make([compiler, *flags(isa), *rest[1:]], sources(isa, *rest[:1]), folder)
 
 
-def make(compiler: str, processor: str, folder: Path) -> int:
-    """Compile and link, and return the first exit code that is not 0."""
-    os.environ |= {"TINYCOMP_WERROR": "1", "ARCHFLAGS": processor}
+def sources(isa: str, substitutes: str = "") -> list[Path]:
+    """Return the files to compile."""
+    found = {path.name: path for path in (RUNTIME / "src").glob("*.c")}
+    if substitutes:
+        found |= {path.name: path for path in (HERE / substitutes).glob("*.c")}
+    kept = [path for name, path in found.items() if not name.startswith("isa_") or name == f"isa_{isa}.c"]
+    return [HERE / "replay.c", *kept]
+
+
+def flags(isa: str) -> list[str]:
+    """Return the compiler flags for one instruction set."""
+    os.environ["TINYCOMP_WERROR"] = "1"
     sys.path.insert(0, str(RUNTIME))
     import build_ffi
 
-    flags = [*build_ffi.compile_flags(), *(f"-I{RUNTIME / name}" for name in ("include", "src"))]
-    sources = [HERE / "replay.c", *build_ffi.sources()]
-    objects = [folder / f"{source.stem}.o" for source in sources]
+    include = [f"-I{RUNTIME / name}" for name in ("include", "src")]
+    return [
+        *build_ffi.compile_flags(),
+        *build_ffi.link_flags(),
+        *include,
+        f"-DTC_ISA_LIST=TC_ISA({isa}, tc_cpu_always)",
+    ]
+
+
+def make(compile_command: list[str], files: list[Path], folder: Path) -> int:
+    """Compile and link, and return the first exit code that is not 0."""
+    objects = [folder / f"{source.stem}.o" for source in files]
 
     def compile_one(source: Path, made: Path) -> int:
-        return subprocess.run([compiler, *flags, "-c", str(source), "-o", str(made)]).returncode
+        return subprocess.run([*compile_command, "-c", str(source), "-o", str(made)]).returncode
 
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        code = max(workers.map(compile_one, sources, objects))
-    if code:
-        return code
-    link = [compiler, "-static", *map(str, objects), *build_ffi.link_flags(), "-lm", "-o", str(folder / "replay")]
-    return subprocess.run(link).returncode
+        code = max(workers.map(compile_one, files, objects))
+    link = [*compile_command, "-static", *map(str, objects), "-lm", "-o", str(folder / "replay")]
+    return code or subprocess.run(link).returncode
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import zlib
 import numpy as np
 import pytest
 
-from tests.runtime_c.emulated import ISAS, require
+from tests.runtime_c.emulated import EMULATIONS, ISAS, require
 from tinycomp.runtime.native import Pool
 from tinycomp.runtime.processor import available_isas
 
 EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
-"""An emulator is slow: one emulated case in this many runs, chosen by its name; 1 runs them all."""
+"""An emulator is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -21,18 +21,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _isa_of(item: pytest.Item) -> object:
-    """The instruction set of a test with the fixture ``isa``; None for any other test."""
+    """The instruction set of a test with the fixture ``isa`` or ``emulated``; None for any other test."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return parameters.get("isa")
+    return parameters.get("isa", parameters.get("emulated"))
 
 
 def _is_chosen(item: pytest.Item) -> bool:
-    return zlib.crc32(item.nodeid.encode()) % EVERY == 0
+    return EVERY > 0 and zlib.crc32(item.nodeid.encode()) % EVERY == 0
 
 
 @pytest.fixture(params=ISAS)
 def isa(request: pytest.FixtureRequest) -> str:
     """An instruction set that this machine runs, or emulates through ``run_single`` and ``runner``."""
+    require(request.param)
+    return str(request.param)
+
+
+@pytest.fixture(params=EMULATIONS)
+def emulated(request: pytest.FixtureRequest) -> str:
+    """An instruction set that this machine emulates through ``EmulatedProgram``."""
     require(request.param)
     return str(request.param)
 

@@ -1,4 +1,4 @@
-"""NEON kernels on a machine of another kind: programs go to the driver ``replay``, which an emulator runs.
+"""Kernels for instruction sets that this machine lacks: programs go to the driver ``replay``, which is emulated.
 
 The driver is compiled when first asked for, and one process of it serves a whole test session.
 """
@@ -10,7 +10,8 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -24,23 +25,64 @@ from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.program import SPACES, Program
 
 PROJECT = Path(__file__).resolve().parents[2]
-BUILD = PROJECT / "build" / "aarch64"
-COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"
 
-ISAS = (*available_isas(), *(() if "neon" in available_isas() else ("neon",)))
-"""What this machine runs itself, and NEON, which it may emulate."""
+
+@dataclass(frozen=True)
+class Emulation:
+    """How an instruction set is had that this machine lacks."""
+
+    isa: str
+    """What the runtime calls it."""
+    build: tuple[str, ...]
+    """What ``cross.py`` is told before and behind the folder: compiler; folder of substitutes, flags."""
+    command: tuple[str, ...]
+    """What runs the driver, whose path follows."""
+    missing: Callable[[], list[str]]
+    """What the machine lacks to do so."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the driver is made; emulations of one instruction set share it."""
+        return PROJECT / "build" / self.isa
+
+
+def _missing_for_neon() -> list[str]:
+    return [tool for tool in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(tool) is None]
+
+
+@functools.cache
+def _missing_for_avx512() -> list[str]:
+    missing = [] if "avx2" in available_isas() else ["AVX2"]
+    question = "#if !__has_include(<simde/x86/avx512.h>)\n#error\n#endif\n"
+    if shutil.which("gcc") is None:
+        missing.append("gcc")
+    elif subprocess.run(["gcc", "-E", "-"], input=question, capture_output=True, text=True).returncode:
+        missing.append("SIMDe")
+    return missing
+
+
+_AVX512 = ("gcc", "avx512", "-O1", "-Wno-psabi")
+
+EMULATIONS = {
+    "neon": Emulation("neon", ("aarch64-linux-gnu-gcc",), ("qemu-aarch64",), _missing_for_neon),
+    "avx512bw": Emulation("avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURE=avx512vnni"), _missing_for_avx512),
+    "avx512vnni": Emulation("avx512", _AVX512, (), _missing_for_avx512),
+}
+"""Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers differently."""
+
+ISAS = (*available_isas(), *(name for name in EMULATIONS if name not in available_isas()))
+"""What this machine runs itself, and what it may emulate."""
 
 
 def require(isa: str) -> None:
     """Skip the test if this machine can neither run nor emulate the instruction set."""
-    if isa not in available_isas():
-        missing = [tool for tool in (COMPILER, EMULATOR) if shutil.which(tool) is None]
-        if missing:
-            pytest.skip(f"{isa} cannot be emulated without {' and '.join(missing)}")
+    if isa not in available_isas() and (missing := EMULATIONS[isa].missing()):
+        pytest.skip(f"{isa} cannot be emulated without {' and '.join(missing)}")
 
 
 class EmulatedProgram:
-    """What :class:`NativeProgram` is, for an emulated instruction set; the program is described anew for every run.
+    """What :class:`NativeProgram` is, for one of :data:`EMULATIONS`; the program is described anew for every run.
 
     Raises:
         TargetError: If the program is not valid, as soon as it is made.
@@ -58,7 +100,7 @@ class EmulatedProgram:
             TargetError: If the program is not valid.
             ExecutionError: If a kernel refused its data.
         """
-        driver = _driver()
+        driver = _driver(self.isa)
         driver.send(b"".join(self._request(inputs, outputs)))
         stage = driver.number()
         if stage:
@@ -68,7 +110,7 @@ class EmulatedProgram:
 
     def _request(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Iterator[bytes]:
         program = self.program
-        yield _text(self.isa)
+        yield _text(EMULATIONS[self.isa].isa)
         threads = 1 if self.pool is None else self.pool.threads
         lists = (inputs, outputs, program.constants, program.instructions)
         yield _numbers(threads, *map(len, lists), program.arena_bytes)
@@ -89,17 +131,17 @@ class EmulatedProgram:
 
 
 def runner(program: Program, pool: Pool | None, isa: str) -> NativeProgram | EmulatedProgram:
-    """Return a program ready to run on an instruction set of this machine or of the emulated one."""
+    """Return a program ready to run on an instruction set of this machine or an emulated one."""
     return NativeProgram(program, pool, isa) if isa in available_isas() else EmulatedProgram(program, pool, isa)
 
 
 class _Driver:
     """The process that runs requests; its form is described in ``runtime_c/tests/replay.c``."""
 
-    def __init__(self) -> None:
-        made = _made()
+    def __init__(self, emulation: Emulation) -> None:
+        made = _made(emulation.build, emulation.isa, emulation.folder)
         assert made.returncode == 0, f"the driver cannot be compiled:\n{made.stderr}"
-        command = [EMULATOR, str(BUILD / "replay")]
+        command = [*emulation.command, str(emulation.folder / "replay")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, request: bytes) -> None:
@@ -121,15 +163,15 @@ class _Driver:
 
 
 @functools.cache
-def _made() -> subprocess.CompletedProcess[str]:
+def _made(build: tuple[str, ...], isa: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Compile the driver; what fails to compile is not tried again by the next test."""
-    make = [sys.executable, PROJECT / "runtime_c" / "tests" / "cross.py", COMPILER, "aarch64", BUILD]
-    return subprocess.run(make, capture_output=True, text=True)
+    compiler, *rest = build
+    return subprocess.run([sys.executable, CROSS, compiler, isa, folder, *rest], capture_output=True, text=True)
 
 
 @functools.cache
-def _driver() -> _Driver:
-    return _Driver()
+def _driver(isa: str) -> _Driver:
+    return _Driver(EMULATIONS[isa])
 
 
 def _numbers(*values: int) -> bytes:
