@@ -2,7 +2,8 @@
 
 The declarations come from the public headers themselves, between their cdef markers, so that nothing is written twice.
 Set ``TINYCOMP_WERROR=1`` to turn warnings into errors, ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
-checks, or ``TINYCOMP_SANITIZE=thread`` for data races.
+checks, or ``TINYCOMP_SANITIZE=thread`` for data races. ``TINYCOMP_BUILD_ISAS="scalar avx2"`` builds for these
+instruction sets alone.
 """
 
 from __future__ import annotations
@@ -44,11 +45,16 @@ def machine() -> str:
     return platform.machine().lower()
 
 
+def isas() -> list[str]:
+    """Return the instruction sets to build, worst first: those in ``TINYCOMP_BUILD_ISAS``, or all of the processor."""
+    known = {"x86_64": "scalar avx2 avx512", "aarch64": "scalar neon"}.get(machine(), "scalar")
+    return (os.environ.get("TINYCOMP_BUILD_ISAS") or known).split()
+
+
 def sources() -> list[Path]:
-    """Return the C files to compile; the files for other processors are left out."""
-    foreign = {"x86_64": {"isa_neon.c"}, "aarch64": {"isa_avx2.c", "isa_avx512.c"}}
-    skipped = foreign.get(machine(), {"isa_neon.c", "isa_avx2.c", "isa_avx512.c"})
-    return sorted(path for path in (HERE / "src").glob("*.c") if path.name not in skipped)
+    """Return the C files to compile; of the instruction sets those of :func:`isas`."""
+    common = sorted(path for path in (HERE / "src").glob("*.c") if not path.name.startswith("isa_"))
+    return [*common, *(HERE / "src" / f"isa_{isa}.c" for isa in isas())]
 
 
 def sanitizers() -> list[str]:
@@ -66,6 +72,8 @@ def compile_flags() -> list[str]:
     flags = ["-std=gnu11", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
     if os.environ.get("TINYCOMP_WERROR") == "1":
         flags += ["-Wall", "-Wextra", "-Werror"]
+    if os.environ.get("TINYCOMP_BUILD_ISAS"):
+        flags += ["-DTC_ISA_LIST=" + " ".join(f"TC_ISA({isa})" for isa in isas())]
     if sanitizers():
         flags += ["-O1", "-g1", *sanitizers(), "-fno-sanitize-recover=undefined"]
     return flags

@@ -6,9 +6,11 @@
 #include "isa.h"
 #include "program.h"
 
-bool tc_cpu_always(void) { return true; }
+bool tc_cpu_has_scalar(void) { return true; }
 
-#if defined(__x86_64__)
+#if defined(__aarch64__)
+bool tc_cpu_has_neon(void) { return true; }
+#elif defined(__x86_64__)
 bool tc_cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 bool tc_cpu_has_avx512(void) {
@@ -19,8 +21,13 @@ bool tc_cpu_has_avx512(void) {
 bool tc_cpu_has_avx512vnni(void) { return tc_cpu_has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #endif
 
-#define TC_ISA(name, runs_here) \
-  {#name, runs_here, tc_kernels__##name, &tc_shape__##name, tc_multiply_add__##name, tc_multiply_add_int8__##name},
+#define TC_ISA(name)        \
+  {#name,                   \
+   tc_cpu_has_##name,       \
+   tc_kernels__##name,      \
+   &tc_shape__##name,       \
+   tc_multiply_add__##name, \
+   tc_multiply_add_int8__##name},
 static const tc_isa isas[] = {TC_ISA_LIST};
 #undef TC_ISA
 

@@ -4,15 +4,15 @@
 
 #include "kernel.h"
 
-/* One row per instruction set, worst first: TC_ISA(name, runs_here). runs_here is a function in cpu.c. A build for one
- * instruction set alone defines the list itself. */
+/* One row per instruction set, worst first; tc_cpu_has_<name>() in cpu.c tells whether it runs here. A build for some
+ * of them only defines the list itself. */
 #if defined(TC_ISA_LIST)
 #elif defined(__x86_64__)
-#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(avx2, tc_cpu_has_avx2) TC_ISA(avx512, tc_cpu_has_avx512)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(avx2) TC_ISA(avx512)
 #elif defined(__aarch64__)
-#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always) TC_ISA(neon, tc_cpu_always)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(neon)
 #else
-#define TC_ISA_LIST TC_ISA(scalar, tc_cpu_always)
+#define TC_ISA_LIST TC_ISA(scalar)
 #endif
 
 typedef struct tc_isa {
@@ -26,17 +26,15 @@ typedef struct tc_isa {
   double (*multiply_add_int8)(int64_t rounds, int32_t *sum);
 } tc_isa;
 
-#define TC_ISA(name, runs_here)                               \
-  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
-  extern const tc_isa_shape tc_shape__##name;                 \
-  double tc_multiply_add__##name(int64_t rounds, float *sum); \
-  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum);
+#define TC_ISA(name)                                                 \
+  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];        \
+  extern const tc_isa_shape tc_shape__##name;                        \
+  double tc_multiply_add__##name(int64_t rounds, float *sum);        \
+  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum); \
+  bool tc_cpu_has_##name(void);
 TC_ISA_LIST
 #undef TC_ISA
 
-bool tc_cpu_always(void);
-bool tc_cpu_has_avx2(void);
-bool tc_cpu_has_avx512(void);
 /* Whether AVX-512 multiplies quads of bytes. */
 bool tc_cpu_has_avx512vnni(void);
 

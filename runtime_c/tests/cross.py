@@ -19,6 +19,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent
+sys.path.insert(0, str(RUNTIME))
+
+import build_ffi  # noqa: E402
 
 
 def is_current(program: Path) -> bool:
@@ -36,31 +39,20 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_current(folder / "replay"):
             return 0
-        return make([compiler, *flags(isa), *rest[1:]], sources(isa, *rest[:1]), folder)
+        os.environ |= {"TINYCOMP_WERROR": "1", "TINYCOMP_BUILD_ISAS": isa}
+        return make([compiler, *flags(), *rest[1:]], sources(*rest[:1]), folder)
 
 
-def sources(isa: str, substitutes: str = "") -> list[Path]:
+def sources(substitutes: str = "") -> list[Path]:
     """Return the files to compile."""
-    found = {path.name: path for path in (RUNTIME / "src").glob("*.c")}
-    if substitutes:
-        found |= {path.name: path for path in (HERE / substitutes).glob("*.c")}
-    kept = [path for name, path in found.items() if not name.startswith("isa_") or name == f"isa_{isa}.c"]
-    return [HERE / "replay.c", *kept]
+    files = {path.name: path for path in [HERE / "replay.c", *build_ffi.sources()]}
+    return list((files | {path.name: path for path in (HERE / substitutes).glob("*.c") if substitutes}).values())
 
 
-def flags(isa: str) -> list[str]:
-    """Return the compiler flags for one instruction set."""
-    os.environ["TINYCOMP_WERROR"] = "1"
-    sys.path.insert(0, str(RUNTIME))
-    import build_ffi
-
+def flags() -> list[str]:
+    """Return the compiler flags."""
     include = [f"-I{RUNTIME / name}" for name in ("include", "src")]
-    return [
-        *build_ffi.compile_flags(),
-        *build_ffi.link_flags(),
-        *include,
-        f"-DTC_ISA_LIST=TC_ISA({isa}, tc_cpu_always)",
-    ]
+    return [*build_ffi.compile_flags(), *build_ffi.link_flags(), *include]
 
 
 def make(compile_command: list[str], files: list[Path], folder: Path) -> int:

@@ -1,23 +1,19 @@
 from __future__ import annotations
 
-import os
 import zlib
 
 import numpy as np
 import pytest
 
-from tests.runtime_c.emulated import EMULATIONS, ISAS, require
+from tests.runtime_c.emulated import EMULATED, EVERY, ISAS, require
 from tinycomp.runtime.native import Pool
 from tinycomp.runtime.processor import available_isas
 
-EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
-"""An emulator is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if _isa_of(item) not in (None, *available_isas()) and not _is_chosen(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = {item for item in items if _isa_of(item) in EMULATED and not _is_chosen(item)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _isa_of(item: pytest.Item) -> object:
@@ -27,7 +23,7 @@ def _isa_of(item: pytest.Item) -> object:
 
 
 def _is_chosen(item: pytest.Item) -> bool:
-    return EVERY > 0 and zlib.crc32(item.nodeid.encode()) % EVERY == 0
+    return zlib.crc32(item.nodeid.encode()) % EVERY == 0
 
 
 @pytest.fixture(params=ISAS)
@@ -37,7 +33,7 @@ def isa(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=EMULATIONS)
+@pytest.fixture(params=EMULATED)
 def emulated(request: pytest.FixtureRequest) -> str:
     """An instruction set that this machine emulates through ``EmulatedProgram``."""
     require(request.param)

@@ -6,6 +6,7 @@ The driver is compiled when first asked for, and one process of it serves a whol
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import struct
 import subprocess
@@ -71,7 +72,11 @@ EMULATIONS = {
 }
 """Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers differently."""
 
-ISAS = (*available_isas(), *(name for name in EMULATIONS if name not in available_isas()))
+EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
+"""Emulation is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
+
+EMULATED = tuple(name for name in EMULATIONS if EVERY and name not in available_isas())
+ISAS = (*available_isas(), *EMULATED)
 """What this machine runs itself, and what it may emulate."""
 
 
