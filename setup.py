@@ -1,10 +1,16 @@
 """Builds the C runtime; everything else about the package is in pyproject.toml."""
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
+
+RUNTIME = Path(__file__).resolve().parent / "runtime_c"
+sys.path.insert(0, str(RUNTIME))
+from build_ffi import direct_extension  # noqa: E402
 
 
 class ParallelBuild(build_ext):
@@ -26,4 +32,8 @@ class ParallelBuild(build_ext):
             self.compiler.compile = compile_all
 
 
-setup(cffi_modules=["runtime_c/build_ffi.py:make_ffi"], cmdclass={"build_ext": ParallelBuild})
+setup(
+    cffi_modules=["runtime_c/build_ffi.py:make_ffi"],
+    ext_modules=[direct_extension()],
+    cmdclass={"build_ext": ParallelBuild},
+)

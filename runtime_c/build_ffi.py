@@ -1,4 +1,4 @@
-"""Build script of the extension module ``tinycomp.runtime._native`` (used by setup.py through cffi).
+"""Build script of the extension modules ``tinycomp.runtime._native`` (used by setup.py through cffi) and ``_direct``.
 
 The declarations come from the public headers themselves, between their cdef markers, so that nothing is written twice.
 Set ``TINYCOMP_WERROR=1`` to turn warnings into errors, ``TINYCOMP_SANITIZE=1`` for address and undefined-behaviour
@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import cffi
+from setuptools import Extension
 
 HERE = Path(__file__).resolve().parent
 
@@ -103,3 +104,16 @@ def make_ffi() -> cffi.FFI:
         extra_link_args=link_flags(),
     )
     return ffi
+
+
+def direct_extension() -> Extension:
+    """Return the extension module that calls the runtime from Python's own interface instead of through cffi."""
+    return Extension(
+        "tinycomp.runtime._direct",
+        [relative(HERE / "python" / "direct.c")],
+        include_dirs=["runtime_c/include"],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        py_limited_api=True,
+        extra_compile_args=compile_flags(),
+        extra_link_args=link_flags(),
+    )

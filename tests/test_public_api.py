@@ -85,7 +85,7 @@ def test_interfaces(name):
 
 def modules() -> list[str]:
     found = [m.name for m in pkgutil.walk_packages(tinycomp.__path__, "tinycomp.")]
-    return ["tinycomp", *(name for name in found if not name.endswith(("__main__", "._native")))]
+    return ["tinycomp", *(name for name in found if not name.endswith(("__main__", "._native", "._direct")))]
 
 
 @pytest.mark.parametrize("name", modules())

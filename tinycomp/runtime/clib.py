@@ -13,6 +13,11 @@ _native: Any = importlib.import_module("tinycomp.runtime._native")
 ffi, lib = _native.ffi, _native.lib
 
 
+def address(pointer: Any) -> int:
+    """Return a C pointer as a whole number; 0 for NULL."""
+    return int(ffi.cast("uintptr_t", pointer))
+
+
 def c_strings(at: Callable[[int], Any]) -> tuple[str, ...]:
     """Collect C strings by index up to the first NULL."""
     names: list[str] = []

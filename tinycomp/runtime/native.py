@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
 from tinycomp.limits import reserve_bytes
 from tinycomp.mapped import mapping_of
-from tinycomp.runtime.clib import ffi, lib, raise_error
+from tinycomp.runtime.clib import address, ffi, lib, raise_error
 from tinycomp.runtime.kernels import kernel_named
 from tinycomp.runtime.program import SPACES, Array, BufferSpec, Instruction, Program
 from tinycomp.runtime.spec import array_dtype
@@ -63,6 +63,7 @@ class _Context:
         if lib.tc_context_create(program, threads, out, self.error):
             raise_error(self.error, "execution context")
         self.handle = ffi.gc(out[0], lib.tc_context_destroy)
+        self.address = address(self.handle)
         self.inputs = ffi.new("void *[]", max(inputs, 1))
         self.outputs = ffi.new("void *[]", max(outputs, 1))
 

@@ -1,0 +1,241 @@
+/* The extension module tinycomp.runtime._direct: the short way through a module that is one native region, as a Python
+ * callable. It checks the arrays, makes those of the results and runs the program; done by Python's own bytecode, that
+ * costs three times as much, and for a small model more than the model itself.
+ *
+ * What the callable cannot deal with it leaves alone, by returning None: the caller then takes the long way, which
+ * converts arrays and knows what to say about those that do not fit. */
+#include <Python.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "tinycomp.h"
+
+typedef __typeof__(&tc_run) run_function;
+
+/* What an array must look like. */
+typedef struct array_spec {
+  const char *format; /* of the buffer protocol; belongs to an object that the callable keeps */
+  int rank;
+  Py_ssize_t *shape;
+} array_spec;
+
+typedef struct direct {
+  run_function run;
+  const tc_program *program;
+  tc_pool *pool;
+  PyObject *contexts;    /* the list of contexts that nobody uses */
+  PyObject *new_context; /* makes one more */
+  PyObject *array_type, *empty;
+  PyObject *inputs, *outputs; /* tuples of (format, shape) and of (shape, dtype) */
+  PyObject *owner;            /* keeps program and pool alive */
+  PyObject *address;          /* the name of a context's attribute */
+  Py_ssize_t input_count, output_count;
+  array_spec specs[]; /* of the inputs */
+} direct;
+
+static const char capsule_name[] = "tinycomp.runtime._direct";
+
+/* One call's views of the arrays, inputs first. */
+typedef struct frame {
+  Py_ssize_t count;
+  Py_buffer *views;
+  void **pointers;
+} frame;
+
+static bool frame_make(frame *f, Py_ssize_t count) {
+  f->count = count;
+  f->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer) + sizeof(void *));
+  f->pointers = f->views ? (void **)(f->views + count + 1) : NULL;
+  return f->views || PyErr_NoMemory();
+}
+
+static void frame_release(frame *f) {
+  for (Py_ssize_t i = 0; i < f->count; i++) {
+    PyBuffer_Release(&f->views[i]); /* nothing happens to one that was never filled */
+  }
+  PyMem_Free(f->views);
+}
+
+/* 1 and a view if an array fits, 0 if it does not, -1 and an exception if something else is wrong. */
+static int view_input(const direct *d, PyObject *array, const array_spec *spec, Py_buffer *view) {
+  if ((PyObject *)Py_TYPE(array) != d->array_type) {
+    return 0;
+  }
+  if (PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) {
+    if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
+      return -1;
+    }
+    PyErr_Clear(); /* not contiguous, or a dtype without a buffer interface */
+    return 0;
+  }
+  bool fits = view->ndim == spec->rank && !strcmp(view->format, spec->format);
+  for (int i = 0; fits && i < spec->rank; i++) {
+    fits = view->shape[i] == spec->shape[i];
+  }
+  return fits;
+}
+
+static int view_inputs(const direct *d, PyObject *arrays, frame *f) {
+  int fits = PySequence_Size(arrays) == d->input_count;
+  for (Py_ssize_t i = 0; fits == 1 && i < d->input_count; i++) {
+    PyObject *array = PySequence_GetItem(arrays, i); /* the sequence keeps it alive */
+    if (!array) {
+      return -1;
+    }
+    fits = view_input(d, array, &d->specs[i], &f->views[i]);
+    f->pointers[i] = f->views[i].buf;
+    Py_DECREF(array);
+  }
+  return fits;
+}
+
+/* A list of fresh arrays, or NULL and an exception. */
+static PyObject *make_results(const direct *d, frame *f) {
+  PyObject *results = PyList_New(d->output_count);
+  for (Py_ssize_t i = 0; results && i < d->output_count; i++) {
+    Py_buffer *view = &f->views[d->input_count + i];
+    PyObject *result = PyObject_CallObject(d->empty, PyTuple_GetItem(d->outputs, i));
+    if (!result || PyList_SetItem(results, i, result) || PyObject_GetBuffer(result, view, PyBUF_WRITABLE)) {
+      Py_CLEAR(results);
+    }
+    f->pointers[d->input_count + i] = view->buf;
+  }
+  return results;
+}
+
+/* A context that nobody else has until it is given back; the interpreter's lock keeps the list whole. */
+static PyObject *take_context(const direct *d) {
+  const Py_ssize_t count = PyList_Size(d->contexts);
+  if (count <= 0) {
+    return PyObject_CallNoArgs(d->new_context);
+  }
+  PyObject *context = Py_NewRef(PyList_GetItem(d->contexts, count - 1));
+  if (PyList_SetSlice(d->contexts, count - 1, count, NULL)) {
+    Py_CLEAR(context);
+  }
+  return context;
+}
+
+/* Runs the program: 1 if it succeeded, 0 if it says that something is wrong, -1 with an exception. */
+static int run_program(const direct *d, PyObject *context, const frame *f) {
+  PyObject *address = PyObject_GetAttr(context, d->address);
+  tc_context *memory = address ? PyLong_AsVoidPtr(address) : NULL;
+  Py_XDECREF(address);
+  if (!memory) {
+    return -1;
+  }
+  tc_error error;
+  int32_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = d->run(d->program, memory, d->pool, f->pointers, f->pointers + d->input_count, &error);
+  Py_END_ALLOW_THREADS;
+  return status == TC_OK;
+}
+
+/* Takes a sequence of arrays and returns a list of results, or None. */
+static PyObject *direct_call(PyObject *self, PyObject *arrays) {
+  const direct *d = PyCapsule_GetPointer(self, capsule_name);
+  frame f;
+  if (!d || !frame_make(&f, d->input_count + d->output_count)) {
+    return NULL;
+  }
+  PyObject *results = NULL, *context = NULL;
+  int state = view_inputs(d, arrays, &f);
+  if (state == 1) {
+    results = make_results(d, &f);
+    context = results ? take_context(d) : NULL;
+    state = context ? run_program(d, context, &f) : -1;
+  }
+  frame_release(&f);
+  if (context && PyList_Append(d->contexts, context)) {
+    state = -1;
+  }
+  Py_XDECREF(context);
+  if (state == 1) {
+    return results;
+  }
+  Py_XDECREF(results);
+  return state ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef call_method = {"direct", direct_call, METH_O, NULL};
+
+static void direct_free(direct *d) {
+  for (Py_ssize_t i = 0; i < d->input_count; i++) {
+    PyMem_Free(d->specs[i].shape);
+  }
+  PyObject *const kept[] = {d->contexts, d->new_context, d->array_type, d->empty,
+                            d->inputs,   d->outputs,     d->owner,      d->address};
+  for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
+    Py_XDECREF(kept[i]);
+  }
+  PyMem_Free(d);
+}
+
+static void capsule_destroy(PyObject *capsule) { direct_free(PyCapsule_GetPointer(capsule, capsule_name)); }
+
+/* Reads one (format, shape). */
+static bool spec_read(PyObject *pair, array_spec *spec) {
+  PyObject *format, *shape;
+  if (!PyArg_ParseTuple(pair, "UO!", &format, &PyTuple_Type, &shape)) {
+    return false;
+  }
+  spec->format = PyUnicode_AsUTF8AndSize(format, NULL);
+  spec->rank = (int)PyTuple_Size(shape);
+  spec->shape = PyMem_Calloc((size_t)spec->rank + 1, sizeof(Py_ssize_t));
+  if (!spec->format || !spec->shape) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (int i = 0; i < spec->rank; i++) {
+    spec->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+  }
+  return !PyErr_Occurred();
+}
+
+/* make(run, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs) -> callable. The first
+ * three are addresses, as whole numbers. */
+static PyObject *direct_make(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *run, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty, *inputs, *outputs;
+  if (!PyArg_ParseTuple(args, "OOOOO!OOOO!O!", &run, &program, &pool, &owner, &PyList_Type, &contexts, &new_context,
+                        &array_type, &empty, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) {
+    return NULL;
+  }
+  const Py_ssize_t count = PyTuple_Size(inputs);
+  direct *d = PyMem_Calloc(1, sizeof(direct) + (size_t)count * sizeof(array_spec));
+  if (!d) {
+    return PyErr_NoMemory();
+  }
+  d->run = (run_function)PyLong_AsVoidPtr(run);
+  d->program = PyLong_AsVoidPtr(program);
+  d->pool = PyLong_AsVoidPtr(pool);
+  d->contexts = Py_NewRef(contexts);
+  d->new_context = Py_NewRef(new_context);
+  d->array_type = Py_NewRef(array_type);
+  d->empty = Py_NewRef(empty);
+  d->inputs = Py_NewRef(inputs);
+  d->outputs = Py_NewRef(outputs);
+  d->owner = Py_NewRef(owner);
+  d->address = PyUnicode_InternFromString("address");
+  d->input_count = count;
+  d->output_count = PyTuple_Size(outputs);
+  bool made = d->address && !PyErr_Occurred();
+  for (Py_ssize_t i = 0; made && i < count; i++) {
+    made = spec_read(PyTuple_GetItem(inputs, i), &d->specs[i]);
+  }
+  PyObject *capsule = made ? PyCapsule_New(d, capsule_name, capsule_destroy) : NULL;
+  if (!capsule) {
+    direct_free(d);
+    return NULL;
+  }
+  PyObject *callable = PyCFunction_New(&call_method, capsule);
+  Py_DECREF(capsule);
+  return callable;
+}
+
+static PyMethodDef methods[] = {{"make", direct_make, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_direct", .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__direct(void) { return PyModule_Create(&definition); }

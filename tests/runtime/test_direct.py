@@ -1,0 +1,160 @@
+"""The short way through a module that is one native region, in C: what it takes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import helper
+
+import tinycomp
+from tests.targets.c.harness import make_model
+from tinycomp.errors import ExecutionError
+from tinycomp.runtime.direct import direct_call, direct_program
+
+A, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
+
+
+def module_of(node, feeds, outputs=("y",), **options):
+    return tinycomp.compile(make_model([node], feeds, {}, list(outputs)), **options)
+
+
+@pytest.fixture(scope="module")
+def adding():
+    return module_of(helper.make_node("Add", ["a", "b"], ["y"]), {"a": A, "b": B})
+
+
+@pytest.fixture
+def direct(adding):
+    call = direct_call(adding._parts.plan)
+    assert call is not None
+    return call
+
+
+class OwnArray(np.ndarray):
+    """A subclass may behave in its own way."""
+
+
+def test_results_are_fresh(direct):
+    first, second = direct((A, B)), direct([A, B])
+    np.testing.assert_array_equal(first, [A + B])
+    assert not np.shares_memory(first[0], second[0])
+    assert first[0].flags.owndata
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (),
+        (A,),
+        (A, B, B),
+        (A.tolist(), B),
+        (None, B),
+        (A.astype("f8"), B),
+        (A.astype("i4"), B),
+        (A.astype(">f4"), B),
+        (A.astype(ml_dtypes.bfloat16), B),
+        (A[:2], B),
+        (A[None], B),
+        (A.ravel(), B),
+        (np.asfortranarray(A), B),
+        (A, np.arange(8, dtype=np.float32)[::2]),
+        (A.view(OwnArray), B),
+        (A, np.float32(1)),
+    ],
+)
+def test_what_does_not_fit_is_left_alone(direct, arrays):
+    kept = [a for a in arrays if isinstance(a, np.ndarray)]
+    counts = [sys.getrefcount(a) for a in kept]
+    for _ in range(5):
+        assert direct(arrays) is None
+    assert [sys.getrefcount(a) for a in kept] == counts
+
+
+def test_arrays_may_be_read_only_and_empty():
+    constant = A.copy()
+    constant.flags.writeable = False
+    node = helper.make_node("Concat", ["a", "b"], ["y"], axis=0)
+    module = module_of(node, {"a": A, "b": A[:0]})
+    np.testing.assert_array_equal(direct_call(module._parts.plan)([constant, A[:0]])[0], A)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64", "bool"])
+def test_dtypes(dtype):
+    x = A.astype(dtype)
+    module = module_of(helper.make_node("Transpose", ["x"], ["y"]), {"x": x})
+    (found,) = direct_call(module._parts.plan)([x])
+    np.testing.assert_array_equal(found, x.T)
+    assert found.dtype == x.dtype
+
+
+def test_a_dtype_without_a_buffer_interface_takes_the_long_way():
+    x = A.astype(ml_dtypes.bfloat16)
+    module = module_of(helper.make_node("Transpose", ["x"], ["y"]), {"x": x})
+    assert direct_program(module._parts.plan) is not None
+    assert direct_call(module._parts.plan) is None
+    np.testing.assert_array_equal(module(x).astype("f4"), x.T.astype("f4"))
+
+
+def test_nothing_is_kept(adding, direct):
+    program = direct_program(adding._parts.plan)
+    a, b = A.copy(), B.copy()
+    before = sys.getrefcount(a), sys.getrefcount(b), len(program.contexts)
+    for _ in range(100):
+        direct([a, b])
+    assert (sys.getrefcount(a), sys.getrefcount(b), len(program.contexts)) == before
+    results = direct([a, b])
+    owners = sys.getrefcount(results[0])
+    assert owners == 2  # the list, and the argument of getrefcount
+
+
+def test_what_a_kernel_refuses_is_told_by_the_long_way():
+    x, index = A, np.array([1, 2])
+    module = module_of(helper.make_node("Gather", ["x", "i"], ["y"]), {"x": x, "i": index})
+    program, call = direct_program(module._parts.plan), direct_call(module._parts.plan)
+    before = len(program.contexts)
+    for _ in range(3):
+        assert call([x, np.array([1, 9])]) is None
+        with pytest.raises(ExecutionError, match="an index is out of range"):
+            module(x, np.array([1, 9]))
+    assert len(program.contexts) == before
+    np.testing.assert_array_equal(call([x, index])[0], x[index])
+
+
+def test_a_context_that_cannot_be_made_is_an_error(adding, monkeypatch):
+    def refuse():
+        raise MemoryError("no more")
+
+    program = direct_program(adding._parts.plan)
+    monkeypatch.setattr(program, "new_context", refuse)
+    call = direct_call(adding._parts.plan)
+    kept = program.contexts[:]
+    program.contexts.clear()
+    try:
+        with pytest.raises(MemoryError, match="no more"):
+            call([A, B])
+    finally:
+        program.contexts.extend(kept)
+    np.testing.assert_array_equal(call([A, B])[0], A + B)
+
+
+def test_threads_have_contexts_of_their_own():
+    x = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    module = module_of(helper.make_node("Softmax", ["x"], ["y"]), {"x": x}, threads=1)
+    call, wrong = direct_call(module._parts.plan), []
+
+    def work(factor):
+        own = x * np.float32(factor)
+        wanted = call([own])[0]
+        wrong.extend(factor for _ in range(200) if not np.array_equal(call([own])[0], wanted))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(direct_program(module._parts.plan).contexts) <= 8
