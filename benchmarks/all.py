@@ -21,7 +21,8 @@ def commands(options: argparse.Namespace) -> list[list[str]]:
     prototype = ["--prototype", str(options.prototype)] if options.prototype else []
     suite = "quick" if options.quick else "headline"
     short = ["--quick"] if options.quick else []
-    chosen = [["kernels", *prototype], [*MODELS, "--suite", suite], ["scaling"], ["call-overhead"]]
+    models, loading = [*MODELS, "--suite", suite], ["loading", "--suite", suite]
+    chosen = [["kernels", *prototype], models, ["scaling"], ["call-overhead"], loading]
     return [[*command, *short, "--output", str(options.output)] for command in chosen]
 
 

@@ -34,11 +34,14 @@ class Effort:
     rounds: int = 7
 
 
+QUICK = Effort(rounds=1)
+
+
 def main(arguments: Iterable[str] | None = None) -> None:
     """Measure and print the table."""
     given = None if arguments is None else list(arguments)
     options = _options(given)
-    effort = Effort(options.rounds)
+    effort = QUICK if options.quick else Effort(options.rounds)
     found = output.record("loading", output.command_line("loading", given), dataclasses.asdict(effort), [])
     found["engines"] = options.engines
     print(describe(found["machine"]), f"\n{effort}\n")
@@ -115,6 +118,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("models", nargs="*", help="names of the corpus, or ONNX files (default: the suite)")
     parser.add_argument("--suite", choices=suites.NAMES, default="headline", help="%(default)s")
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="processes per engine (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a short pass")
     engines = [name for name in (OURS, REFERENCE) if name in installed()]
     parser.add_argument("--engines", nargs="+", default=engines, choices=installed(), help="%(default)s")
     output.add_option(parser)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import call_overhead, kernels, models, output, page, scaling
+from benchmarks import loading as fresh_loading
 from benchmarks.machine import describe
 from benchmarks.peers import OURS, REFERENCE
 
 PAGE = page.Page("performance", "performance.md")
-MEASUREMENTS = ("models", "kernels", "scaling", "call-overhead")
+MEASUREMENTS = ("models", "loading", "kernels", "scaling", "call-overhead")
 Figures = Mapping[str, Any]
 
 
@@ -26,8 +27,9 @@ def text(found: Mapping[str, Figures]) -> str:
     Raises:
         ValueError: The figures come from different machines.
     """
-    makers = {"models": _models, "kernels": _kernels, "scaling": _scaling, "call-overhead": _call_overhead}
-    parts = [part for name, make in makers.items() if name in found for part in make(found[name])]
+    makers = (_models, _loading, _kernels, _scaling, _call_overhead)
+    pairs = zip(MEASUREMENTS, makers, strict=True)
+    parts = [part for name, make in pairs if name in found for part in make(found[name])]
     return "\n\n".join([*_head(found), *parts])
 
 
@@ -63,6 +65,11 @@ def _models(found: Figures) -> Iterator[str]:
     if any("memory" in figures for row in rows for figures in row["engines"].values()):
         yield f"## Memory, {threads[0]} thread{'s' if threads[0] > 1 else ''}"
         yield memory(rows, found["engines"])
+
+
+def _loading(found: Figures) -> Iterator[str]:
+    yield "## Loading in fresh processes"
+    yield fresh_loading.table(found["rows"], found["engines"])
 
 
 def loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:

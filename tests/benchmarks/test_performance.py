@@ -41,6 +41,11 @@ def scaling_row(value: int, seconds: float) -> dict:
 
 ALL = {
     "models": figures("models", [model_row(1), model_row(2)], engines=ENGINES),
+    "loading": figures(
+        "loading",
+        [{"model": "net", "seconds": dict.fromkeys(ENGINES, 0.1), "phases": {"import": 0.05}}],
+        engines=ENGINES,
+    ),
     "kernels": figures(
         "kernels", [kernel_row("avx2", 1e-6), kernel_row("scalar", 9e-6)], peaks={"avx2": 1e11, "scalar": 1e10}
     ),
@@ -53,9 +58,11 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
         "## Whole models, 1 thread", "## Whole models, 2 threads", "## From a file to the first result",
-        "## Memory, 1 thread", "## Kernels, avx2", "## Instruction sets", "## How time grows",
+        "## Memory, 1 thread", "## Loading in fresh processes", "## Kernels, avx2", "## Instruction sets",
+        "## How time grows",
     ]  # fmt: skip
     assert "| `models` | rounds 3 | P, 2 cores, load 0.1" in text
+    assert "| net | 100.0 | 100.0 | 1.00 | import 50.0 |" in text
     assert "Not measured: call-overhead." in text
     assert "Rough figures" not in text
 
@@ -128,10 +135,11 @@ def test_a_table_escapes_bars_and_aligns_figures() -> None:
 def test_everything_is_measured_into_one_folder() -> None:
     options = argparse.Namespace(quick=True, output=Path("figures"), prototype=Path("p"))
     commands = {command[0]: command for command in everything.commands(options)}
-    assert list(commands) == ["kernels", "models", "scaling", "call-overhead"]
+    assert list(commands) == ["kernels", "models", "scaling", "call-overhead", "loading"]
     assert {name for name, command in commands.items() if "--prototype" in command} == {"kernels"}
     assert all(command[-3:] == ["--quick", "--output", "figures"] for command in commands.values())
-    assert commands["models"][commands["models"].index("--suite") + 1] == "quick"
+    for name in ("models", "loading"):
+        assert commands[name][commands[name].index("--suite") + 1] == "quick"
 
 
 def test_the_tiny_models_belong_to_the_suite_where_they_are_at_hand(
