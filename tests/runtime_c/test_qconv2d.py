@@ -47,17 +47,20 @@ def convolution(case, result, rng):
     return x, w, bias, sums, conv_params(x, w, geometry, result)
 
 
+def check_exact(kernel, case, result, isa, pool, rng):
+    x, w, bias, sums, params = convolution(case, result, rng)
+    factors = result.factors(rng, sums)
+    operands = [x, *constants(result, w, bias, factors)]
+    y = run_single(kernel, operands, params, (result.type, sums.shape), isa, pool)
+    np.testing.assert_array_equal(y, result.expected(sums, factors))
+
+
 @pytest.mark.parametrize(
     ("case", "result"),
     [(case, "uint8") for case in MORE_CASES] + [(case, result) for case in SOME for result in RESULTS],
 )
 def test_conv_is_exact(case, result, isa, pool, rng):
-    result = RESULTS[result]
-    x, w, bias, sums, params = convolution(case, result, rng)
-    factors = result.factors(rng, sums)
-    operands = [x, *constants(result, w, bias, factors)]
-    y = run_single("qconv2d", operands, params, (result.type, sums.shape), isa, pool)
-    np.testing.assert_array_equal(y, result.expected(sums, factors))
+    check_exact("qconv2d", case, RESULTS[result], isa, pool, rng)
 
 
 @pytest.mark.parametrize("result", RESULTS)
@@ -91,12 +94,7 @@ def test_blocks_never_change_a_bit(case, block_rows, isa, pool, rng):
     + [("odd image", result) for result in RESULTS if RESULTS[result].weight_type == "int8"],
 )
 def test_winograd_is_exact(case, result, isa, pool, rng):
-    result = RESULTS[result]
-    x, w, bias, sums, params = convolution(case, result, rng)
-    factors = result.factors(rng, sums)
-    operands = [x, *constants(result, w, bias, factors)]
-    y = run_single("qconv2d_winograd", operands, params, (result.type, sums.shape), isa, pool)
-    np.testing.assert_array_equal(y, result.expected(sums, factors))
+    check_exact("qconv2d_winograd", case, RESULTS[result], isa, pool, rng)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

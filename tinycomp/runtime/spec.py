@@ -104,23 +104,21 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     """Arrays of other libraries keep their dtype; plain Python numbers and lists take the input's."""
     plain = isinstance(value, (int, float, bool, str, list, tuple))
     if isinstance(value, Mapping):
-        raise FeedError(
-            "cannot be read as an array",
-            where=f'input "{spec.name}"',
-            expected=str(spec),
-            found=type(value).__name__,
-            hint="Pass inputs by name as module.run(feeds), or as module(**feeds).",
-        )
+        raise _not_an_array(spec, value, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
     try:
         return np.asarray(value, dtype=dtype if plain else None)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise FeedError(
-            "cannot be read as an array",
-            where=f'input "{spec.name}"',
-            expected=str(spec),
-            found=type(value).__name__,
-            hint="Pass a numpy array.",
-        ) from error
+        raise _not_an_array(spec, value, "Pass a numpy array.") from error
+
+
+def _not_an_array(spec: TensorSpec, value: Any, hint: str) -> FeedError:
+    return FeedError(
+        "cannot be read as an array",
+        where=f'input "{spec.name}"',
+        expected=str(spec),
+        found=type(value).__name__,
+        hint=hint,
+    )
 
 
 def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
