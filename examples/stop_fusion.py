@@ -20,6 +20,8 @@ from tinycomp.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.target import find
 
 NPU = find("npu_sim")
+LAYERS = {"QuantizeLinear", "MaxPool"}
+"""What ends a layer: where values are rounded, and poolings, which move between integers."""
 FOLDER = Path(os.environ.get("TINYCOMP_MODELS", Path(__file__).parents[2] / "shared" / "models"))
 
 
@@ -30,9 +32,9 @@ def model():
 
 
 def with_barriers(graph):
-    """Return the graph with a barrier behind everything that is quantised, and their number."""
+    """Return the graph with a barrier behind every layer, and their number."""
     graph = tinycomp.Pipeline(optimisation_passes())(graph)
-    layers = [node for node in graph.nodes if node.op == "QuantizeLinear"]
+    layers = [node for node in graph.nodes if node.op in LAYERS]
     for node in layers:
         graph.insert("StopFusion", node.output, domain="tinycomp")
     return graph, len(layers)

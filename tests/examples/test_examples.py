@@ -23,9 +23,9 @@ RESULTS = {
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def run(path: Path, folder: Path) -> str:
+def run(path: Path, folder: Path, **variables: str) -> str:
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": paths}
+    environment = {**os.environ, "PYTHONPATH": paths, **variables}
     done = subprocess.run(
         [sys.executable, path],
         capture_output=True,
@@ -48,6 +48,12 @@ def test_an_example_runs(path: Path, tmp_path: Path):
     output = run(path, tmp_path).strip()
     assert output
     assert RESULTS.get(path.stem, "") in output
+
+
+def test_barriers_without_the_folder_of_models(tmp_path: Path):
+    output = run(ROOT / "examples" / "stop_fusion.py", tmp_path, TINYCOMP_MODELS=str(tmp_path))
+    assert output.startswith("digits_int8")
+    assert RESULTS["stop_fusion"] in output
 
 
 def test_the_own_target_reads_digits_and_gives_its_reasons(tmp_path: Path):
