@@ -17,7 +17,7 @@
 
 #include "gemm/block_f32.h"
 
-#include "gemm/row_f32.h"
+#include "gemm/few_rows_f32.h"
 
 #include "gemm/grid.h"
 

@@ -8,7 +8,11 @@ from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, run_singl
 SHAPES = [
     (1, 1, 1),
     (1, 1000, 512),
+    (2, 97, 2049),
+    (3, 130, 31),
+    (4, 1000, 70),
     (5, 3, 7),
+    (5, 200, 33),
     (6, 64, 9),
     (13, 65, 31),
     (49, 48, 33),
@@ -52,3 +56,22 @@ def test_blocks_never_change_a_bit(block_rows, panel_order, isa, pool, rng):
         for blocks in (OWN_BLOCKS, {"block_rows": block_rows, "panel_order": panel_order})
     )
     np.testing.assert_array_equal(other, own)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6])
+def test_few_rows_have_the_bits_of_many(rows, isa, pool, rng):
+    a, b = rng.standard_normal((13, 2100), np.float32), rng.standard_normal((2100, 330), np.float32)
+    bias, residual = rng.standard_normal(330, np.float32), rng.standard_normal((13, 330), np.float32)
+    same = {"n": 330, "k": 2100, "lda": 2100, "ldc": 330, "ldr": 330, "trans_b": 0, **OWN_BLOCKS, **NO_ACTIVATION}
+    few, many = (
+        run_single(
+            "gemm_f32",
+            [a[:m], Weight(b), Weight(bias), residual[:m]],
+            same | {"m": m},
+            ("float32", (m, 330)),
+            isa,
+            pool,
+        )
+        for m in (rows, 13)
+    )
+    np.testing.assert_array_equal(few, many[:rows])

@@ -3,7 +3,7 @@ typedef struct tc_grid {
   int64_t rows, columns;
   int64_t block_rows;
   int64_t row_blocks, panels;
-  int64_t unit_columns; /* of a block: one panel, or TC_ROW_COLUMNS if there is a single row */
+  int64_t unit_columns; /* of a block: one panel, or several side by side if there are few rows */
   bool panel_outer;     /* all row blocks of a panel before the next panel */
 } tc_grid;
 
@@ -44,7 +44,7 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
     grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;
   }
   grid.row_blocks = tc_ceil_div(rows, grid.block_rows);
-  grid.unit_columns = rows == 1 ? TC_ROW_COLUMNS : TC_PANEL;
+  grid.unit_columns = (rows <= TC_FEW_ROWS ? tc_side_panels[rows] : 1) * TC_PANEL;
   grid.panels = tc_ceil_div(columns, grid.unit_columns);
   return grid;
 }
@@ -65,8 +65,8 @@ static inline tc_place tc_grid_place(const tc_grid *grid, int64_t unit) {
 
 /* One block of the grid. */
 static inline void tc_grid_run(const tc_grid *grid, const tc_block_f32 *block) {
-  if (grid->rows == 1) {
-    tc_row_run(block);
+  if (grid->rows <= TC_FEW_ROWS) {
+    tc_few_run(block);
   } else {
     tc_block_run(block);
   }
