@@ -58,14 +58,10 @@ TC_INLINE void tc_tile_start(const int mr, const int nv, const bool partial, con
   }
 }
 
-/* Fetches what is needed next, one line of each row: the result, which this tile will write, and what the tile below
- * begins by adding. The lines are too far apart for the processor to foresee; without this, adding a residual that is
- * not in the second-level cache made products of little depth take half as long again. */
+/* Fetches what the tile below begins by adding, one line of each row. The lines are too far apart for the processor to
+ * foresee; without this, adding a residual that is not in the second-level cache made products of little depth take half
+ * as long again. (Fetching the lines that this tile will write made them slower.) */
 TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
-#pragma GCC unroll 12
-  for (int m = 0; m < mr; m++) {
-    __builtin_prefetch(t->c + m * t->c_stride, 1);
-  }
   if (t->residual) {
 #pragma GCC unroll 12
     for (int m = 0; m < mr; m++) {
