@@ -37,14 +37,17 @@ TC_INLINE tc_vf tc_vf_exp(tc_vf x) {
 /* What makes power2's argument of an exponent: the sum has the exponent, biased, in its lowest bits. */
 #define TC_POWER2_MAGIC 12583039.0f /* 1.5 * 2^23 + 127 */
 
-/* e^x for x up to 89, within 4 ulp; 0 where it would be below the normal numbers, and infinity from 88.4 on. */
-TC_INLINE tc_vf tc_vf_exp_normal(tc_vf x) {
-  static const float series[] = {1.0f, 0.999999702f, 0.499991477f, 0.166676387f, 0.0418981612f, 0.00829027221f};
-  const tc_vf magic = tc_vf_set1(TC_POWER2_MAGIC), bounded = tc_vf_max(tc_vf_set1(-88.0f), x);
-  const tc_vf t = tc_vf_fma(bounded, tc_vf_set1(1.44269504f), magic);
-  const tc_vf r = tc_vf_exp_rest(bounded, tc_vf_sub(t, magic));
-  return tc_vf_mul(TC_POLYNOMIAL(r, series), tc_vf_power2(t));
+/* e^(sign x), within 4 ulp, for a literal sign of 1 or -1 and sign x of -88 to 89; infinity from 88.4 on. */
+TC_INLINE tc_vf tc_vf_exp_signed(const float sign, tc_vf x) {
+  const float series[] = {1.0f,          sign * 0.999999702f,  0.499991477f, sign * 0.166676387f,
+                          0.0418981612f, sign * 0.00829027221f};
+  const tc_vf magic = tc_vf_set1(TC_POWER2_MAGIC), t = tc_vf_fma(x, tc_vf_set1(sign * 1.44269504f), magic);
+  const tc_vf rest = tc_vf_exp_rest(x, sign > 0.0f ? tc_vf_sub(t, magic) : tc_vf_sub(magic, t));
+  return tc_vf_mul(TC_POLYNOMIAL(rest, series), tc_vf_power2(t));
 }
+
+/* e^x for x up to 89, within 4 ulp; 0 where it would be below the normal numbers, and infinity from 88.4 on. */
+TC_INLINE tc_vf tc_vf_exp_normal(tc_vf x) { return tc_vf_exp_signed(1.0f, tc_vf_max(tc_vf_set1(-88.0f), x)); }
 
 /* x * p(x^2) / q(x^2) for an odd function that is 1 in float beyond `limit`. */
 #define TC_ODD_RATIONAL(x, limit, p, q)                                                                \
@@ -69,8 +72,7 @@ TC_INLINE tc_vf tc_vf_tanh(tc_vf x) {
 
 /* 1 + e^-x, or infinity */
 TC_INLINE tc_vf tc_vf_sigmoid_divisor(tc_vf x) {
-  const tc_vf opposite = tc_vf_min(tc_vf_set1(89.0f), tc_vf_sub(tc_vf_set1(0.0f), x));
-  return tc_vf_add(tc_vf_exp_normal(opposite), tc_vf_set1(1.0f));
+  return tc_vf_add(tc_vf_exp_signed(-1.0f, tc_clamp(x, -89.0f, 88.0f)), tc_vf_set1(1.0f));
 }
 
 /* 1 / (1 + e^-x); 0 from about -88 down. */
