@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import call_overhead, kernels, models, output, page, scaling
-from benchmarks import loading as fresh_loading
+from benchmarks import call_overhead, kernels, loading, models, output, page, scaling
 from benchmarks.machine import describe
 from benchmarks.peers import OURS, REFERENCE
 
@@ -61,7 +60,7 @@ def _models(found: Figures) -> Iterator[str]:
         yield models.section(dict(found), count)
     rows = [row for row in found["rows"] if row["threads"] == threads[0]]
     yield "## From a file to the first result"
-    yield loading(rows, found["engines"])
+    yield load_times(rows, found["engines"])
     if any("memory" in figures for row in rows for figures in row["engines"].values()):
         yield f"## Memory, {threads[0]} thread{'s' if threads[0] > 1 else ''}"
         yield memory(rows, found["engines"])
@@ -69,10 +68,10 @@ def _models(found: Figures) -> Iterator[str]:
 
 def _loading(found: Figures) -> Iterator[str]:
     yield "## Loading in fresh processes"
-    yield fresh_loading.table(found["rows"], found["engines"])
+    yield loading.table(found["rows"], found["engines"])
 
 
-def loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:
+def load_times(rows: Iterable[Figures], engines: Sequence[str]) -> str:
     """Milliseconds until a model can run (compilation, or the creation of a session), plus those of the first run."""
     lines = []
     for row in rows:

@@ -37,7 +37,7 @@ from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
-from tinycomp.target import Policy, Settings, Target, find
+from tinycomp.target import Policy, Settings, Target, find_all
 from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
         TargetError: If a name is unknown, two targets share one, or one lacks what it needs on this machine.
     """
     wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
-    found = [find(t) if isinstance(t, str) else t for t in wanted if t != HOST]
+    found = find_all(t for t in wanted if t != HOST)
     for each in found:
         if not isinstance(each, Target):
             raise TargetError("not a target", expected="a name or a tinycomp.Target", found=repr(each))

@@ -81,14 +81,14 @@ def test_figures_of_different_machines_are_not_mixed() -> None:
 
 def test_loading_and_memory_are_told_for_every_engine() -> None:
     rows = [model_row()]
-    assert "| net | 100 + 100 | 100 + 100 | 1.00 |" in performance.loading(rows, ENGINES)
+    assert "| net | 100 + 100 | 100 + 100 | 1.00 |" in performance.load_times(rows, ENGINES)
     assert "| net | 50 (10) | 100 (40) | 2.00 |" in performance.memory(rows, ENGINES)
 
 
 def test_an_engine_that_failed_leaves_its_cells_empty() -> None:
     row = model_row()
     row["engines"]["onnxruntime"] = {"error": "E"}
-    assert "| net | 100 + 100 |  |  |" in performance.loading([row], ENGINES)
+    assert "| net | 100 + 100 |  |  |" in performance.load_times([row], ENGINES)
     assert "| net | 50 (10) |  |  |" in performance.memory([row], ENGINES)
 
 

@@ -10,7 +10,7 @@ from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.engine import open_graphs
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.target import Policy, Target, find
+from tinycomp.target import Policy, Target, find_all
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class AnnotateTarget(Pass):
         Raises:
             TargetError: If a target is unknown, or one of its rules fails.
         """
-        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        targets = find_all(self.targets)
         changed = False
         for scope in open_graphs(graph):
             annotation = _Annotation(scope, targets, self.policy, graph.remarks)

@@ -41,7 +41,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.simplify import Simplify
 from tinycomp.rewrite.engine import open_graphs
-from tinycomp.target import Policy, Target, find
+from tinycomp.target import Policy, Target, find_all
 
 _DOMAIN = "tinycomp.definition"
 _TIDY: tuple[Pass, ...] = (
@@ -74,7 +74,7 @@ class ExpandFunctions(Pass):
         Raises:
             TargetError: If a target is unknown, or one of its rules fails.
         """
-        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        targets = find_all(self.targets)
         expanded = 0
         for scope in open_graphs(graph):
             candidates = [n for n in scope.nodes if _may_expand(n) and not _taken(n, targets)]

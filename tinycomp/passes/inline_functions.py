@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.engine import open_graphs
-from tinycomp.target import Target, find
+from tinycomp.target import Target, find_all
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class InlineFunctions(Pass):
         Raises:
             TargetError: If a target is unknown, or one of its rules fails.
         """
-        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        targets = find_all(self.targets)
         return sum(_inline_all(each, targets) for each in open_graphs(graph)) > 0
 
 

@@ -15,7 +15,7 @@ from tinycomp.passes.region_remarks import explain_borders
 from tinycomp.passes.region_search import RegionSearch
 from tinycomp.rewrite.engine import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
-from tinycomp.target import Policy, Target, find
+from tinycomp.target import Policy, Target, find_all
 
 MINIMUM = "minimum"
 """The rule named by the remark that a number of regions may not be minimal."""
@@ -59,7 +59,7 @@ class MergeRegions(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Mark the nodes of ``graph`` and of its open bodies; marks of an earlier run are dropped."""
-        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        targets = find_all(self.targets)
         changed = False
         count = 0
         for scope in open_graphs(graph):

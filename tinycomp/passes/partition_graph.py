@@ -13,7 +13,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.merge_regions import problem_of
 from tinycomp.passes.quotient import contract, strong_components
 from tinycomp.rewrite.engine import open_graphs
-from tinycomp.target import Target, find
+from tinycomp.target import Target, find_all
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PartitionGraph(Pass):
         Raises:
             VerifyError: If the marks do not fit the graph (any more).
         """
-        targets = [find(t) if isinstance(t, str) else t for t in self.targets]
+        targets = find_all(self.targets)
         free = {t.name for t in targets if not t.bind_constants}
         symbols = Symbols(graph)
         changed = False

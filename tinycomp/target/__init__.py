@@ -3,9 +3,20 @@
 A :class:`Target` is a plain object. Passes take targets as arguments; there is no registry.
 """
 
-from tinycomp.target.lookup import find, names
+from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.policy import Policy, TransferCost
 from tinycomp.target.settings import Settings
 from tinycomp.target.target import OpRule, Target, Tolerance, answer_reason
 
-__all__ = ["OpRule", "Policy", "Settings", "Target", "Tolerance", "TransferCost", "answer_reason", "find", "names"]
+__all__ = [
+    "OpRule",
+    "Policy",
+    "Settings",
+    "Target",
+    "Tolerance",
+    "TransferCost",
+    "answer_reason",
+    "find",
+    "find_all",
+    "names",
+]

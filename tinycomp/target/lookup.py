@@ -9,6 +9,7 @@ A package offers a target with an entry point in its own metadata::
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
@@ -44,6 +45,15 @@ def find(name: str) -> Target:
         hint = did_you_mean(name, names()) or f'A package offers a target with the entry-point group "{GROUP}".'
         raise TargetError(f'there is no target "{name}"', expected=f"one of {', '.join(names())}", hint=hint)
     return _load(installed[name])
+
+
+def find_all(targets: Iterable[Target | str]) -> list[Target]:
+    """Return targets of which some are given by their names.
+
+    Raises:
+        TargetError: See :func:`find`.
+    """
+    return [find(target) if isinstance(target, str) else target for target in targets]
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -59,8 +59,8 @@ TC_INLINE void tc_tile_start(const int mr, const int nv, const bool partial, con
 }
 
 /* Fetches what the tile below begins by adding, one line of each row. The lines are too far apart for the processor to
- * foresee; without this, adding a residual that is not in the second-level cache made products of little depth take half
- * as long again. (Fetching the lines that this tile will write made them slower.) */
+ * foresee; without this, adding a residual that is not in the second-level cache made products of little depth take
+ * half as long again. (Fetching the lines that this tile will write made them slower.) */
 TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
   if (t->residual) {
 #pragma GCC unroll 12

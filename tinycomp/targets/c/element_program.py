@@ -47,7 +47,7 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Strided:
+class StridedInput:
     """An input that is no value of the region.
 
     Attributes:
@@ -81,7 +81,7 @@ class Steps:
         immediates: Its scalar constants.
     """
 
-    inputs: list[Value | Strided] = field(default_factory=list)
+    inputs: list[Value | StridedInput] = field(default_factory=list)
     immediates: list[np.ndarray] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
     _refs: dict[Value, Ref] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Steps:
                 self.inputs.append(value)
         return self._refs[value]
 
-    def read_strided(self, source: Strided) -> Ref:
+    def read_strided(self, source: StridedInput) -> Ref:
         """Return the elements of another input."""
         self.inputs.append(source)
         return Ref("input", len(self.inputs) - 1, source.dtype)
@@ -194,7 +194,7 @@ class Steps:
         params = nd_params([shape[d] for d in order], **walks)
         words = [int(params[f"size{d}"]) for d in range(_DIMS)]
         for i, value in enumerate(self.inputs):
-            dtype = value.dtype if isinstance(value, Strided) else tensor(value.type).dtype
+            dtype = value.dtype if isinstance(value, StridedInput) else tensor(value.type).dtype
             words += [_code(dtype), *(int(params[f"x{i}_{d}"]) for d in range(_DIMS))]
         return words
 
@@ -215,9 +215,9 @@ def _value_bits(array: np.ndarray) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def broadcast_strides(value: Value | Strided, shape: Sequence[int]) -> list[int]:
+def broadcast_strides(value: Value | StridedInput, shape: Sequence[int]) -> list[int]:
     """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
-    if isinstance(value, Strided):
+    if isinstance(value, StridedInput):
         return list(value.strides)
     type_, own = static_type(value)
     if type_.size() == 1:
@@ -249,6 +249,6 @@ def emit_chain(
     refs = steps.outputs(outputs)
     words = steps.encode(nodes[-1].output, refs)
     operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.constant(words)]
-    operands += [v.view if isinstance(v, Strided) else v for v in steps.inputs]
+    operands += [v.view if isinstance(v, StridedInput) else v for v in steps.inputs]
     operands += [None] * (MAX_INPUTS - len(steps.inputs))
     emit.call("elementwise", operands, {"words": len(words)}, *nodes)

@@ -9,7 +9,7 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.element_program import Ref, Steps, Strided, emit_chain
+from tinycomp.targets.c.element_program import Ref, Steps, StridedInput, emit_chain
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.movement import element_size, emit_copy, movable
 from tinycomp.targets.c.rules import MAX_RANK, Rules, known_rank
@@ -89,8 +89,8 @@ def trilu(emit: Emitter, node: Node) -> None:
     diagonal = int(shift.const.reshape(-1)[0]) if shift is not None and shift.const is not None else 0
     offsets = np.arange(1 - rows, columns)
     band = offsets >= diagonal if node.attrs.get("upper", 1) else offsets <= diagonal
-    line = Strided(emit.constant(band), "bool", (*(0 for _ in shape[:-2]), -1, 1))
-    zero = Strided(emit.constant(np.zeros(1, numpy_dtype(type_.dtype))), type_.dtype, (0,) * len(shape))
+    line = StridedInput(emit.constant(band), "bool", (*(0 for _ in shape[:-2]), -1, 1))
+    zero = StridedInput(emit.constant(np.zeros(1, numpy_dtype(type_.dtype))), type_.dtype, (0,) * len(shape))
 
     def build(steps: Steps, node: Node) -> Ref:
         return steps.where(steps.read_strided(line), steps.read(source), steps.read_strided(zero))
