@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite.engine import Head
@@ -39,9 +39,9 @@ class Dominance(ValuePattern):
         """Return root and parent."""
         return (self.root, self.parent)
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Match the root, then look for the parent."""
-        yield (Goal(self.root, value, anchored), Goal(_Parent(self), value))
+        return [(Goal(self.root, value, anchored), Goal(_Parent(self), value))]
 
 
 class _Parent(ValuePattern):

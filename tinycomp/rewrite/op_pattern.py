@@ -109,7 +109,9 @@ class OpPattern(ValuePattern):
         while value is not None and value.producer is not None:
             node = value.producer
             if self.accepts(node):
-                yield from self._at(node, value, index, crossed, search)
+                choice = self._at(node, value, index, crossed, search)
+                if choice is not None:
+                    yield choice
             if anchored or not search.looks_through(value):
                 break
             crossed = [*crossed, node]
@@ -153,34 +155,49 @@ class OpPattern(ValuePattern):
             return False
         return not self.trait or has_trait(node, self.trait)
 
-    def _at(self, node: Node, value: Value, index: int, crossed: list[Node], search: Search) -> Iterator[Choice]:
+    def _at(self, node: Node, value: Value, index: int, crossed: list[Node], search: Search) -> Choice | None:
+        """Stand at ``node``, and return the goals that remain; None where that is not possible."""
         held = search.nodes.get(self)
         if held is not None and held is not node:
             search.fail(f"expected {self.text} at {held.label} again, found {search.describe(value)}", node)
-            return
+            return None
         if index >= len(node.outputs) or node.outputs[index] is not value:
             search.fail(f"expected result {index} of {self.text}, found {value.name} at {node.label}", node)
-            return
+            return None
         for no_op in crossed:
             search.add_member(no_op)
         search.record(search.values, self[index], value)
         if held is not None:
-            yield ()
-            return
+            return ()
         search.record(search.nodes, self, node)
         search.add_member(node)
-        yield from self._inside(node, search)
+        return self._inside(node, search)
 
-    def _inside(self, node: Node, search: Search) -> Iterator[Choice]:
+    def _inside(self, node: Node, search: Search) -> Choice | None:
         for name, wanted in self.attrs.items():
             reason = check_attr(node, name, wanted, search)
             if reason:
                 search.fail(f"{reason} at {node.label}", node)
-                return
+                return None
         bodies = self._body_goals(node, search)
         if bodies is None:
-            return
-        yield (Goal(_Operands(self, node), None), *bodies)
+            return None
+        found = _own_operands(node)
+        if self.anywhere or _permuted(found, node):
+            return (Goal(_Operands(self, node), None), *bodies)
+        operands = self.in_order(found, node, search)
+        return None if operands is None else (*operands, *bodies)
+
+    def in_order(self, found: Sequence[Value | None], node: Node, search: Search) -> Choice | None:
+        """Return the goals of the operand patterns for operands of ``node`` in an order; None if those are too many."""
+        wanted = len(self.operands)
+        if len(found) > wanted and not self.variadic:
+            plural = "" if wanted == 1 else "s"
+            search.fail(f"expected {wanted} operand{plural}, found {len(found)} at {node.label}", node)
+            return None
+        for extra in found[wanted:]:
+            _note_rest(extra, search)
+        return tuple([Goal(p, v) for p, v in itertools.zip_longest(self.operands, found[:wanted])])
 
     def _body_goals(self, node: Node, search: Search) -> list[Goal] | None:
         goals = []
@@ -207,16 +224,11 @@ class _Operands(ValuePattern):
         if self.op.anywhere:
             yield from self._positions(found, search)
             return
-        wanted = len(self.op.operands)
-        if len(found) > wanted and not self.op.variadic:
-            plural = "" if wanted == 1 else "s"
-            search.fail(f"expected {wanted} operand{plural}, found {len(found)} at {self.node.label}", self.node)
-            return
-        found += [None] * (wanted - len(found))
         for order in _permutations(found, _permuted(found, self.node)):
-            for extra in order[wanted:]:
-                _note_rest(extra, search)
-            yield tuple(Goal(p, v) for p, v in zip(self.op.operands, order, strict=False))
+            goals = self.op.in_order(order, self.node, search)
+            if goals is None:
+                return
+            yield goals
 
     def _positions(self, found: list[Value | None], search: Search) -> Iterator[Choice]:
         for index, value in enumerate(found):

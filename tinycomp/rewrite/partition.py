@@ -65,8 +65,11 @@ def _own_copies(chosen: Chosen, selection: Selection) -> list[Node]:
     graph, match = selection.graph, chosen.match
     needed = copies_needed(match, graph)
     assert isinstance(needed, set), "the graph around a chosen match has changed"
-    shared = [n for n in match.nodes if n in needed or selection.taken.get(n, chosen) is not chosen]
-    keep = [n for n in match.nodes if n not in shared]
+    nodes = match.nodes
+    shared = [n for n in nodes if n in needed or selection.taken.get(n, chosen) is not chosen]
+    if not shared:
+        return list(nodes)
+    keep = [n for n in nodes if n not in shared]
     renamed: dict[Value, Value] = {}
     copies = [_copy(node, graph, renamed) for node in shared]
     for node in keep:

@@ -6,7 +6,7 @@ pattern, both places must hold the very same value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -36,6 +36,10 @@ class ValuePattern:
     """Whether :meth:`may_stand` can ever say no."""
     only_at_heads: ClassVar[bool] = False
     """Whether it stands, no-ops apart, for nothing but results of the operators in :attr:`heads`."""
+    is_free: ClassVar[bool] = False
+    """Whether its value is a parameter of what is matched."""
+    is_leaf: ClassVar[bool] = False
+    """Whether it is a :class:`Leaf`."""
 
     # For users -----------------------------------------------------------------------------------------------------
 
@@ -81,11 +85,6 @@ class ValuePattern:
     # For the search ------------------------------------------------------------------------------------------------
 
     @property
-    def is_free(self) -> bool:
-        """Whether its value is a parameter of what is matched."""
-        return False
-
-    @property
     def heads(self) -> frozenset[Head] | None:
         """Operators that the pattern can stand at; None means any, empty means that it stands at no operator."""
         return frozenset()
@@ -101,10 +100,8 @@ class ValuePattern:
     def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
         """Yield the ways to stand for ``value``, each as the goals that remain."""
         if self in search.values:
-            if search.values[self] is value:
+            if self._holds(value, search):
                 yield ()
-            else:
-                search.fail(f"expected {self._held(search)} again, found {search.describe(value)}")
             return
         for choice in self.fresh_choices(value, anchored, search):
             search.record(search.values, self, value)
@@ -114,13 +111,41 @@ class ValuePattern:
         """Whether the pattern can stand for ``value``, as far as operators and constants tell."""
         return True
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Like :meth:`choices`, when the pattern stands for nothing yet."""
         raise NotImplementedError
 
-    def _held(self, search: Search) -> str:
+    def stands(self, value: Value | None, search: Search) -> bool:
+        """Whether a leaf stands for ``value``, which is recorded then."""
+        raise NotImplementedError
+
+    def _holds(self, value: Value | None, search: Search) -> bool:
+        """Whether ``value`` is the one that it stands for already."""
         held = search.values[self]
-        return f"{self.name or 'the value'} ({held.name})" if held is not None else f"{self.name} absent"
+        if held is value:
+            return True
+        text = f"{self.name or 'the value'} ({held.name})" if held is not None else f"{self.name} absent"
+        search.fail(f"expected {text} again, found {search.describe(value)}")
+        return False
+
+
+class Leaf(ValuePattern):
+    """A sub-pattern without parts: it stands for a value in one way or in none, and leaves no goals."""
+
+    is_leaf = True
+
+    def stands(self, value: Value | None, search: Search) -> bool:
+        """Whether it stands for ``value``, which is recorded then."""
+        if self in search.values:
+            return self._holds(value, search)
+        if not self.fits(value, search):
+            return False
+        search.record(search.values, self, value)
+        return True
+
+    def fits(self, value: Value | None, search: Search) -> bool:
+        """Like :meth:`stands`, when the pattern stands for nothing yet."""
+        raise NotImplementedError
 
 
 def _binary(op: str, a: Any, b: Any) -> OpPattern:
@@ -142,8 +167,10 @@ def to_pattern(item: Any) -> ValuePattern:
     )
 
 
-class AnyValue(ValuePattern):
+class AnyValue(Leaf):
     """``P.any``: any value; with ``optional``, also an absent operand."""
+
+    is_free = True
 
     def __init__(self, name: str = "", *, optional: bool = False) -> None:
         self.name = name
@@ -153,20 +180,15 @@ class AnyValue(ValuePattern):
         """Return another one, so that ``P.any()`` reads like the other constructs."""
         return AnyValue()
 
-    @property
-    def is_free(self) -> bool:
-        """True: any value is a parameter."""
-        return True
-
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fits(self, value: Value | None, search: Search) -> bool:
         """Accept every value."""
         if value is None and not self.optional:
             search.fail(f"expected {f'an operand {self.name}' if self.name else 'an operand'}, found none")
-            return
-        yield ()
+            return False
+        return True
 
 
-class Const(ValuePattern):
+class Const(Leaf):
     """``P.const``: a constant, optionally of a given value."""
 
     rules_out = True
@@ -178,16 +200,15 @@ class Const(ValuePattern):
         """Return a pattern for the constant ``value``: a number, an array, or a predicate on the array."""
         return Const(value)
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fits(self, value: Value | None, search: Search) -> bool:
         """Accept a constant."""
         if value is None or value.const is None:
             search.fail(f"expected a constant, found {search.describe(value)}", value.producer if value else None)
-            return
+            return False
         reason = "" if self.value is None else check_const(value.const, self.value)
         if reason:
             search.fail(reason)
-            return
-        yield ()
+        return not reason
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether the value is such a constant."""
@@ -203,15 +224,15 @@ class NotConst(AnyValue):
         """Return another one."""
         return NotConst()
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fits(self, value: Value | None, search: Search) -> bool:
         """Accept whatever is computed at run time."""
         if value is None or value.const is not None:
             search.fail(f"expected anything but a constant, found {search.describe(value)}")
-            return
-        yield ()
+            return False
+        return True
 
 
-class Absent(ValuePattern):
+class Absent(Leaf):
     """``P.absent`` or ``None``: the operand must be left out."""
 
     rules_out = True
@@ -220,12 +241,11 @@ class Absent(ValuePattern):
         """Return another one."""
         return Absent()
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fits(self, value: Value | None, search: Search) -> bool:
         """Accept an absent operand."""
-        if value is None:
-            yield ()
-        else:
+        if value is not None:
             search.fail(f"expected an absent operand, found {search.describe(value)}")
+        return value is None
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether the operand is absent."""
@@ -255,10 +275,10 @@ class AnyOf(ValuePattern):
         """Return the last alternative, which for ``P.optional`` is the smallest."""
         return self.options[-1:]
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Try the alternatives in order; all of them only where somebody wants to know why none fits."""
-        for option in self._open_at(value, anchored, search) if search.is_guided else self.options:
-            yield (Goal(option, value, anchored),)
+        options = self._open_at(value, anchored, search) if search.is_guided else self.options
+        return [(Goal(option, value, anchored),) for option in options]
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether any alternative can."""
@@ -297,23 +317,22 @@ class Where(ValuePattern):
         """Return the inner pattern."""
         return (self.inner,)
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Match the inner pattern first, so that a failure tells how far the match had come."""
-        yield (Goal(self.inner, value, anchored), Goal(_Test(self.constraints), value, anchored))
+        return [(Goal(self.inner, value, anchored), Goal(_Test(self.constraints), value, anchored))]
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether the inner pattern can."""
         return feasible.may_stand(self.inner, value, anchored)
 
 
-class _Test(ValuePattern):
+class _Test(Leaf):
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fits(self, value: Value | None, search: Search) -> bool:
         reason = "" if value is None else self.constraints.check(value, search)
         if reason:
             assert value is not None
             search.fail(reason, value.producer)
-        else:
-            yield ()
+        return not reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tinycomp.ir.graph import Value
 from tinycomp.rewrite.engine import Head
@@ -49,7 +49,7 @@ class Repeat(ValuePattern):
         """Return the start and, where at least one link is needed, a link."""
         return (self.link, self.start) if self.at_least else (self.start,)
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
+    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Try one more link, then the start."""
         if self.at_most is None or self.at_most > 0:
             yield (Goal(self.link, value, anchored),)

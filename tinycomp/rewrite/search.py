@@ -1,15 +1,16 @@
 """The backtracking search behind every match: a goal stack with a trail, no recursion.
 
-A *goal* asks a sub-pattern to stand for a value. A sub-pattern answers with *choices*, each a tuple of further goals;
-choices are generated lazily, and everything that a choice records is undone before the next one is tried. So whoever
-consumes the matches (predicates, the escape test) takes part in the search simply by asking for the next one.
+A *goal* asks a sub-pattern to stand for a value. A leaf does or does not; any other sub-pattern answers with *choices*,
+each a tuple of further goals. Choices are generated lazily, and everything that a choice records is undone before the
+next one is tried. So whoever consumes the matches (predicates, the escape test) takes part in the search simply by
+asking for the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite.match import Rejection
@@ -34,6 +35,8 @@ class Goal(NamedTuple):
 
 Choice = tuple[Goal, ...]
 _Pending = tuple[Goal, Any] | None
+_Open = tuple[int, Iterator[Choice], _Pending]
+"""A goal with choices left: the length of the trail before it, the choices, and what is pending behind it."""
 
 STEPS = 20_000
 """Steps after which one attempt gives up; a pattern with n swappable operands can have 2ⁿ orders."""
@@ -163,8 +166,8 @@ class Search:
     def solve(self, goals: Iterable[Goal]) -> Iterator[None]:
         """Yield once per way to satisfy all goals, with the tables describing that way until the next step."""
         pending: _Pending = _push(tuple(goals), None)
-        stack: list[tuple[int, Iterator[Choice], _Pending]] = []
-        while True:
+        stack: list[_Open] = []
+        while pending is not _NONE:
             if pending is None:
                 yield
             elif self._steps >= STEPS:
@@ -173,20 +176,26 @@ class Search:
                 return
             else:
                 self._steps += 1
-                goal, rest = pending
-                choices = goal.pattern.choices(self.resolve(goal.value), goal.anchored, self)
-                stack.append((len(self._trail), iter(choices), rest))
-            pending = _PENDING
-            while stack and pending is _PENDING:
-                mark, choices, rest = stack[-1]
-                self._undo(mark)
-                choice = next(choices, None)
-                if choice is None:
-                    stack.pop()
-                elif self._is_feasible(choice):
-                    pending = _push(choice, rest)
-            if pending is _PENDING:
-                return
+                (pattern, value, anchored), rest = pending
+                value = self.resolve(value)
+                if not pattern.is_leaf:
+                    stack.append((len(self._trail), pattern.choices(value, anchored, self), rest))
+                elif pattern.stands(value, self):
+                    pending = rest
+                    continue
+            pending = self._next_choice(stack)
+
+    def _next_choice(self, stack: list[_Open]) -> _Pending:
+        """Return what is pending after the next choice of the last goal that has one left."""
+        while stack:
+            mark, choices, rest = stack[-1]
+            self._undo(mark)
+            choice = next(choices, None)
+            if choice is None:
+                stack.pop()
+            elif self._is_feasible(choice):
+                return _push(choice, rest)
+        return _NONE
 
     def _is_feasible(self, choice: Choice) -> bool:
         feasible = self._feasible
@@ -209,4 +218,5 @@ def _push(goals: Choice, rest: _Pending) -> _Pending:
     return rest
 
 
-_PENDING: Any = object()
+_NONE = cast("_Pending", object())
+"""In the place of what is pending when no choice is left."""

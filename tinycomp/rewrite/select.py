@@ -61,11 +61,14 @@ class Selection:
                 tried where an operator that every match holds is out of reach, or operators and constants rule a
                 match out, which saves most attempts.
         """
-        failed = []
+        failed: list[tuple[Node, Rejection]] = []
+        roots = [n for n in self._roots(composite) if n not in self.taken and _may_take(n, composite)]
+        if not roots:
+            return failed
         accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
         hopeful, feasible = self._hopeful(composite), Feasibility(composite.pattern)
-        for root in self._roots(composite):
-            if root in self.taken or not _may_take(root, composite):
+        for root in roots:
+            if root in self.taken:
                 continue
             if explained(root) and not (root in hopeful and may_start(composite.pattern, root, feasible)):
                 continue
