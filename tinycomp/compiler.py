@@ -32,8 +32,10 @@ from tinycomp.residence import check_files, evict
 from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native import Pool
+from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.processor import default_isa
 from tinycomp.runtime.regions import arenas
+from tinycomp.runtime.report import Report
 from tinycomp.runtime.threads import default_threads
 from tinycomp.runtime.weights import Weights
 from tinycomp.specialisation import partitioned_with_sizes, with_sizes
@@ -296,9 +298,7 @@ class Compiler:
         lowering = self.lowering()
         plan = lowering.plan(partitioned)
         symbolic = has_symbols(graph)
-        names = [t.name for t in self.targets]
-        report = make_report(partitioned, graph.name, names, _notes(symbolic), lowering.programs)
-        report = report.with_arenas(arenas(plan))
+        report = functools.partial(self._report, partitioned, graph.name, _notes(symbolic), plan, lowering.programs)
         parts = ModuleParts(
             inputs=specs([v.name for v in graph.inputs], graph.inputs),
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -334,9 +334,18 @@ class Compiler:
             notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
             lowering = self.lowering()
             plan = lowering.plan(concrete)
-            names = [t.name for t in self.targets]
-            report = make_report(concrete, graph.name, names, notes, lowering.programs)
-            return Specialised(plan, report.with_arenas(arenas(plan)))
+            return Specialised(plan, self._report(concrete, graph.name, notes, plan, lowering.programs))
+
+    def _report(
+        self,
+        partitioned: Graph,
+        name: str,
+        notes: Sequence[str],
+        plan: Plan,
+        programs: Mapping[tuple[str, Any], object],
+    ) -> Report:
+        names = [t.name for t in self.targets]
+        return make_report(partitioned, name, names, notes, programs).with_arenas(arenas(plan))
 
 
 def _measured(tuning: Tuning, threads: int) -> Measured:

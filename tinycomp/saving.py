@@ -49,7 +49,7 @@ def pack(
     graph: Graph,
     partitioned: Graph,
     plan: Plan,
-    report: Report,
+    report: Callable[[], Report],
     programs: Mapping[tuple[str, Shapes], Program | CSource],
 ) -> bytes:
     """Return the bytes of a saved module.
@@ -59,7 +59,7 @@ def pack(
         graph: The model before the passes; kept only if it has symbolic sizes.
         partitioned: The model after the passes; kept with its constants only if something runs on the host.
         plan: Its plan.
-        report: What runs where.
+        report: Tells what runs where.
         programs: The programs and C source of its regions by symbol and operand shapes.
     """
     from tinycomp.compiler import has_symbols
@@ -75,7 +75,7 @@ def pack(
         "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
         "outputs": [s.to_dict() for s in plan.outputs],
         "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
-        "report": report.to_dict(),
+        "report": report().to_dict(),
         "plan": native,
         "threads": compiler.threads,
         "winograd": compiler.winograd,

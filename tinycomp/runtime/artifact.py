@@ -154,11 +154,12 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
         if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
             raise ValueError("inputs or outputs that the plan does not have")
+        report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
         return ModuleParts(
             inputs=inputs,
             outputs=outputs,
             plan=plan,
-            report=Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"}),
+            report=lambda: report,
             graph=_text(archive, "graph.tir"),
             pack=lambda: _unchanged(data),
             threads=threads,

@@ -53,7 +53,7 @@ class ModuleParts:
         inputs: What it takes; a symbolic dimension may have any size.
         outputs: What it gives.
         plan: The plan for these shapes; where dimensions are symbolic it works for all sizes, only not as fast.
-        report: What runs where.
+        report: Tells what runs where; asked once, when somebody wants to know.
         graph: Prints the partitioned graph.
         defaults: Values of inputs that may be left out.
         specialise: Makes faster modules for concrete sizes; None if nothing is symbolic.
@@ -65,7 +65,7 @@ class ModuleParts:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     plan: Plan
-    report: Report
+    report: Callable[[], Report]
     graph: Callable[[], str]
     pack: Pack
     threads: int
@@ -89,7 +89,7 @@ class Module:
 
     def __init__(self, parts: ModuleParts) -> None:
         self._parts = parts
-        self._report = parts.report
+        self._report: Report | None = None
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
         self._direct = None if parts.specialise else direct_call(parts.plan)
@@ -195,6 +195,8 @@ class Module:
 
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
+        if self._report is None:
+            self._report = self._parts.report()
         return self._report
 
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
@@ -247,7 +249,7 @@ class Module:
     def _specialised(self, arrays: Sequence[Any]) -> Specialised:
         specialise = self._parts.specialise
         if specialise is None:
-            return Specialised(self._parts.plan, self._parts.report)
+            return Specialised(self._parts.plan, self._parts.report())
         sizes = bind_symbols(self._parts.inputs, arrays)
         return self._plans.get(tuple(sizes.items()), lambda: specialise(sizes))
 
