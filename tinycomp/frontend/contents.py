@@ -94,7 +94,7 @@ def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
 
 def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
     for node in sorted_nodes(nodes, scope.known(), where):
-        for text in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
+        for text in (node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]):
             check_text(text, where)
         label = context.label(node)
         function = context.functions.find(node) or _extension(scope, node, context, label)
@@ -126,10 +126,11 @@ def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label
         return
     least = (0, 1) if signature is None else (signature.inputs[0], signature.outputs[0])
     operands, outputs = operands_of(scope, node, least[0], where), result_names(node, least[1])
-    version = since_version(node.op_type, domain, context.opsets.get(domain))
     if signature is not None:
         signature.check_operands(operands, len(outputs), where)
         version = signature.version
+    else:
+        version = since_version(node.op_type, domain, context.opsets.get(domain))
     draft = Node(node.op_type, domain, version, tuple(operands))
     draft.sources = (label,)
     graphs = {a.name: a.g for a in attributes if a.HasField("g")}

@@ -156,7 +156,7 @@ def resolve(
         ModelError: If there is a reference outside a function, or one of another kind than the value.
     """
     resolved = []
-    for attribute in attributes:
+    for attribute in attributes[:]:
         if not attribute.ref_attr_name:
             resolved.append(attribute)
             continue

@@ -51,7 +51,7 @@ def operands_of(scope: Scope, node: onnx.NodeProto, least: int, where: str) -> l
     Raises:
         ModelError: If one is never produced.
     """
-    names = list(node.input)
+    names = node.input[:]
     while len(names) > least and not names[-1]:
         names.pop()
     return [scope.lookup(name, where) for name in names]
@@ -59,7 +59,7 @@ def operands_of(scope: Scope, node: onnx.NodeProto, least: int, where: str) -> l
 
 def result_names(node: onnx.NodeProto, least: int) -> list[str]:
     """Return the result names of a node without the skipped ones at its end, but at least ``least``."""
-    names = list(node.output)
+    names: list[str] = node.output[:]
     while len(names) > max(least, 1) and not names[-1]:
         names.pop()
     return names

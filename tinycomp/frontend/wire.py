@@ -17,6 +17,8 @@ Bytes = NDArray[np.uint8]
 
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_MORE = 0x80
+"""Bytes of a number below this one are its last; nearly all numbers have one byte."""
 _LARGE = 4096
 """Tensors of fewer bytes are left to protobuf's parser."""
 
@@ -123,11 +125,11 @@ def _fields(data: memoryview, at: int, end: int) -> Iterator[_Field]:
     """
     while at < end:
         start = at
-        tag, at = _varint(data, at)
+        tag, at = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
         kind = tag & 7
         content = at
         if kind == _LENGTH:
-            size, content = _varint(data, at)
+            size, content = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
             at = content + size
         elif kind == _VARINT:
             _, at = _varint(data, at)
@@ -148,13 +150,13 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         _UnusualError: If it takes more than ten bytes, or fewer would do.
     """
     byte = data[at]
-    if byte < 0x80:
+    if byte < _MORE:
         return byte, at + 1
     value = byte & 0x7F
     for place in range(1, 10):
         byte = data[at + place]
         value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
+        if byte < _MORE:
             if not byte:
                 raise _UnusualError
             return value, at + place + 1

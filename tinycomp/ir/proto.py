@@ -68,7 +68,7 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
         rank = len(inner.shape.dim)
         if rank > MAX_RANK:
             raise UnsupportedError("too many dimensions", expected=f"up to {MAX_RANK}, as numpy has", found=str(rank))
-        dims = [_dim(d) for d in inner.shape.dim] if inner.HasField("shape") else None
+        dims = [_dim(d) for d in inner.shape.dim[:]] if inner.HasField("shape") else None
         return TensorType(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
     if kind == "sequence_type":
         return SequenceType(type_from_proto(proto.sequence_type.elem_type))
@@ -160,7 +160,7 @@ def attribute_from_proto(proto: onnx.AttributeProto, where: str = "", read: Read
     if kind in _PLAIN_FIELDS:
         return getattr(proto, _PLAIN_FIELDS[kind])
     if kind in _LIST_FIELDS:
-        return list(getattr(proto, _LIST_FIELDS[kind]))
+        return getattr(proto, _LIST_FIELDS[kind])[:]
     label = f'{where}, attribute "{proto.name}"'
     match kind:
         case onnx.AttributeProto.STRING:

@@ -140,14 +140,14 @@ def _checked_header(tensor: onnx.TensorProto, where: str) -> tuple[str, tuple[in
     dtype = dtype_from_number(tensor.data_type, where)
     if dtype == UNKNOWN_DTYPE:
         raise ModelError("the tensor has no element type", where=where, expected="data_type of at least 1", found="0")
-    return dtype, _checked_dims(tensor.dims, max(1, bits(dtype) // 8), where)
+    return dtype, _checked_dims(tensor.dims[:], max(1, bits(dtype) // 8), where)
 
 
 def _checked_dims(dims: Sequence[int], itemsize: int, where: str) -> tuple[int, ...]:
-    sizes = tuple(int(d) for d in dims)
-    if any(d < 0 for d in sizes):
+    sizes = tuple(dims)
+    if min(sizes, default=0) < 0:
         raise ModelError("a dimension is negative", where=where, expected="dims of at least 0", found=str(list(sizes)))
-    if math.prod(max(d, 1) for d in sizes) * itemsize > _MAX_BYTES:
+    if math.prod([d or 1 for d in sizes]) * itemsize > _MAX_BYTES:
         raise ModelError(
             "the product of the dims is too large",
             where=where,
