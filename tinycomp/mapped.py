@@ -88,11 +88,12 @@ def mapping_of(view: Any) -> Mapping | None:
 
 def mappings_of(arrays: Iterable[Array]) -> list[Mapping]:
     """Return every mapping that one of the arrays is a view of, once."""
-    bases = {
-        id(array.base): array.base for array in arrays if array.base is not None
-    }  # the weights of a model share one
-    found = (mapping_of(base) for base in bases.values())
-    return list({id(mapping): mapping for mapping in found if mapping is not None}.values())
+    found: dict[int, Mapping] = {}
+    for base in {id(array.base): array.base for array in arrays}.values():  # the weights of a model share one
+        mapping = mapping_of(base)
+        if mapping is not None:
+            found[id(mapping)] = mapping
+    return list(found.values())
 
 
 def is_foreign(array: Array) -> bool:

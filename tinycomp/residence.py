@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.mapped import mappings_of
@@ -20,7 +20,7 @@ def evict(graphs: Sequence[Graph]) -> None:
     moved = dict(zip(arrays, spilled([*arrays.values()]), strict=True))
     for value in values:
         value.const = moved.get(id(value.const), value.const)
-    for mapping in mappings_of(v.const for v in values if v.const is not None):
+    for mapping in mappings_of([v.const for v in values if v.const is not None]):
         mapping.give_back()
 
 
@@ -37,12 +37,16 @@ def check_files(graph: Graph) -> None:
     Raises:
         ModelError: If one was written to.
     """
-    for mapping in mappings_of(v.const for v in _constants(graph) if v.const is not None):
+    for mapping in mappings_of([v.const for v in _constants(graph) if v.const is not None]):
         mapping.check()
 
 
-def _constants(graph: Graph) -> Iterator[Value]:
-    yield from graph.constants
-    for _, node in graph.walk():
-        for body in node.bodies.values():
-            yield from body.constants
+def _constants(graph: Graph) -> list[Value]:
+    """Return the constants of a graph and of all bodies below it."""
+    found: list[Value] = []
+    graphs = [graph]
+    for each in graphs:
+        found += each.constants
+        for node in each.nodes:
+            graphs.extend(node.bodies.values())
+    return found

@@ -19,7 +19,7 @@ graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,15 @@ def _merge_constants(graph: Graph) -> int:
     """Merge equal constants; only arrays of the same type that agree in a few elements are read and hashed."""
     groups: defaultdict[Any, list[Value]] = defaultdict(list)
     for value in graph.constants:
+        assert value.const is not None
+        groups[value.const.dtype, value.const.shape].append(value)
+    return sum([_merge_alike(graph, values) for values in groups.values() if len(values) > 1])
+
+
+def _merge_alike(graph: Graph, alike: Sequence[Value]) -> int:
+    """Merge equal ones among constants of one dtype and shape."""
+    groups: defaultdict[Any, list[Value]] = defaultdict(list)
+    for value in alike:
         assert value.const is not None
         groups[value.type, _sample(value.const)].append(value)
     changes = 0

@@ -46,7 +46,7 @@ def _sweep(graph: Graph) -> bool:
         elif node.captures and node.target is None:
             changed |= drop_unused_captures(graph, node)
     for value in graph.constants:
-        if not graph.use_count(value):
+        if not value.users and not graph.is_output(value):
             graph.erase_unused(value)
             changed = True
     return changed

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinycomp.errors import TypeInferenceError
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import TensorType, bits, compatible, type_of
 from tinycomp.ops import OPS, bind
@@ -65,6 +65,10 @@ class FoldConstants(Pass):
         return sum(_Folder(each, self, budget).run() for each in open_graphs(graph)) > 0
 
 
+_CLOSED = frozenset({COMPOSITE, REGION})
+"""Domains of nodes whose bodies are closed."""
+
+
 @dataclass
 class _Budget:
     left: int
@@ -85,7 +89,7 @@ class _Folder:
         waiting = deque(self.graph.nodes)
         while waiting:
             node = waiting.popleft()
-            if node.target is not None or node.is_composite or node.is_region:
+            if node.target is not None or node.domain in _CLOSED:
                 continue
             if node in self.stale:
                 self._retype(node)

@@ -62,8 +62,8 @@ def contract(problem: Problem, labels: Sequence[int]) -> Problem:
     for vertex, group in enumerate(labels):
         result.colors[group] = problem.colors[vertex]
         result.members[group].extend(problem.members[vertex])
-        result.successors[group].update(labels[w] for w in problem.successors[vertex])
-        result.links[group].update(labels[w] for w in problem.links[vertex])
+        result.successors[group].update([labels[w] for w in problem.successors[vertex]])
+        result.links[group].update([labels[w] for w in problem.links[vertex]])
     for group in range(count):
         result.successors[group].discard(group)
         result.links[group].discard(group)

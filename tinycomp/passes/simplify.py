@@ -75,7 +75,8 @@ class Simplify(Pass):
         something is followed by another one, which for most graphs finds nothing.
         """
         sweep = EliminateDeadCode()
-        changed = False
-        while sweep.run(graph) | (_ENGINE.run(graph) > 0):
+        changed = sweep.run(graph)
+        while _ENGINE.run(graph):
+            sweep.run(graph)
             changed = True
         return changed

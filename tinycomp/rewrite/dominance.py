@@ -9,7 +9,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite.engine import Head
 from tinycomp.rewrite.op_pattern import OpPattern
 from tinycomp.rewrite.pattern import ValuePattern
-from tinycomp.rewrite.search import Choice, Goal, Search
+from tinycomp.rewrite.search import Choice, Search
 
 
 class Dominance(ValuePattern):
@@ -41,7 +41,7 @@ class Dominance(ValuePattern):
 
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Match the root, then look for the parent."""
-        return [(Goal(self.root, value, anchored), Goal(_Parent(self), value))]
+        return [((self.root, value, anchored), (_Parent(self), value, False))]
 
 
 class _Parent(ValuePattern):
@@ -60,7 +60,7 @@ class _Parent(ValuePattern):
                 search.add_member(node)
                 _note_side_operands(node, search)
             _note_side_operands(root, search)
-            yield (Goal(self.rule.parent, candidate),)
+            yield ((self.rule.parent, candidate, False),)
         if not found:
             search.fail(f"expected all paths to {self.rule.root.text} at {root.label} to come from one node", root)
 

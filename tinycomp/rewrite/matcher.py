@@ -102,8 +102,8 @@ class _Attempt:
         if index >= len(self.node.outputs):
             self.search.fail(f"expected result {index}, found {len(self.node.outputs)} at {self.node.label}", self.node)
             return
-        goals = [Goal(first, self.node.outputs[index], anchored=True)]
-        goals += [Goal(OtherRoot(p, self.pattern.outputs[:i]), None) for i, p in enumerate(others, 1)]
+        goals: list[Goal] = [(first, self.node.outputs[index], True)]
+        goals += [(OtherRoot(p, self.pattern.outputs[:i]), None, False) for i, p in enumerate(others, 1)]
         for _ in self.search.solve(goals):
             yield self._snapshot()
 

@@ -145,7 +145,10 @@ class OpPattern(ValuePattern):
         swapped = _permuted(found, node)
         for index, pattern in self._telling:
             places = found[:swapped] if index < swapped else found[index : index + 1]
-            if not any(feasible.may_stand(pattern, value) for value in places):
+            for value in places:
+                if feasible.may_stand(pattern, value):
+                    break
+            else:
                 return False
         return True
 
@@ -184,7 +187,7 @@ class OpPattern(ValuePattern):
             return None
         found = _own_operands(node)
         if self.anywhere or _permuted(found, node):
-            return (Goal(_Operands(self, node), None), *bodies)
+            return ((_Operands(self, node), None, False), *bodies)
         operands = self.in_order(found, node, search)
         return None if operands is None else (*operands, *bodies)
 
@@ -197,10 +200,10 @@ class OpPattern(ValuePattern):
             return None
         for extra in found[wanted:]:
             _note_rest(extra, search)
-        return tuple([Goal(p, v) for p, v in itertools.zip_longest(self.operands, found[:wanted])])
+        return tuple([(p, v, False) for p, v in itertools.zip_longest(self.operands, found[:wanted])])
 
     def _body_goals(self, node: Node, search: Search) -> list[Goal] | None:
-        goals = []
+        goals: list[Goal] = []
         for name, patterns in self.bodies.items():
             body = node.bodies.get(name)
             if body is None or len(body.outputs) != len(patterns):
@@ -208,7 +211,7 @@ class OpPattern(ValuePattern):
                 search.fail(f"expected {name} with {len(patterns)} results, found {found} at {node.label}", node)
                 return None
             search.enter(node, body)
-            goals += [Goal(p, v) for p, v in zip(patterns, body.outputs, strict=True)]
+            goals += [(p, v, False) for p, v in zip(patterns, body.outputs, strict=True)]
         return goals
 
 
@@ -236,7 +239,7 @@ class _Operands(ValuePattern):
                 continue
             for other in found[:index] + found[index + 1 :]:
                 _note_rest(other, search)
-            yield (Goal(self.op.operands[0], value),)
+            yield ((self.op.operands[0], value, False),)
 
 
 class Result(ValuePattern):

@@ -15,7 +15,7 @@ from tinycomp.errors import PatternError
 from tinycomp.ir.graph import Value
 from tinycomp.rewrite.constraints import Constraints, check_const
 from tinycomp.rewrite.engine import Head
-from tinycomp.rewrite.search import Choice, Goal, Search
+from tinycomp.rewrite.search import Choice, Search
 
 if TYPE_CHECKING:
     from tinycomp.rewrite.feasibility import Feasibility
@@ -278,7 +278,7 @@ class AnyOf(ValuePattern):
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Try the alternatives in order; all of them only where somebody wants to know why none fits."""
         options = self._open_at(value, anchored, search) if search.is_guided else self.options
-        return [(Goal(option, value, anchored),) for option in options]
+        return [((option, value, anchored),) for option in options]
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether any alternative can."""
@@ -319,7 +319,7 @@ class Where(ValuePattern):
 
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Match the inner pattern first, so that a failure tells how far the match had come."""
-        return [(Goal(self.inner, value, anchored), Goal(_Test(self.constraints), value, anchored))]
+        return [((self.inner, value, anchored), (_Test(self.constraints), value, anchored))]
 
     def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
         """Whether the inner pattern can."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tinycomp.ir.graph import Value
 from tinycomp.rewrite.engine import Head
 from tinycomp.rewrite.pattern import ValuePattern
-from tinycomp.rewrite.search import Choice, Goal, Search
+from tinycomp.rewrite.search import Choice, Search
 
 
 class Repeat(ValuePattern):
@@ -52,6 +52,6 @@ class Repeat(ValuePattern):
     def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
         """Try one more link, then the start."""
         if self.at_most is None or self.at_most > 0:
-            yield (Goal(self.link, value, anchored),)
+            yield ((self.link, value, anchored),)
         if self.at_least <= 0:
-            yield (Goal(self.start, value, anchored),)
+            yield ((self.start, value, anchored),)

@@ -9,7 +9,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite.op_pattern import OpPattern, Result
 from tinycomp.rewrite.pattern import ValuePattern
 from tinycomp.rewrite.repeat import Repeat
-from tinycomp.rewrite.search import Choice, Goal, Search
+from tinycomp.rewrite.search import Choice, Search
 from tinycomp.rewrite.traits import is_structural
 
 _REPEAT_REACH = 16
@@ -34,7 +34,7 @@ class OtherRoot(ValuePattern):
         for candidate in self._candidates(search):
             if candidate not in taken:
                 found = True
-                yield (Goal(self.pattern, candidate, anchored=True),)
+                yield ((self.pattern, candidate, True),)
         if not found:
             search.fail(f"expected {_text(self.pattern)} on another branch, found none")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite.match import Rejection
@@ -25,14 +25,8 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class Goal(NamedTuple):
-    """``pattern`` must stand for ``value``; ``anchored`` forbids looking through a no-op on the way (roots)."""
-
-    pattern: ValuePattern
-    value: Value | None
-    anchored: bool = False
-
-
+Goal = tuple["ValuePattern", Value | None, bool]
+"""A pattern, the value that it must stand for, and whether looking through a no-op on the way is forbidden (roots)."""
 Choice = tuple[Goal, ...]
 _Pending = tuple[Goal, Any] | None
 _Open = tuple[int, Iterator[Choice], _Pending]
@@ -189,7 +183,8 @@ class Search:
         """Return what is pending after the next choice of the last goal that has one left."""
         while stack:
             mark, choices, rest = stack[-1]
-            self._undo(mark)
+            if len(self._trail) > mark:
+                self._undo(mark)
             choice = next(choices, None)
             if choice is None:
                 stack.pop()

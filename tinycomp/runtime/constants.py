@@ -75,7 +75,9 @@ def is_large(array: Array) -> bool:
     """Whether an array is worth a place in a file, and can have one."""
     if array.nbytes < LARGE or array.dtype.hasobject:
         return False
-    return not any(step == 0 and size > 1 for step, size in zip(array.strides, array.shape, strict=True))
+    return 0 not in array.strides or not any(
+        step == 0 and size > 1 for step, size in zip(array.strides, array.shape, strict=True)
+    )
 
 
 def is_evictable(array: Array) -> bool:
