@@ -131,7 +131,7 @@ class Graph:
 
     def successors(self, node: Node) -> Iterator[Node]:
         """Nodes that read a result of ``node``."""
-        return iter(dict.fromkeys(user for value in node.outputs for user in value.users))
+        return iter(dict.fromkeys([user for value in node.outputs for user in value.users]))
 
     def fresh(self, base: str) -> str:
         """Return a value name that is not taken, starting from ``base``."""
@@ -226,7 +226,7 @@ class Graph:
         node.serial = next(self._serial)
         node.position = at.position if at is not None else node.serial
         names = self._fresh_names(op.lower(), outputs) if isinstance(outputs, int) else list(outputs)
-        node.outputs = tuple(Value(name, _PENDING, node) for name in names)
+        node.outputs = tuple([Value(name, _PENDING, node) for name in names])
         found = self.infer(node) if types is None else types
         for value, type_ in zip(node.outputs, found, strict=False):
             value.type = type_

@@ -24,7 +24,7 @@ def outline(
     members = stable_order(inside)
     body = Graph(op, infer=graph.infer, opsets=graph.opsets)
     wanted = _parameters(members, inside, params, bind_constants)
-    results = [v for n in members for v in n.outputs if graph.is_output(v) or any(u not in inside for u in v.users)]
+    results = [v for n in members for v in n.outputs if graph.is_output(v) or not inside.issuperset(v.users)]
     mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
     mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
     _lift_out(graph, members, inside)
@@ -39,7 +39,7 @@ def outline(
     node.bodies = {"body": body}
     node.attrs = dict(attrs or {})
     node.target = target
-    node.sources = tuple(dict.fromkeys(s for n in members for s in n.sources))
+    node.sources = tuple(dict.fromkeys([s for n in members for s in n.sources]))
     node.position = members[-1].position
     node.serial = next(graph._serial)
     for value in results:
@@ -88,7 +88,7 @@ def _settle(node: Node, body: Graph, mapping: dict[Value, Value]) -> None:
             value.users.pop(node, None)
         operands.append(inner)
     node.inputs = tuple(operands)
-    node.outputs = tuple(mapping.get(v, v) for v in node.outputs)
+    node.outputs = tuple([mapping.get(v, v) for v in node.outputs])
     node.serial = next(body._serial)
     body._members[node] = None
     for value in node.outputs:
@@ -121,9 +121,7 @@ def _copy_const(value: Value, into: Graph) -> Value:
     if held is not None and held.const is value.const:
         return held
     assert value.const is not None
-    copy = into.add_const(value.const, value.name)
-    copy.type = value.type
-    return copy
+    return into._declare(Value(into.fresh(value.name or "const"), value.type, const=value.const))
 
 
 def inline(graph: Graph, node: Node) -> list[Node]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +52,10 @@ class TensorType:
 
     def size(self, unknown: int = 1) -> int:
         """Number of elements, counting every symbolic or unknown dimension as ``unknown``."""
-        return math.prod(d if isinstance(d, int) else unknown for d in self.shape or ())
+        total = 1
+        for dim in self.shape or ():
+            total *= dim if isinstance(dim, int) else unknown
+        return total
 
     def nbytes(self, unknown: int = 1) -> int:
         """Size in bytes as stored; sub-byte elements are counted as packed, strings as pointers."""
@@ -156,7 +158,7 @@ def bits(dtype: str) -> int:
 
 def type_of(array: np.ndarray) -> TensorType:
     """Return the type of an array."""
-    return TensorType(dtype_name(array.dtype), tuple(int(d) for d in array.shape))
+    return TensorType(dtype_name(array.dtype), array.shape)
 
 
 def substitute(type_: Type, sizes: Mapping[str, int]) -> Type:

@@ -153,4 +153,4 @@ def prod(dims: Sequence[Any]) -> int:
 def node_shape(value: Any) -> tuple[int, ...]:
     """Return the shape of an ir value with symbolic and unknown dimensions as 1, and () for an unknown rank."""
     shape = getattr(getattr(value, "type", None), "shape", None)
-    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())
+    return tuple([dim if isinstance(dim, int) else 1 for dim in shape or ()])

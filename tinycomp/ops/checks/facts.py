@@ -28,7 +28,8 @@ class Facts:
 
     def shape(self, index: int) -> tuple[Dim, ...] | None:
         """Return the shape of an operand, or None where even the rank is unknown."""
-        value = self.operand(index)
+        operands = self.node.inputs
+        value = operands[index] if index < len(operands) else None
         return value.type.shape if value is not None and isinstance(value.type, TensorType) else None
 
     def rank(self, index: int) -> int | None:
@@ -39,7 +40,9 @@ class Facts:
     def dim(self, index: int, axis: int) -> int | None:
         """Return one size of an operand, or None where it is not a known number."""
         shape = self.shape(index)
-        size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        size = shape[axis]
         return size if isinstance(size, int) else None
 
     def sizes(self, index: int) -> tuple[int, ...] | None:
@@ -99,9 +102,10 @@ class Facts:
 
     def require_vector(self, index: int, size: int | None, what: str) -> None:
         """Refuse an operand that is present and not a vector of ``size`` elements."""
-        if self.operand(index) is None or self.rank(index) is None:
+        rank = self.rank(index)
+        if rank is None:
             return
-        if self.rank(index) != 1:
+        if rank != 1:
             self.fail(f"{what} is not a vector", expected="one dimension", found=self._type(index))
         self.require_size(index, 0, size, what)
 

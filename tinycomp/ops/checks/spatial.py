@@ -26,9 +26,8 @@ def _checked(facts: Facts, compute: Callable[..., Any], *args: Any, **attrs: Any
 
 
 def _known(sizes: Sequence[object] | None) -> tuple[int, ...] | None:
-    if sizes is None or not all(isinstance(s, int) for s in sizes):
-        return None
-    return tuple(s for s in sizes if isinstance(s, int))
+    known = [s for s in sizes or () if isinstance(s, int)]
+    return None if sizes is None or len(known) < len(sizes) else tuple(known)
 
 
 def _require_space(facts: Facts, least: int) -> None:

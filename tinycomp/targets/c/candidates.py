@@ -6,7 +6,6 @@ the parameters that it decides and an estimate of its time (:mod:`cost`). :mod:`
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -210,9 +209,13 @@ def _winograd_candidate(problem: Problem, lanes: int, params: Mapping[str, int])
     return Candidate("conv2d_winograd_f32", params, size)
 
 
+def _of_one_image(problem: Problem) -> Problem:
+    return Problem(problem.family, {**problem.sizes, "batch": 1}, problem.adjacent)
+
+
 def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
     """Estimate one image, so that a model keeps its algorithms and packed weights whatever the batch."""
-    problem = dataclasses.replace(problem, sizes={**problem.sizes, "batch": 1})
+    problem = _of_one_image(problem)
     s = problem.sizes
     if candidate.is_winograd:
         out = _OUT[candidate.algorithm]
@@ -245,7 +248,7 @@ def _blocks(
 
 def _qconv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
     """Estimate one image, as for real numbers."""
-    problem = dataclasses.replace(problem, sizes={**problem.sizes, "batch": 1})
+    problem = _of_one_image(problem)
     s = problem.sizes
     if candidate.is_winograd:
         return cost.quantized_winograd(_tiles(problem, 2), s["channels"], s["out_channels"], on) * (1 + WINOGRAD_GAIN)

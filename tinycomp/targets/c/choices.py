@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tinycomp.runtime.processor import cache_bytes, default_isa, isa_shape
-from tinycomp.runtime.program import Program
+from tinycomp.runtime.program import Instruction, Program
 from tinycomp.target.settings import Settings
 from tinycomp.targets.c import cost
 from tinycomp.targets.c.candidates import Candidate, Problem, problem_of
@@ -47,8 +47,9 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
     for site in sites:
         chosen = site.options[site.taken][0]
         for index in site.calls:
-            params = {**calls[index].params, **chosen.params}
-            calls[index] = dataclasses.replace(calls[index], kernel=chosen.kernel, params=params)
+            call = calls[index]
+            params = {**call.params, **chosen.params}
+            calls[index] = Instruction(chosen.kernel, call.operands, params, call.source, call.macs)
     return dataclasses.replace(program, instructions=tuple(calls))
 
 
@@ -108,7 +109,7 @@ def _sites(program: Program) -> list[_Site]:
     for index, call in enumerate(program.instructions):
         problem = problem_of(call)
         if problem is not None:
-            key = (problem.key, problem.adjacent, call.operands[2])
+            key = (problem.family, *problem.sizes.items(), problem.adjacent, call.operands[2])
             sites.setdefault(key, _Site(problem)).calls.append(index)
     return list(sites.values())
 
@@ -124,7 +125,7 @@ def _allowed(candidates: Iterable[Candidate], settings: Settings) -> list[Candid
 
 def _measured(problem: Problem, settings: Settings, on: cost.Processor) -> list[tuple[Candidate, float]]:
     """The candidates that were measured; other shapes of blocks must gain more than noise does."""
-    seconds = settings.measured.get(problem.key)
+    seconds = settings.measured.get(problem.key) if settings.measured else None
     if not seconds:
         return []
     known = [c for c in problem.candidates(on.shape.lanes, shaped=True) if c.name in seconds]

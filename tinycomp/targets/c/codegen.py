@@ -104,8 +104,10 @@ def rule_of(node: Node, table: Table) -> LoweringRule:
     """
     key = (node.domain, node.op)
     if node.is_composite and key not in table:
-        anchor = next((n for n in node.body.nodes if n.op in ANCHORS), None)
-        key = (anchor.domain, anchor.op) if anchor is not None else key
+        for inner in node.body.nodes:
+            if inner.op in ANCHORS:
+                key = (inner.domain, inner.op)
+                break
     if key not in table and is_structural(node):
         return STRUCTURAL
     if key not in table:

@@ -186,8 +186,8 @@ class Emitter:
 
     def call(self, kernel: str, operands: Sequence[Value | View | None], params: Params, *nodes: Node) -> None:
         """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
-        views = tuple(self.view(o) if isinstance(o, Value) else o for o in operands)
-        sources = tuple(dict.fromkeys(name for node in nodes for name in node.sources))
+        views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
+        sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
         self.calls.append(_Call(kernel, views, dict(params), sources, 0))
 
     def count_macs(self, macs: int) -> None:
@@ -201,14 +201,14 @@ class Emitter:
         arena_buffers = self._lifetimes()
         arena = plan_arena(list(arena_buffers.values()))
         offsets = dict(zip(arena_buffers, arena.offsets, strict=True))
-        instructions = tuple(
-            Instruction(c.kernel, tuple(_operand(v, offsets) for v in c.operands), c.params, c.sources, c.macs)
+        instructions = [
+            Instruction(c.kernel, tuple([_operand(v, offsets) for v in c.operands]), c.params, c.sources, c.macs)
             for c in self.calls
-        )
-        constants = tuple(np.ascontiguousarray(array) for _, array in self._constants.values())
+        ]
+        constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
-        return Program(name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound)
+        return Program(name, inputs, outputs, constants, arena.size, tuple(instructions), arena.lower_bound)
 
     def _place_outputs(self) -> None:
         """Let results be computed in place where their buffer is all theirs; copy the others at the end."""

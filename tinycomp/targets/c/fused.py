@@ -46,7 +46,7 @@ def take_apart(node: Node) -> Fused:
         assert other is not None
         addends.append(outer.get(other, other))
         current = add.output
-    operands = tuple(None if v is None else outer.get(v, v) for v in anchor.inputs)
+    operands = tuple([None if v is None else outer.get(v, v) for v in anchor.inputs])
     return Fused(anchor, operands, tuple(addends), activation_of(current, body.outputs[0]), node.output)
 
 

@@ -50,8 +50,10 @@ def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
     channels = shape[1]
     spaced = [(steps[d], math.prod(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
     stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] else channels
-    even = all(step == stride * pixels for step, pixels in spaced)
-    return stride if even and stride >= channels and (channels == 1 or steps[1] == 1) else None
+    for step, pixels in spaced:
+        if step != stride * pixels:
+            return None
+    return stride if stride >= channels and (channels == 1 or steps[1] == 1) else None
 
 
 def pixels_of(emit: Emitter, value: Value) -> Pixels:

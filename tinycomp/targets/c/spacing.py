@@ -45,8 +45,8 @@ class Band:
         >>> Band(4, 14).is_crowded(512), Band(4, 14).is_crowded(528)
         (True, False)
         """
-        pixels = range(self.lines * self.width)
-        return max(Counter(p * stride * FLOAT // CACHE_LINE % SETS for p in pixels).values()) > WAYS
+        sets = [p * stride * FLOAT // CACHE_LINE % SETS for p in range(self.lines * self.width)]
+        return max(Counter(sets).values()) > WAYS
 
 
 def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:

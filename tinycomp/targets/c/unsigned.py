@@ -58,7 +58,9 @@ class MakeUnsigned:
     _copies: dict[tuple[Value, str], Value] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Go through the graph once, in order."""
+        """Go through the graph once, in order, if there is anything to do."""
+        if not any(map(_is_int8, self.graph.values.values())):
+            return
         for node in self.graph.nodes:
             self._visit(node)
         outputs = [self._signed(v) for v in self.graph.outputs]

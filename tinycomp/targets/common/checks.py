@@ -106,7 +106,8 @@ def operand(node: Node, index: int) -> Value | None:
 
 def static_type(value: Value) -> tuple[TensorType, tuple[int, ...]]:
     """The type of a value and its shape, which is static during lowering."""
-    type_ = tensor(value.type)
+    type_ = value.type
+    assert isinstance(type_, TensorType), value
     shape = type_.static_shape
     assert shape is not None, value
     return type_, shape

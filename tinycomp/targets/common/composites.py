@@ -8,7 +8,7 @@ from tinycomp.ops.numeric import Array
 
 def operands_of(node: Node) -> dict[Value | None, Value]:
     """Return the values of the region that the inputs of a composite's body stand for."""
-    return dict(zip(node.body.inputs, (v for v in node.inputs if v is not None), strict=True))
+    return dict(zip(node.body.inputs, [v for v in node.inputs if v is not None], strict=True))
 
 
 def own_parameters(region: Graph) -> None:
@@ -19,7 +19,7 @@ def own_parameters(region: Graph) -> None:
     """
     for node in region.nodes:
         if node.is_composite:
-            for inner, outer in zip(node.body.inputs, (v for v in node.inputs if v is not None), strict=True):
+            for inner, outer in zip(node.body.inputs, [v for v in node.inputs if v is not None], strict=True):
                 if outer.const is not None:
                     _own_parameter(node.body, inner, outer.const)
 
