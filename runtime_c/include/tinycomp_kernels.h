@@ -167,8 +167,24 @@ enum tc_type {
   TC_TYPE_U32 = 9,
   TC_TYPE_I64 = 10,
   TC_TYPE_U64 = 11,
-  TC_TYPE_BOOL = 12
+  TC_TYPE_BOOL = 12,
+  TC_TYPE_I4 = 13, /* this and all that follow lie in the low bits of a byte each */
+  TC_TYPE_U4 = 14,
+  TC_TYPE_I2 = 15,
+  TC_TYPE_U2 = 16,
+  TC_TYPE_F8E4M3FN = 17,
+  TC_TYPE_F8E4M3FNUZ = 18,
+  TC_TYPE_F8E5M2 = 19,
+  TC_TYPE_F8E5M2FNUZ = 20,
+  TC_TYPE_F8E8M0 = 21, /* powers of two */
+  TC_TYPE_F6E2M3 = 22,
+  TC_TYPE_F6E3M2 = 23,
+  TC_TYPE_F4E2M1 = 24,
+  TC_TYPES = 25 /* how many there are */
 };
+
+/* What a conversion to F8E8M0 does with a number between two powers of two. */
+enum tc_scale_rounding { TC_SCALE_UP = 0, TC_SCALE_DOWN = 1, TC_SCALE_NEAREST = 2 };
 
 /* Functions of one number: any enum tc_activation but NONE, or one of these. Integers have ABS, NEG, SIGN and NOT. */
 enum tc_unary {
@@ -246,7 +262,8 @@ enum tc_element {
   TC_ELEMENT_COMPARE = 2, /* an enum tc_compare of x and y; f32, f64 and integers; gives BOOL */
   TC_ELEMENT_LOGICAL = 3, /* an enum tc_logical of x and y; BOOL */
   TC_ELEMENT_WHERE = 4,   /* x ? y : z; x is BOOL */
-  TC_ELEMENT_CAST = 5     /* x as another type, the op being an enum tc_type */
+  TC_ELEMENT_CAST = 5 /* x as another type, the op being an enum tc_type. To floats of 8 bits: with a = 0 too large a
+                         number becomes the largest, else infinity or NaN; b is an enum tc_scale_rounding */
 };
 
 /* elementwise: a program of element-wise steps, run over blocks that stay in the cache. Every operand is read once and

@@ -53,6 +53,8 @@
 
 #include "cast/half.h"
 
+#include "cast/small.h"
+
 #include "cast/cast.h"
 
 #include "elementwise/program.h"

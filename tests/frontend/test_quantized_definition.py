@@ -1,16 +1,18 @@
-"""Operators on quantised numbers whose parameters come in at run time: on the C target by definition."""
+"""Operators on quantised numbers by definition: parameters that come in at run time, small types, blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import tinycomp
-from tests.targets.c.harness import Case, assert_close, compile_for
+from tests.targets.c.harness import Case, Const, assert_close, compile_for
 from tinycomp.frontend.quantized_definition import EXACT_TERMS, defines, quantized_definition
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ops.typing import infer_node_types
@@ -37,15 +39,17 @@ def reals(*shape: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Operator:
-    """One node all of whose operands are inputs."""
+    """One node with its operands."""
 
     op: str
-    operands: tuple[np.ndarray | None, ...]
+    operands: tuple[np.ndarray | Const | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
+    opset: int = 21
 
     def __str__(self) -> str:
-        kinds = [f"{x.dtype}{list(x.shape)}" for x in self.operands if x is not None]
+        there = [(x.array if isinstance(x, Const) else x, isinstance(x, Const)) for x in self.operands if x is not None]
+        kinds = [f"{'const ' * const}{x.dtype}{list(x.shape)}" for x, const in there]
         return " ".join([self.op, *kinds, *(f"{k}={v}" for k, v in self.attrs.items())])
 
 
@@ -86,9 +90,99 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+INTEGERS = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+SMALL = ("int4", "uint4", "int2", "uint2", *FLOAT8, "float4_e2m1fn")
+WIDE = np.concatenate([reals(90) * 50, np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9, -1e9], np.float32)])
+
+
+def dtype_of(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def code_of(name: str) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(dtype_of(name)))
+
+
+def every_code(name: str) -> np.ndarray:
+    width = 4 if "4" in name.split("_")[0] else 2 if "int2" in name else 8
+    return np.arange(1 << width, dtype=np.uint8).view(dtype_of(name))
+
+
+def small(name: str, *shape: int) -> np.ndarray:
+    """Return numbers that every small type has."""
+    return RNG.integers(0, 2, shape).astype(dtype_of(name))
+
+
+def quantising(name: str) -> list[Operator]:
+    """QuantizeLinear to a type: per tensor, without a zero point, per slice, per block, the last of which is short."""
+    saturating = [{"saturate": 0}, {"saturate": 1}] if name in FLOAT8 else [{}]
+    return [
+        *(
+            Operator("QuantizeLinear", (WIDE, Const(scales()), Const(small(name))), attrs, opset=25)
+            for attrs in saturating
+        ),
+        Operator("QuantizeLinear", (WIDE, scales()), {"output_dtype": code_of(name)}, opset=25),
+        Operator("QuantizeLinear", (reals(3, 5, 2), Const(scales(5)), Const(small(name, 5))), {"axis": 1}, opset=25),
+        Operator("QuantizeLinear", (reals(4, 6), Const(scales(4, 2)), small(name, 4, 2)), {"block_size": 3}, opset=25),
+        Operator(
+            "QuantizeLinear", (reals(4, 7), Const(scales(4, 3)), Const(small(name, 4, 3))), {"block_size": 3}, opset=25
+        ),
+    ]
+
+
+def dequantising(name: str) -> list[Operator]:
+    x = every_code(name)
+    rows = x.reshape(2, -1, 2) if x.size > 4 else x.reshape(2, 1, 2)
+    count, blocks = rows.shape[1], -(-rows.shape[1] // 3)
+    return [
+        Operator("DequantizeLinear", (x, Const(scales()), Const(small(name))), opset=25),
+        Operator("DequantizeLinear", (x, scales()), opset=25),
+        Operator("DequantizeLinear", (rows, Const(scales(count)), Const(small(name, count))), {"axis": 1}, opset=25),
+        Operator(
+            "DequantizeLinear",
+            (rows, Const(scales(2, blocks, 2)), small(name, 2, blocks, 2)),
+            {"block_size": 3},
+            opset=25,
+        ),
+    ]
+
+
+def half_precision() -> Iterator[Operator]:
+    """Scales and data of 16 bits, scales that are powers of two, and what quotients and results are rounded to."""
+    powers = np.array([120, 121, 125], np.uint8).view(dtype_of("float8_e8m0fnu"))
+    for name in (*INTEGERS, "float8_e4m3fn"):
+        for half in ("float16", "bfloat16"):
+            kind, point = dtype_of(half), Const(small(name))
+            for opset in (25,) if "int2" in name else (21, 25):
+                yield Operator("QuantizeLinear", (WIDE.astype(kind), Const(scales().astype(kind)), point), opset=opset)
+            attrs = {"precision": code_of(half)}
+            yield Operator("QuantizeLinear", (reals(40), Const(scales()), point), attrs, opset=25)
+            yield Operator("DequantizeLinear", (every_code(name), Const(scales().astype(kind)), point), opset=25)
+            attrs = {"output_dtype": code_of(half)}
+            yield Operator("DequantizeLinear", (every_code(name), Const(scales()), point), attrs, opset=25)
+        yield Operator("QuantizeLinear", (reals(2, 3), Const(powers), Const(small(name, 3))), opset=25)
+    yield Operator(
+        "QuantizeLinear", (stored("int32", 50), Const(np.float32(2e7)), Const(np.array(3, np.int8))), opset=25
+    )
+
+
+RARE = [*(case for name in SMALL for case in (*quantising(name), *dequantising(name))), *half_precision()]
+PRODUCTS = [
+    Operator(
+        "QLinearMatMul",
+        (
+            small(name, 3, 5), Const(np.float32(0.5)), small(name), small(name, 5, 4), Const(np.float32(0.25)),
+            small(name), Const(np.float32(0.125)), small(name),
+        ),
+    )
+    for name in FLOAT8
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, *RARE, *PRODUCTS], ids=str)
 def test_the_c_target_takes_the_definition_and_gives_the_hosts_bits(operator: Operator):
-    case = Case(operator.op, operator.operands, operator.attrs, outputs=operator.outputs)
+    case = Case(operator.op, operator.operands, operator.attrs, operator.opset, operator.outputs)
     model = case.model()
     module = compile_for(model, strict=True)
     assert not module.report().hosts
@@ -99,17 +193,21 @@ def test_the_c_target_takes_the_definition_and_gives_the_hosts_bits(operator: Op
 
 
 def test_constant_parameters_are_left_to_targets():
-    graph = Graph("net", infer=infer_node_types, opsets={"": 17})
+    graph = Graph("net", infer=infer_node_types, opsets={"": 25})
     x = graph.add_input("x", TensorType("float32", (2, 3)))
-    node = graph.add("QuantizeLinear", [x, graph.add_const(np.float32(1)), graph.add_const(np.int8(0))])
-    assert not defines(node)
+    one, ones = graph.add_const(np.float32(1)), graph.add_const(np.ones((2, 1), np.float32))
+    common = graph.add("QuantizeLinear", [x, one, graph.add_const(np.int8(0))])
+    assert not defines(common)
+    assert not defines(graph.add("DequantizeLinear", [common.output, one]))
+    assert defines(graph.add("QuantizeLinear", [x, one, graph.add_const(np.zeros((), ml_dtypes.int4))]))
+    assert defines(graph.add("QuantizeLinear", [x, ones], {"block_size": 3}))
+    assert defines(graph.add("QuantizeLinear", [x, one], {"precision": TensorProto.FLOAT16}))
 
 
 @pytest.mark.parametrize(
     ("op", "types"),
     [
-        ("QuantizeLinear", [("float16", (2,)), ("float16", ())]),
-        ("DequantizeLinear", [("int8", (2,)), ("bfloat16", ())]),
+        ("QuantizeLinear", [("float32", ("n", 6)), ("float32", ("n", 2))]),
         ("MatMulInteger", [("uint8", ("n", "k")), ("uint8", ("k", 3))]),
     ],
 )

@@ -28,8 +28,13 @@ TYPES = [
         "int64",
         "uint64",
         "bool",
+        *(getattr(ml_dtypes, name) for name in ("int4", "uint4", "int2", "uint2")),
+        *(getattr(ml_dtypes, f"float8_{name}") for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+        *(getattr(ml_dtypes, name) for name in ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")),
     )
 ]
+NATIVE, NARROW = TYPES[:13], TYPES[13:]
+"""Types that take whole bytes and are known to most, and those of part of a byte and floats of one."""
 UNARY, BINARY, COMPARE, LOGICAL, WHERE, CAST = range(6)
 Step = Sequence[float]
 """kind, op, type, then up to three sources, then a and b if they are not 0."""
@@ -66,7 +71,11 @@ def encode(
 
 def raw(array: np.ndarray) -> np.ndarray:
     """Return the elements as integers where numpy alone does not know their type."""
-    return array.view(np.uint16) if array.dtype == TYPES[3] else array
+    return array.view(_stored(array.dtype))
+
+
+def _stored(dtype: np.dtype) -> np.dtype:
+    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
 def run_steps(
@@ -82,6 +91,6 @@ def run_steps(
     program = encode(views, immediates, steps)
     places = [None, None, None, Weight(program), *(raw(lowest(v)) for v in views), *[None] * (11 - len(views))]
     result = np.dtype(dtype)
-    stored = np.dtype(np.uint16) if result == TYPES[3] else result
-    y = run_single("elementwise", places, {"words": program.size}, (stored.name, views[0].shape), isa, pool)
+    shape = views[0].shape
+    y = run_single("elementwise", places, {"words": program.size}, (_stored(result).name, shape), isa, pool)
     return y.view(result)

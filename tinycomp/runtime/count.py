@@ -9,7 +9,7 @@ from dataclasses import dataclass
 DIMS = range(8)
 """Of kernels over several dimensions."""
 
-TYPE_BYTES = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)
+TYPE_BYTES = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, *[1] * 13)
 """Bytes of an element, by ``enum tc_type``."""
 
 

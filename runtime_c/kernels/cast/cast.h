@@ -3,7 +3,8 @@
  *
  * Floats become integers by truncation, and NaN becomes 0. What is out of range becomes the nearest limit of a signed
  * type of 32 or 64 bits; the other types keep the low bits of the narrowest of these that holds them. Integers become
- * narrower ones by their low bits. All but 0 becomes true. */
+ * narrower ones by their low bits. All but 0 becomes true. What has fewer than 8 bits lies in the low bits of a byte,
+ * whose others are 0. */
 
 enum { CAST_PIECE = 1024 };
 
@@ -22,7 +23,12 @@ enum { CAST_PIECE = 1024 };
   TC_TYPE(U32, uint32_t, int64_t, x, CAST_LOW64(y), (uint32_t)y)                                           \
   TC_TYPE(I64, int64_t, int64_t, x, CAST_LOW64(y), (int64_t)y)                                             \
   TC_TYPE(U64, uint64_t, uint64_t, x, cast_low_u64(y), (uint64_t)y)                                        \
-  TC_TYPE(BOOL, uint8_t, int64_t, x != 0, y != 0, y != 0)
+  TC_TYPE(BOOL, uint8_t, int64_t, x != 0, y != 0, y != 0)                                                  \
+  TC_TYPE(I4, uint8_t, int64_t, ((x & 15) ^ 8) - 8, CAST_LOW32(y) & 15, y & 15)                            \
+  TC_TYPE(U4, uint8_t, int64_t, x & 15, CAST_LOW32(y) & 15, y & 15)                                        \
+  TC_TYPE(I2, uint8_t, int64_t, ((x & 3) ^ 2) - 2, CAST_LOW32(y) & 3, y & 3)                               \
+  TC_TYPE(U2, uint8_t, int64_t, x & 3, CAST_LOW32(y) & 3, y & 3)                                           \
+  TC_TYPE(F8E8M0, uint8_t, double, tc_f32_of_scale(x), CAST_SCALE((float)y), CAST_SCALE((float)y))
 
 /* low is the lowest number of the type, above the first one beyond it; both are exact as floats. */
 #define CAST_SATURATE(type, y, low, above, highest) \
@@ -46,6 +52,8 @@ TC_INLINE float cast_to_odd(double y) {
   return tc_float_of(fabs((double)near) < fabs(y) ? bits + 1 : bits - 1);
 }
 
+#define CAST_SCALE(x) tc_scale_of_f32(x, rows->a == 0, (int)rows->b)
+
 /* The conversions that are done at once: TC_PAIR(from, to, type of x, type of the result, expression in x). */
 #define TC_PAIR_LIST                                                                         \
   TC_PAIR(I64, F32, int64_t, float, (float)x)                                                \
@@ -59,6 +67,7 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(F32, BOOL, float, uint8_t, x != 0)                                                 \
   TC_PAIR(F32, I32, float, int32_t, CAST_SATURATE(int32_t, x, -0x1p31f, 0x1p31f, INT32_MAX)) \
   TC_PAIR(F32, I64, float, int64_t, CAST_SATURATE(int64_t, x, -0x1p63f, 0x1p63f, INT64_MAX)) \
+  TC_PAIR(F32, F8E8M0, float, uint8_t, CAST_SCALE(x))                                        \
   TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
   TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
 
@@ -90,34 +99,84 @@ enum { CAST_WIDE_double, CAST_WIDE_int64_t, CAST_WIDE_uint64_t };
 typedef struct cast_type {
   int size, wide;
   element_fn widen, narrow[3]; /* narrow: by the kind of the wide type */
+  small_format format;         /* of a small float */
 } cast_type;
 
-static const cast_type cast_types[] = {
-#define TC_TYPE(kind, type, wide, widen, of_float, of_integer) \
-  [TC_TYPE_##kind] = {sizeof(type),                            \
-                      CAST_WIDE_##wide,                        \
-                      cast_widen_##kind,                       \
-                      {cast_from_double_##kind, cast_from_int64_t_##kind, cast_from_uint64_t_##kind}},
+/* Small floats: one function for all of them, which finds the format with the types of the conversion. Doubles become
+ * f32 first, as in ONNX's reference. */
+#define CAST_OF_SMALL(name, type)                   \
+  static void name(const element_rows *rows) {      \
+    type *restrict z = rows->to;                    \
+    const uint8_t *restrict x = rows->x;            \
+    const small_format format = rows->from->format; \
+    for (int64_t i = 0; i < rows->count; i++) {     \
+      z[i] = tc_f32_of_small(x[i], &format);        \
+    }                                               \
+  }
+#define CAST_TO_SMALL(name, type, expression)                \
+  static void name(const element_rows *rows) {               \
+    uint8_t *restrict z = rows->to;                          \
+    const type *restrict source = rows->x;                   \
+    const small_format format = rows->into->format;          \
+    const bool saturate = rows->a == 0;                      \
+    for (int64_t i = 0; i < rows->count; i++) {              \
+      const type y = source[i];                              \
+      z[i] = tc_small_of_f32(expression, &format, saturate); \
+    }                                                        \
+  }
+CAST_OF_SMALL(cast_f32_of_small, float)
+CAST_OF_SMALL(cast_widen_small, double)
+CAST_TO_SMALL(cast_small_of_f32, float, y)
+CAST_TO_SMALL(cast_small_of_double, double, (float)y)
+CAST_TO_SMALL(cast_small_of_int64, int64_t, (float)y)
+CAST_TO_SMALL(cast_small_of_uint64, uint64_t, (float)y)
+#undef CAST_OF_SMALL
+#undef CAST_TO_SMALL
+
+static const cast_type cast_types[TC_TYPES] = {
+#define TC_TYPE(kind, type, wide, widen, of_float, of_integer)                                        \
+  [TC_TYPE_##kind] = {sizeof(type),                                                                   \
+                      CAST_WIDE_##wide,                                                               \
+                      cast_widen_##kind,                                                              \
+                      {cast_from_double_##kind, cast_from_int64_t_##kind, cast_from_uint64_t_##kind}, \
+                      {0}},
     TC_TYPE_LIST
 #undef TC_TYPE
+#define TC_SMALL(kind, ...)                                                              \
+  [TC_TYPE_##kind] = {1,                                                                 \
+                      CAST_WIDE_double,                                                  \
+                      cast_widen_small,                                                  \
+                      {cast_small_of_double, cast_small_of_int64, cast_small_of_uint64}, \
+                      {__VA_ARGS__}},
+        TC_SMALL_LIST
+#undef TC_SMALL
 };
 
-enum { CAST_TYPES = sizeof(cast_types) / sizeof(cast_types[0]) };
-
-static const element_fn cast_pairs[CAST_TYPES][CAST_TYPES] = {
+static const element_fn cast_pairs[TC_TYPES][TC_TYPES] = {
 #define TC_PAIR(from, to, from_type, to_type, expression) [TC_TYPE_##from][TC_TYPE_##to] = cast_pair_##from##_##to,
     TC_PAIR_LIST
 #undef TC_PAIR
+#define TC_SMALL(kind, ...) \
+  [TC_TYPE_F32][TC_TYPE_##kind] = cast_small_of_f32, [TC_TYPE_##kind][TC_TYPE_F32] = cast_f32_of_small,
+        TC_SMALL_LIST
+#undef TC_SMALL
 };
+
+/* A number of the type that it has already keeps its bits, also those of NaN. */
+static void cast_same(const element_rows *rows) { memcpy(rows->to, rows->x, (size_t)(rows->count * rows->from->size)); }
 
 /* A conversion by way of the wide type. */
 static void cast_by_wide(const element_rows *rows) {
   for (int64_t first = 0; first < rows->count; first += CAST_PIECE) {
     uint64_t wide[CAST_PIECE];
     const int64_t count = tc_min(rows->count - first, CAST_PIECE);
-    rows->from->widen(
-        &(element_rows){.to = wide, .x = (const char *)rows->x + first * rows->from->size, .count = count});
-    rows->into->narrow[rows->from->wide](
-        &(element_rows){.to = (char *)rows->to + first * rows->into->size, .x = wide, .count = count});
+    element_rows part = *rows;
+    part.count = count;
+    part.to = wide;
+    part.x = (const char *)rows->x + first * rows->from->size;
+    rows->from->widen(&part);
+    part.to = (char *)rows->to + first * rows->into->size;
+    part.x = wide;
+    rows->into->narrow[rows->from->wide](&part);
   }
 }

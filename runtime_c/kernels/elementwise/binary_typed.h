@@ -85,11 +85,10 @@ BINARY_DOUBLE_LIST(BINARY_ROW)
 enum { BINARY_OPS = TC_BINARY_SHIFT_RIGHT + 1 };
 
 /* By type and operation; f32 has its own. */
-static const element_fn binary_typed[][BINARY_OPS] = {
+static const element_fn binary_typed[TC_TYPES][BINARY_OPS] = {
 #define BINARY_ENTRY(kind, operation, t, expression) [TC_BINARY_##operation] = binary_##kind##_##operation,
 #define TC_INTEGER(kind, t, w, below) [TC_TYPE_##kind] = {BINARY_INTEGER_LIST(BINARY_ENTRY, kind, t, w, below)},
     TC_INTEGER_LIST[TC_TYPE_F64] = {BINARY_DOUBLE_LIST(BINARY_ENTRY)},
-    [TC_TYPE_BOOL] = {NULL},
 #undef TC_INTEGER
 #undef BINARY_ENTRY
 };
@@ -110,10 +109,10 @@ TC_INTEGER(F64, double, , )
 
 enum { COMPARE_OPS = TC_COMPARE_GREATER_EQUAL + 1 };
 
-static const element_fn compare_typed[][COMPARE_OPS] = {
+static const element_fn compare_typed[TC_TYPES][COMPARE_OPS] = {
 #define BINARY_ENTRY(kind, operation, t, expression) [TC_COMPARE_##operation] = compare_##kind##_##operation,
 #define TC_INTEGER(kind, t, w, below) [TC_TYPE_##kind] = {BINARY_COMPARE_LIST(BINARY_ENTRY, kind, t)},
-    TC_INTEGER_LIST TC_INTEGER(F32, float, , ) TC_INTEGER(F64, double, , )[TC_TYPE_BOOL] = {NULL},
+    TC_INTEGER_LIST TC_INTEGER(F32, float, , ) TC_INTEGER(F64, double, , )
 #undef TC_INTEGER
 #undef BINARY_ENTRY
 };

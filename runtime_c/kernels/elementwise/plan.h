@@ -126,8 +126,9 @@ static void element_plan_input(element_source *source, const tc_nd *nd, int oute
 
 static uint64_t element_value(int64_t type, int64_t bits) {
   uint64_t value = 0;
-  element_rows one = {.to = &value, .x = &bits, .count = 1};
-  cast_types[type].narrow[cast_types[type].wide == CAST_WIDE_double ? CAST_WIDE_double : CAST_WIDE_int64_t](&one);
+  const cast_type *into = &cast_types[type];
+  element_rows one = {.to = &value, .x = &bits, .count = 1, .into = into};
+  into->narrow[into->wide == CAST_WIDE_double ? CAST_WIDE_double : CAST_WIDE_int64_t](&one);
   return value;
 }
 

@@ -60,13 +60,13 @@ static void element_program_read(tc_prepare *prepare, element_program *program) 
   element_read(program->output, program->outputs * (int64_t)sizeof(program->output[0]), &words);
 }
 
-static bool element_is_type(int64_t type) { return type >= 0 && type < CAST_TYPES; }
+static bool element_is_type(int64_t type) { return type >= 0 && type < TC_TYPES; }
 
 static element_function element_cast(int64_t from, int64_t to) {
   if (!element_is_type(to)) {
     return (element_function){NULL};
   }
-  const element_fn at_once = cast_pairs[from][to];
+  const element_fn at_once = from == to ? cast_same : cast_pairs[from][to];
   return (element_function){at_once ? at_once : cast_by_wide, &cast_types[from], &cast_types[to], to, 1, false};
 }
 

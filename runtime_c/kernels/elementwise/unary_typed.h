@@ -75,7 +75,7 @@ TC_INTEGER_LIST
 enum { UNARY_OPS = TC_UNARY_NOT + 1 };
 
 /* By type and operation; f32 has its own. */
-static const element_fn unary_typed[][UNARY_OPS] = {
+static const element_fn unary_typed[TC_TYPES][UNARY_OPS] = {
 #define TC_DOUBLE(family, kind, expression) [family##_##kind] = unary_F64_##family##_##kind,
     [TC_TYPE_F64] = {TC_DOUBLE_LIST},
 #undef TC_DOUBLE
@@ -86,5 +86,4 @@ static const element_fn unary_typed[][UNARY_OPS] = {
                       [TC_UNARY_NOT] = unary_##kind##_NOT},
     TC_INTEGER_LIST
 #undef TC_INTEGER
-        [TC_TYPE_BOOL] = {NULL},
 };

@@ -19,16 +19,25 @@ from tinycomp.ops.cast import cast_array
 from tinycomp.targets.c.emit import Emitter, View, nd_params
 from tinycomp.targets.common.checks import static_type
 
-TYPES = {
-    "float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7,
-    "int32": 8, "uint32": 9, "int64": 10, "uint64": 11, "bool": 12,
-}  # fmt: skip
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NUMBERS = ("float32", "float64", *INTEGERS)
+"""What kernels for numbers of every type compute with."""
+SMALL_FLOATS = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn",
+    "float6_e3m2fn", "float4_e2m1fn",
+)  # fmt: skip
+"""Floats that are stored and converted only, each in a byte of its own."""
+_HALF = ("float16", "bfloat16")
+_NAMES = ("float32", "float64", *_HALF, *INTEGERS, "bool", "int4", "uint4", "int2", "uint2", *SMALL_FLOATS)
+TYPES = {name: code for code, name in enumerate(_NAMES)}
 """Codes of ``enum tc_type``."""
 MAX_INPUTS, MAX_OUTPUTS, MAX_IMMEDIATES, MAX_STEPS = 11, 4, 32, 96
 """What the kernel takes."""
 _UNARY, _BINARY, _COMPARE, _LOGICAL, _WHERE, _CAST = range(6)
 _BY_SIZE = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
-_HALF = frozenset({"float16", "bfloat16"})
+_WIDENED = frozenset({*_HALF, *SMALL_FLOATS})
+_ROUNDING = ("up", "down", "nearest")
+"""Names of ``enum tc_scale_rounding``."""
 _DIMS = 8
 
 
@@ -74,7 +83,8 @@ class _Step(NamedTuple):
 class Steps:
     """Collects the steps of a chain.
 
-    Half precision is computed in float32: what an operator reads is made :meth:`wide`, and its result rounded once.
+    Floats of 16 bits and fewer are computed in float32: what an operator reads is made :meth:`wide`, and its result is
+    rounded once.
 
     Attributes:
         inputs: The values that the chain reads.
@@ -122,15 +132,16 @@ class Steps:
 
     def wide(self, ref: Ref) -> Ref:
         """Return a number in the type that it is computed in."""
-        return self.cast(ref, "float32") if ref.dtype in _HALF else ref
+        return self.cast(ref, "float32") if ref.dtype in _WIDENED else ref
 
-    def cast(self, ref: Ref, dtype: str) -> Ref:
-        """Return a number in another type."""
+    def cast(self, ref: Ref, dtype: str, saturate: bool = True, round_mode: str = "up") -> Ref:
+        """Return a number in another type; the options are those of :func:`tinycomp.ops.cast.cast_array`."""
         if ref.dtype == dtype:
             return ref
         if ref.space == "immediate":
-            return self.constant(self.immediates[ref.number], dtype)
-        return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype)
+            return self.constant(cast_array(self.immediates[ref.number], np.dtype(dtype), saturate, round_mode), dtype)
+        options = float(not saturate), float(_ROUNDING.index(round_mode))
+        return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype, *options)
 
     def unary(self, op: int, x: Ref, a: float = 0.0, b: float = 0.0) -> Ref:
         """Return a function of one number: ``enum tc_unary`` or ``enum tc_activation``."""

@@ -10,7 +10,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.activations import READ
-from tinycomp.targets.c.element_program import MAX_INPUTS, TYPES, Ref, Steps
+from tinycomp.targets.c.element_program import INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
 from tinycomp.targets.c.movement import movable
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, first, operand
@@ -18,8 +18,8 @@ from tinycomp.targets.common.checks import Verdict, all_of, dtypes, first, opera
 FAMILY = Rules()
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _floats, _numbers = dtypes(*FLOATS), dtypes(*FLOATS, *INTEGERS)
+_all_floats = dtypes(*FLOATS, *SMALL_FLOATS)
 
 UNARY = {
     "Abs": 32, "Neg": 33, "Exp": 34, "Log": 35, "Sqrt": 36, "Reciprocal": 37, "Floor": 38, "Ceil": 39, "Round": 40,
@@ -223,14 +223,14 @@ def negation(steps: Steps, node: Node) -> Ref:
     return steps.logical(LOGICAL["Equal"], _read(steps, node), steps.constant(False, "bool"))
 
 
-@FAMILY.element("IsNaN", check=_floats)
+@FAMILY.element("IsNaN", check=_all_floats)
 def is_nan(steps: Steps, node: Node) -> Ref:
     """Add a test for NaN, which alone differs from itself."""
     x = _read(steps, node)
     return steps.compare(_NOT_EQUAL, x, x)
 
 
-@FAMILY.element("IsInf", check=_floats)
+@FAMILY.element("IsInf", check=_all_floats)
 def is_inf(steps: Steps, node: Node) -> Ref:
     """Add a test for the infinities that are asked for."""
     x = _read(steps, node)
@@ -258,4 +258,5 @@ def _cast_check(node: Node) -> Verdict:
 @FAMILY.element("Cast", "CastLike", check=all_of(known_rank, _cast_check))
 def cast(steps: Steps, node: Node) -> Ref:
     """Add a conversion."""
-    return steps.cast(steps.read(first(node)), tensor(node.output.type).dtype)
+    saturate, round_mode = bool(node.attrs.get("saturate", 1)), str(node.attrs.get("round_mode", "up"))
+    return steps.cast(steps.read(first(node)), tensor(node.output.type).dtype, saturate, round_mode)

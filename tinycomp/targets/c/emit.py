@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
-from tinycomp.ir.types import TensorType, bits, tensor
+from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
 from tinycomp.runtime.memory import Lifetime, plan_arena
 from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
 from tinycomp.target import Settings
@@ -135,7 +135,7 @@ class Emitter:
         axis = int(concat.attrs["axis"]) % len(steps)
         before = concat.inputs[: concat.inputs.index(value)]
         start = sum(static_type(v)[1][axis] for v in before if v is not None)
-        return Strided(self.view(concat.output).at(start * steps[axis] * (bits(whole.dtype) // 8)), steps)
+        return Strided(self.view(concat.output).at(start * steps[axis] * numpy_dtype(whole.dtype).itemsize), steps)
 
     def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
         """Leave the elements of ``value`` where they are until somebody needs them in its own memory order.

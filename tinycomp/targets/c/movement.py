@@ -9,7 +9,7 @@ import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
-from tinycomp.ir.types import bits, numpy_dtype, tensor
+from tinycomp.ir.types import numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, Strided, View, lies_as, nd_params, same_steps
@@ -23,14 +23,14 @@ def movable(node: Node) -> Verdict:
     """Whether the elements are of 1, 2, 4 or 8 whole bytes."""
     for value in node.used_outputs():
         dtype = tensor(value.type).dtype
-        if dtype in ("?", "string") or bits(dtype) not in (8, 16, 32, 64):
+        if dtype in ("?", "string") or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
             return reject(f'"{value.name}" is {value.type}; only elements of 1, 2, 4 or 8 bytes are moved')
     return True
 
 
 def element_size(value: Value) -> int:
-    """Bytes of one element."""
-    return bits(tensor(value.type).dtype) // 8
+    """Bytes of one element; one of fewer than 8 bits has a byte of its own."""
+    return numpy_dtype(tensor(value.type).dtype).itemsize
 
 
 def emit_copy(

@@ -13,7 +13,7 @@ from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
 from tinycomp.target import Target
-from tinycomp.targets.c.emit import Emitter, Strided, View, nd_params
+from tinycomp.targets.c.emit import Emitter, Strided, nd_params
 from tinycomp.targets.c.pixels import pixels_of, pixels_to
 from tinycomp.targets.c.rules import MAX_RANK, Rules, taken
 from tinycomp.targets.common.checks import Verdict, static_type
@@ -23,7 +23,7 @@ from tinycomp.targets.common.quantized.reading import Requantization, dequantize
 from tinycomp.targets.common.quantized.reading import first as first_of
 
 FAMILY = Rules()
-VALUES = 256
+_VALUES = 256
 """Entries of a table: as many as a byte has values."""
 _IMAGES = (3, 4, 5)
 _OPERATIONS = {"Add": 0, "Sub": 1, "Mul": 2}
@@ -62,15 +62,10 @@ def _one_variable(match: Match) -> Verdict:
 def qtable(emit: Emitter, node: Node) -> None:
     """Emit a lookup in a table of the results of all 256 bytes."""
     x = next(v for v in node.inputs if v is not None and v.const is None)
-    emit_lookup(emit, node, x, table_of(node))
-
-
-def emit_lookup(emit: Emitter, node: Node, x: Value | View, table: Array) -> None:
-    """Emit the kernel call that gives ``table[x]`` as the result of ``node``; the bytes ``x`` have its shape."""
-    shape = static_type(node.output)[1]
+    table, shape = table_of(node), static_type(node.output)[1]
     rows, columns, read, written = 1, math.prod(shape), math.prod(shape), math.prod(shape)
     of, to = None, None
-    if isinstance(x, Value) and len(shape) in _IMAGES and tensor(x.type).layout:
+    if len(shape) in _IMAGES and tensor(x.type).layout:
         source, result = pixels_of(emit, x), pixels_to(emit, node.output)
         of, to = source.view, result.view
         if (source.stride, result.stride) != (shape[1], shape[1]):
@@ -91,8 +86,8 @@ def table_of(node: Node) -> Array:
     x = next(v for v in body.inputs if outer[v].const is None)
     dtype, rank = tensor(x.type).dtype, tensor(x.type).rank
     assert rank is not None, node
-    column = np.arange(VALUES, dtype=np.uint8).view(dtype).reshape(VALUES, *[1] * (rank - 1))
-    return np.ascontiguousarray(_evaluated(body, x, column).reshape(VALUES))
+    column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
+    return np.ascontiguousarray(_evaluated(body, x, column).reshape(_VALUES))
 
 
 def _evaluated(body: Graph, x: Value, given: Array) -> Array:

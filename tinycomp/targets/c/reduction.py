@@ -10,7 +10,7 @@ from tinycomp.ir.layout import CHANNELS_LAST, memory_order
 from tinycomp.ir.types import ROW_MAJOR, TensorType, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.element_program import TYPES
+from tinycomp.targets.c.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.emit import Emitter
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
@@ -64,12 +64,9 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-_NUMBERS = tuple(dtype for dtype in TYPES if dtype not in ("float16", "bfloat16"))
-
-
 @FAMILY.lower(
     *REDUCTIONS,
-    check=all_of(dtypes(*_NUMBERS, operands=(0,)), known_rank, constant(1), _runs_check),
+    check=all_of(dtypes(*NUMBERS, "bool", operands=(0,)), known_rank, constant(1), _runs_check),
     layout=LayoutRule.FOLLOW,
 )
 def reduce(emit: Emitter, node: Node) -> None:

@@ -9,7 +9,7 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.element_program import TYPES
+from tinycomp.targets.c.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.emit import Emitter, eight
 from tinycomp.targets.c.gather import around_axis, index_check, second, tuple_check, tuple_params
 from tinycomp.targets.c.movement import element_size, emit_copy, movable
@@ -18,8 +18,6 @@ from tinycomp.targets.common.checks import Verdict, all_of, first, operand, stat
 
 FAMILY = Rules()
 
-NUMBERS = tuple(name for name in TYPES if name not in ("float16", "bfloat16", "bool"))
-"""What kernels for numbers of every type compute with."""
 _REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 

@@ -10,12 +10,11 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.element_program import TYPES
+from tinycomp.targets.c.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.emit import Emitter, nbytes
 from tinycomp.targets.c.gather import around_axis, second
 from tinycomp.targets.c.movement import element_size, movable
 from tinycomp.targets.c.rules import Rules, known_rank
-from tinycomp.targets.c.scatter import NUMBERS
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
 
 FAMILY = Rules()

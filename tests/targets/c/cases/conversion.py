@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from tests.targets.c.cases.values import MOVABLE, SPECIAL, floats, integers, ints, of_dtype
+from tests.targets.c.cases.values import MOVABLE, NARROW, SPECIAL, floats, integers, ints, of_dtype
 from tests.targets.c.harness import Case, Const
 
 
@@ -69,9 +69,30 @@ def casts() -> Iterator[Case]:
             beyond = np.concatenate([SPECIAL, np.array([-5.5, 300, -300, 7e4, 5e9, -5e9, 1e19, 2e19])])
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(result))
             yield Case("Cast", [beyond.astype(source)], {"to": kind}, onnxruntime=False)
+    yield from _narrow_casts()
     yield Case("Cast", [SPECIAL], {"to": 10})
     yield Case("Cast", [SPECIAL], {"to": 9})
     yield Case("CastLike", [floats(2, 3), Const(np.array([1], np.int64))])
+
+
+def _narrow_casts() -> Iterator[Case]:
+    """The bits of every conversion are the business of tests of the kernel; here it is which of them are asked for."""
+    for dtype in NARROW:
+        code = helper.np_dtype_to_tensor_dtype(of_dtype(np.zeros(1), dtype).dtype)
+        stored = of_dtype(floats(3, 50, low=-9.0), dtype)
+        for other in ("float32", "float16", "bfloat16"):
+            yield Case("Cast", [of_dtype(floats(3, 50, low=-9.0), other)], {"to": code}, opset=23, onnxruntime=False)
+            yield Case("CastLike", [stored, Const(of_dtype(np.zeros(1), other))], opset=23)
+    for dtype in NARROW[2:-1]:
+        for saturate in (0, 1):
+            like = Const(of_dtype(np.zeros(1), dtype))
+            yield Case("CastLike", [SPECIAL, like], {"saturate": saturate}, opset=23, onnxruntime=False)
+        yield Case("IsNaN", [of_dtype(SPECIAL, dtype)], opset=20)
+        yield Case("IsInf", [of_dtype(SPECIAL, dtype)], opset=20)
+    scale = Const(of_dtype(np.zeros(1), "float8_e8m0fnu"))
+    for mode in ("up", "down", "nearest"):
+        yield Case("CastLike", [np.abs(floats(3, 50)), scale], {"round_mode": mode}, opset=24, onnxruntime=False)
+    yield Case("Cast", [of_dtype(np.arange(1, 9), "float8_e8m0fnu")], {"to": 1}, opset=24)
 
 
 def resizes() -> Iterator[Case]:

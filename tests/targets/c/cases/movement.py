@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.targets.c.cases.values import MOVABLE, floats, ints, of_dtype
+from tests.targets.c.cases.values import MOVABLE, NARROW, floats, ints, of_dtype
 from tests.targets.c.harness import Case, Const
 
 
@@ -22,6 +22,11 @@ def movement() -> Iterator[Case]:
         yield Case("Split", [x, ints(1, 3)], {"axis": 2}, outputs=2)
         yield Case("Identity", [x])
         yield Case("Pad", [x, ints(0, 1, 0, 2, 0, 0, 1, 0), Const(of_dtype(np.array(1.0), dtype))])
+    for dtype in NARROW:
+        x = of_dtype(floats(2, 3, 4, 5), dtype)
+        yield Case("Transpose", [x], {"perm": [0, 2, 3, 1]}, opset=23)
+        yield Case("Reshape", [x, ints(6, -1)], opset=23)
+        yield Case("Pad", [x, ints(0, 1, 0, 2, 0, 0, 1, 0), Const(of_dtype(np.array(1.0), dtype))], opset=25)
     yield from _reshapes()
     yield from _transposes()
     yield from _concats_and_splits()

@@ -8,6 +8,10 @@ import numpy as np
 from tests.targets.c.harness import Const
 
 MOVABLE = ("float32", "float16", "int8", "int64", "bool", "float64", "uint16", "bfloat16")
+NARROW = (
+    "int4", "uint4", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn",
+)  # fmt: skip
+"""Integers of part of a byte and floats of one or less, which fewer operators take."""
 LARGEST = np.finfo(np.float32).max
 SPECIAL = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, LARGEST, -LARGEST, 1e-45, -1e-38, 88.8, -104.0, 0.5, 1.5, -2.5], "f4"

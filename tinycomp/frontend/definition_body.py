@@ -1,0 +1,70 @@
+"""Graphs that define an operator by others, and the types of numbers that quantised operators know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Value
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
+from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.ops.integers import integer_range
+
+BYTES = frozenset({"int8", "uint8"})
+INTEGERS = BYTES | {"int16", "uint16", "int2", "int4", "uint2", "uint4"}
+"""What numbers are stored as, but for biases in int32."""
+FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
+SMALL_FLOATS = FLOAT8 | {"float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"}
+REALS = frozenset({"float16", "bfloat16", "float32"})
+
+
+@dataclass
+class Body:
+    """A graph that grows by one operator at a time.
+
+    Attributes:
+        graph: What has grown so far.
+    """
+
+    graph: Graph
+
+    def __call__(self, op: str, *operands: Value | None, **attrs: Any) -> Value:
+        """Add an operator with one result and return that."""
+        return self.graph.add(op, operands, attrs).output
+
+    def const(self, array: Any) -> Value:
+        """Return a constant."""
+        return self.graph.add_const(np.asarray(array))
+
+    def cast(self, x: Value, dtype: str, **options: int) -> Value:
+        """Return ``x`` in another type; the options are attributes of the Cast."""
+        return x if tensor(x.type).dtype == dtype else self("Cast", x, to=NUMBER_BY_DTYPE[dtype], **options)
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """Return ``x`` in another shape, in which one size may be -1."""
+        return self("Reshape", x, self.const(np.array(shape, np.int64)))
+
+    def stored(self, x: Value, zero: Value | None, dtype: str) -> Value:
+        """Return real multiples of a scale as stored numbers: rounded, moved by a real zero point, saturated."""
+        rounded = self("Round", x)
+        if zero is not None:
+            rounded = self("Add", rounded, zero)
+        ends = [self.const(np.float32(v)) for v in integer_range(numpy_dtype(dtype))]
+        return self.cast(self("Clip", rounded, *ends), dtype)
+
+    def stored_float(self, x: Value, zero: Value | None, dtype: str, saturate: int) -> Value:
+        """Return real multiples of a scale as small floats."""
+        return self.cast(x if zero is None else self("Add", x, zero), dtype, saturate=saturate)
+
+
+def shape_of(value: Value | None) -> tuple[int, ...] | None:
+    """Return a static shape, or None if there is no value or its shape is not known."""
+    return None if value is None else tensor(value.type).static_shape
+
+
+def dtype_of(value: Value | None) -> str:
+    """Return the name of a type, empty for no value."""
+    return "" if value is None else tensor(value.type).dtype
