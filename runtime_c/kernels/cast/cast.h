@@ -60,6 +60,9 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(I32, F32, int32_t, float, (float)x)                                                \
   TC_PAIR(U8, F32, uint8_t, float, (float)x)                                                 \
   TC_PAIR(BOOL, F32, uint8_t, float, x ? 1.0f : 0.0f)                                        \
+  TC_PAIR(I4, F32, uint8_t, float, (float)(((x & 15) ^ 8) - 8))                              \
+  TC_PAIR(U4, F32, uint8_t, float, (float)(x & 15))                                          \
+  TC_PAIR(F8E8M0, F32, uint8_t, float, tc_f32_of_scale(x))                                   \
   TC_PAIR(F16, F32, uint16_t, float, tc_f32_of_f16(x))                                       \
   TC_PAIR(BF16, F32, uint16_t, float, tc_f32_of_bf16(x))                                     \
   TC_PAIR(F32, F16, float, uint16_t, tc_f16_of_f32(x))                                       \
@@ -71,11 +74,13 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
   TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
 
+/* The count is read once: a byte that is written might be part of it. */
 #define CAST_LOOP(name, to_type, from_type, variable, expression) \
   static void name(const element_rows *rows) {                    \
     to_type *restrict z = rows->to;                               \
     const from_type *restrict source = rows->x;                   \
-    for (int64_t i = 0; i < rows->count; i++) {                   \
+    const int64_t count = rows->count;                            \
+    for (int64_t i = 0; i < count; i++) {                         \
       const from_type variable = source[i];                       \
       z[i] = (to_type)(expression);                               \
     }                                                             \
@@ -109,7 +114,8 @@ typedef struct cast_type {
     type *restrict z = rows->to;                    \
     const uint8_t *restrict x = rows->x;            \
     const small_format format = rows->from->format; \
-    for (int64_t i = 0; i < rows->count; i++) {     \
+    const int64_t count = rows->count;              \
+    for (int64_t i = 0; i < count; i++) {           \
       z[i] = tc_f32_of_small(x[i], &format);        \
     }                                               \
   }
@@ -119,7 +125,8 @@ typedef struct cast_type {
     const type *restrict source = rows->x;                   \
     const small_format format = rows->into->format;          \
     const bool saturate = rows->a == 0;                      \
-    for (int64_t i = 0; i < rows->count; i++) {              \
+    const int64_t count = rows->count;                       \
+    for (int64_t i = 0; i < count; i++) {                    \
       const type y = source[i];                              \
       z[i] = tc_small_of_f32(expression, &format, saturate); \
     }                                                        \

@@ -12,6 +12,13 @@ TC_INLINE float tc_float_of(uint32_t bits) {
   return x;
 }
 
+/* x where a value is below a bound, else y; value and bound are below 2^31. It has no branch that the compiler could
+ * move float arithmetic for x or y into, which would keep it from making vectors of a loop. */
+TC_INLINE uint32_t tc_where_below(uint32_t value, uint32_t bound, uint32_t x, uint32_t y) {
+  const uint32_t below = 0 - ((value - bound) >> 31);
+  return (x & below) | (y & ~below);
+}
+
 /* The exponent moves up by 112; multiplying does so for subnormal numbers too. */
 TC_INLINE float tc_f32_of_f16(uint16_t half) {
   const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
@@ -26,7 +33,8 @@ TC_INLINE uint16_t tc_f16_of_f32(float x) {
   /* Adding 1/2 leaves the bits of a subnormal half, rounded, at the end of the sum. */
   const uint32_t tiny = tc_bits_of(tc_float_of(rest) + 0.5f) - 0x3f000000;
   const uint32_t huge = rest > 0x7f800000 ? 0x7e00 : 0x7c00;
-  return (uint16_t)(sign | (rest >= 0x47800000 ? huge : rest < 0x38800000 ? tiny : normal));
+  const uint32_t finite = tc_where_below(rest, 0x38800000, tiny, normal);
+  return (uint16_t)(sign | tc_where_below(rest, 0x47800000, finite, huge));
 }
 
 TC_INLINE float tc_f32_of_bf16(uint16_t half) { return tc_float_of((uint32_t)half << 16); }

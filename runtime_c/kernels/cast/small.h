@@ -40,7 +40,7 @@ TC_INLINE uint8_t tc_small_of_f32(float x, const small_format *format, bool satu
   /* Adding a number whose last bit is worth a subnormal step leaves the steps, rounded, at the end of the sum. */
   const uint32_t magic = (uint32_t)(move + 1 + shift) << 23;
   const uint32_t tiny = tc_bits_of(tc_float_of(rest) + tc_float_of(magic)) - magic;
-  const uint32_t rounded = rest < (uint32_t)(move + 1) << 23 ? tiny : normal;
+  const uint32_t rounded = tc_where_below(rest, (uint32_t)(move + 1) << 23, tiny, normal);
   const uint32_t beyond = saturate ? format->largest : format->overflow;
   const uint32_t magnitude = rounded > format->largest ? beyond : rounded;
   const uint32_t sign = magnitude == 0 && !format->negative_zero ? 0 : negative << format->sign;
