@@ -16,6 +16,7 @@ from tinycomp.ir.types import TensorType, Type, compatible, tensor, type_of
 from tinycomp.limits import reserve_bytes
 from tinycomp.ops import bind
 from tinycomp.ops.opaque import is_opaque
+from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.residence import check_files, own_constants
 from tinycomp.runtime.c_region import CRegion, Origin
@@ -149,7 +150,8 @@ class Lowering:
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
             beside = self._values + self._contexts
-            reserve_bytes(beside + made.arena_bytes, f"region {node.op}", "the values alive there and its arena")
+            what = "the values alive there, its arena and results of unknown size"
+            reserve_bytes(beside + made.arena_bytes + made.room, f"region {node.op}", what)
             region = NativeRegion(made, self.pool, self.weights, beside)
             self._contexts += region.native.context_bytes if keep else 0
             return region
@@ -274,7 +276,8 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
         target=node.target,
         sources=node.sources,
     )
-    unknown = [v for n in body.nodes for v in n.used_outputs() if tensor(v.type).static_shape is None]
+    counted = row_sources(body)
+    unknown = [v for v in _inside(body) if v not in counted and tensor(v.type).static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise UnsupportedError(
             "a shape inside the region depends on data",
@@ -286,9 +289,14 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
 
 
 def is_static(node: Node) -> bool:
-    """Whether all shapes of a region, inside too, are known."""
-    inside = [value for inner in node.body.nodes for value in inner.used_outputs()]
+    """Whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
+    counted = row_sources(node.body)
+    inside = [value for value in _inside(node.body) if value not in counted]
     return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None
+
+
+def _inside(body: Graph) -> list[Value]:
+    return [value for node in body.nodes for value in node.used_outputs()]
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:

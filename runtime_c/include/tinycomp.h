@@ -79,6 +79,10 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
+/* Lets the last instruction compute no more than the first rows of its results that a run turns out to need: its
+ * parameters are for `rows` of them, along the first dimension, and `count` is where an earlier instruction puts how
+ * many there are (an int64 in the arena or an output). What follows these rows is undefined. */
+int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error);
 /* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
  * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);

@@ -364,6 +364,29 @@ typedef struct tc_top_k_params {
   int64_t k;
 } tc_top_k_params;
 
+/* ---- results whose size depends on data ----
+ * A first kernel finds positions, each of its segments up to `room` of them; `coordinates` puts them together. */
+
+/* nms_f32: non-maximum suppression as ONNX defines it. The boxes of each of batch * classes segments that no better one
+ * of theirs overlaps by more than iou_threshold, the best first, as positions in scores[batch, classes, boxes]; of
+ * equal scores the first box is the better one, and NaN is the worst score. Operands: positions (int64 [batch *
+ * classes, room]), counts (int64 [batch * classes]), boxes[batch, boxes, 4], scores, the most boxes of a segment
+ * (int64; optional: 0; more than `room` is `room`), iou_threshold (float in [0, 1], or the run fails; optional: 0),
+ * score_threshold (float; only higher scores count; optional: all do). */
+typedef struct tc_nms_f32_params {
+  int64_t batch, classes, boxes;
+  int64_t room;   /* at most boxes */
+  int64_t center; /* 1: a box is its centre and size, 0: two opposite corners */
+} tc_nms_f32_params;
+
+/* coordinates: the first counts[segment] positions of every segment, one after the other, each as its `rank` indices
+ * into a tensor of the innermost `rank` sizes, the others being 1. Operands: y (int64 [count, rank], with room for
+ * all), count (int64 [1]), positions (int64 [segments, room]), counts (int64 [segments], from 0 to room). */
+typedef struct tc_coordinates_params {
+  int64_t segments, room, rank;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+} tc_coordinates_params;
+
 /* ---- normalisation ---- The result of each may replace x. */
 
 /* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms

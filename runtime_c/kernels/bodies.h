@@ -109,6 +109,10 @@
 
 #include "select/one_hot.h"
 
+#include "select/nms_f32.h"
+
+#include "select/coordinates.h"
+
 #include "quant/quantize_f32.h"
 
 #include "quant8/requantize.h"

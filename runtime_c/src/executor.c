@@ -35,7 +35,7 @@ static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &program->steps[s];
     const char *roles = tc_kernel_infos[step->kernel].signature;
-    for (int i = 0; i < step->operand_count; i++) {
+    for (int i = 0; i <= step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
       void **pointer = &context->pointers[step->first_pointer + i];
       if (operand->space == TC_ARENA) {
@@ -141,11 +141,21 @@ static void run_pieces(void *argument, int thread) {
   }
 }
 
+/* The units that a step has to do: those of the rows that there are, if an earlier step has counted them. */
+static int64_t units_of(const tc_step *step, const tc_context *context) {
+  if (!step->rows) {
+    return step->units;
+  }
+  const int64_t *count = context->pointers[step->first_pointer + step->operand_count];
+  const __int128 wanted = tc_max(tc_min(*count, step->rows), 0);
+  return (int64_t)((wanted * step->units + step->rows - 1) / step->rows);
+}
+
 /* Runs one step on the calling thread, or on all threads if it is worth it. */
 static void run_step(tc_task *task, tc_pool *pool) {
   enum { PIECES_PER_THREAD = 4 };
-  const int64_t units = task->step->units, threads = task->threads;
-  if (threads > 1 && task->step->parallel) {
+  const int64_t units = units_of(task->step, task->context), threads = task->threads;
+  if (threads > 1 && units > 1 && task->step->parallel) {
     task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
     for (int64_t i = 0; i < threads; i++) {
       tc_portion *portion = &task->context->portions[i];

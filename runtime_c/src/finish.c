@@ -66,7 +66,7 @@ static const void *constant_data(const tc_program *program, const tc_operand *op
 /* Runs the prepare hook and checks everything that it stated. */
 static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare) {
   const char *roles = tc_kernel_infos[step->kernel].signature;
-  for (int i = 0; i < TC_MAX_OPERANDS; i++) {
+  for (int i = 0; i < TC_MAX_PLACES; i++) {
     prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
   }
@@ -76,7 +76,8 @@ static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare
         prepare->constants[i] ? available(program, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
-  for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
+  tc_touch(prepare, step->operand_count, 1, sizeof(int64_t)); /* the number of rows */
+  for (int i = 0; i <= step->operand_count && !tc_refused(prepare); i++) {
     bound_operand(program, prepare, i, tc_role(roles[i]));
   }
   TC_REQUIRE(prepare,
@@ -189,6 +190,7 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   }
   give_back_packed(program, step);
   step->units = prepare.units;
+  step->rows = step->rows && prepare.leading % step->rows == 0 ? tc_min(step->rows, prepare.leading) : 0;
   step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
   program->scratch_bytes = tc_max(program->scratch_bytes, prepare.scratch_bytes);
   return TC_OK;
@@ -202,7 +204,7 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
   }
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &program->steps[s];
-    for (int i = 0; i < step->operand_count; i++) {
+    for (int i = 0; i <= step->operand_count; i++) {
       if (step->operands[i].space == TC_INPUT || step->operands[i].space == TC_OUTPUT) {
         program->patches[program->patch_count++] = (tc_patch){step->first_pointer + i, step->operands[i]};
       }

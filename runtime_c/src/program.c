@@ -189,7 +189,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
     }
   }
   tc_step step = {.kernel = kernel, .operand_count = operand_count, .first_pointer = program->pointer_count};
-  step.operands = malloc((size_t)operand_count * sizeof(tc_operand));
+  step.operands = calloc((size_t)operand_count + 1, sizeof(tc_operand));
   step.params = malloc((size_t)params_size);
   if (!step.operands || !step.params ||
       !reserve((void **)&program->steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
@@ -200,7 +200,21 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   memcpy(step.operands, operands, (size_t)operand_count * sizeof(tc_operand));
   memcpy(step.params, params, (size_t)params_size);
   program->steps[program->step_count++] = step;
-  program->pointer_count += operand_count;
+  program->pointer_count += operand_count + 1;
+  return TC_OK;
+}
+
+int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error) {
+  if (program->finished || !program->step_count || rows < 0 || rows > TC_MAX_BYTES) {
+    return tc_error_set(error, TC_INVALID, "%lld rows, or no instruction that they could belong to", (long long)rows);
+  }
+  tc_step *step = &program->steps[program->step_count - 1];
+  if ((count->space != TC_ARENA && count->space != TC_OUTPUT) || check_operand(program, 'i', count, error)) {
+    return tc_error_set(error, TC_INVALID, "instruction %lld (%s): the number of rows is in no arena and no output",
+                        (long long)(program->step_count - 1), tc_kernel_infos[step->kernel].name);
+  }
+  step->operands[step->operand_count] = *count;
+  step->rows = rows;
   return TC_OK;
 }
 

@@ -21,7 +21,8 @@ typedef struct tc_requirement {
 typedef struct tc_step {
   int32_t kernel;
   int32_t operand_count;
-  tc_operand *operands;
+  tc_operand *operands; /* with one more behind them: where the count of rows is, or absent */
+  int64_t rows;         /* that the parameters are for, if the count may be smaller; or else 0 */
   void *params;
   void *state;
   tc_packed *packed; /* what holds the state if other programs may use it, too */

@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-enum { LAYERS = 20, ROWS = 32, WIDTH = 64, IMAGE = 16, CHANNELS = 8 };
+enum { LAYERS = 20, ROWS = 32, WIDTH = 64, IMAGE = 16, CHANNELS = 8, CLASSES = 4, BOXES = 500 };
 
 /* Every constant and input is a piece of this. */
 static float numbers[TEST_MAX_FLOATS];
@@ -182,6 +182,68 @@ static int32_t build_strided(tc_program *program, test_try attempt, tc_error *er
   return TC_OK;
 }
 
+typedef struct limit_call {
+  tc_program *program;
+  tc_operand count;
+  int64_t rows;
+} limit_call;
+
+static int32_t limit(void *argument, tc_error *error) {
+  const limit_call *l = argument;
+  return tc_program_limit(l->program, &l->count, l->rows, error);
+}
+
+/* A result whose rows are counted, and a call that computes no more of them than there are. */
+static int32_t build_counted(tc_program *program, test_try attempt, tc_error *error) {
+  static const int64_t most = BOXES;
+  const tc_operand positions = ARENA(0), counts = ARENA(2 * CLASSES * BOXES), scores = {TC_INPUT, 0, BOXES * 16};
+  const tc_operand rows = ARENA(2 * CLASSES * (BOXES + 1)), count = ARENA(2 * CLASSES * (4 * BOXES + 1));
+  const tc_nms_f32_params nms = {.batch = 1, .classes = CLASSES, .boxes = BOXES, .room = BOXES};
+  const tc_coordinates_params coordinates = {.segments = CLASSES,
+                                             .room = BOXES,
+                                             .rank = 3,
+                                             .size0 = 1,
+                                             .size1 = 1,
+                                             .size2 = 1,
+                                             .size3 = 1,
+                                             .size4 = 1,
+                                             .size5 = 1,
+                                             .size6 = CLASSES,
+                                             .size7 = BOXES};
+  const tc_fill_params fill = {.element_size = 4,
+                               .size0 = 1,
+                               .size1 = 1,
+                               .size2 = 1,
+                               .size3 = 1,
+                               .size4 = 1,
+                               .size5 = 1,
+                               .size6 = 1,
+                               .size7 = CLASSES * BOXES,
+                               .stride7 = 1};
+  const tc_gather_nd_params gather = {.element_size = 4,
+                                      .index_size = 8,
+                                      .batch = 1,
+                                      .count = CLASSES * BOXES,
+                                      .depth = 3,
+                                      .inner = 1,
+                                      .size0 = 1,
+                                      .size1 = 1,
+                                      .size2 = 1,
+                                      .size3 = 1,
+                                      .size4 = 1,
+                                      .size5 = 1,
+                                      .size6 = CLASSES,
+                                      .size7 = BOXES};
+  if (attempt(add_constant, &(constant_call){program, &most, sizeof(most)}, error) ||
+      APPEND(nms_f32, nms, positions, counts, INPUT, scores, CONSTANT(0), ABSENT, ABSENT) ||
+      APPEND(coordinates, coordinates, rows, count, positions, counts) || APPEND(fill, fill, OUTPUT) ||
+      APPEND(gather_nd, gather, OUTPUT, scores, rows) ||
+      attempt(limit, &(limit_call){program, count, CLASSES * BOXES}, error)) {
+    return error->code;
+  }
+  return TC_OK;
+}
+
 static int32_t build_nothing(tc_program *program, test_try attempt, tc_error *error) {
   (void)program, (void)attempt, (void)error;
   return TC_OK;
@@ -191,6 +253,7 @@ const test_model test_models[] = {
     {"layers", build_layers, 2 * ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
     {"image", build_image, 2 * IMAGE * IMAGE * CHANNELS * 4, IMAGE * IMAGE * CHANNELS, IMAGE * IMAGE * CHANNELS},
     {"strided", build_strided, ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
+    {"counted", build_counted, 8 * CLASSES * (4 * BOXES + 1) + 8, BOXES * (4 + CLASSES), CLASSES * BOXES},
     {"nothing", build_nothing, 0, 0, 0},
 };
 const int test_model_count = sizeof(test_models) / sizeof(test_models[0]);

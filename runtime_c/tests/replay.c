@@ -5,7 +5,8 @@
  *
  * Request: the instruction set (bytes), threads, number of inputs, of outputs, of constants, of instructions, bytes of
  * the arena; every constant (bytes); every instruction: kernel (bytes), number of operands, space, index and offset of
- * each, parameter struct (bytes); every input (bytes); every output, as it is before the run (bytes).
+ * each, parameter struct (bytes), whether the rows are limited, and if so space, index and offset of their number and
+ * how many the parameters are for; every input (bytes); every output, as it is before the run (bytes).
  *
  * Answer: a stage, 0 if all went well, 1 if the program was refused, 2 if its run failed; then every output (bytes), or
  * the error's code and message (bytes). */
@@ -103,6 +104,14 @@ static int32_t kernel_named(const char *name) {
   return -1;
 }
 
+static tc_operand read_operand(void) {
+  tc_operand operand;
+  operand.space = (int32_t)read_number();
+  operand.index = (int32_t)read_number();
+  operand.offset = read_number();
+  return operand;
+}
+
 /* Reads one instruction, and appends it unless the program has been refused already. */
 static void read_instruction(tc_program *program, tc_error *error) {
   char name[MAX_NAME];
@@ -110,15 +119,20 @@ static void read_instruction(tc_program *program, tc_error *error) {
   tc_operand operands[MAX_OPERANDS];
   const int32_t count = (int32_t)read_up_to(MAX_OPERANDS);
   for (int32_t i = 0; i < count; i++) {
-    operands[i].space = (int32_t)read_number();
-    operands[i].index = (int32_t)read_number();
-    operands[i].offset = read_number();
+    operands[i] = read_operand();
   }
   buffer params = read_buffer();
   if (!error->code) {
     tc_program_append(program, kernel_named(name), operands, count, params.data, params.bytes, error);
   }
   free(params.data);
+  if (read_up_to(1)) {
+    const tc_operand rows_at = read_operand();
+    const int64_t rows = read_number();
+    if (!error->code) {
+      tc_program_limit(program, &rows_at, rows, error);
+    }
+  }
 }
 
 typedef struct request {

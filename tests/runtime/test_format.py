@@ -10,7 +10,7 @@ from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.kernels import kernel_named, kernel_names
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Reason, RegionRow, Report
 
-WRITTEN = (2, "fa4e6809bf79")
+WRITTEN = (2, "164f1768b849")
 """The format version, and the fingerprint of what files of that version hold."""
 
 

@@ -23,7 +23,7 @@ from tinycomp.runtime.clib import ffi, raise_error
 from tinycomp.runtime.kernels import kernel_named
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.processor import available_isas
-from tinycomp.runtime.program import SPACES, Program
+from tinycomp.runtime.program import SPACES, Instruction, Operand, Program
 
 PROJECT = Path(__file__).resolve().parents[2]
 CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"
@@ -123,9 +123,10 @@ class EmulatedProgram:
         for call in program.instructions:
             yield _text(call.kernel)
             yield _numbers(len(call.operands))
-            yield from (_numbers(SPACES.index(o.space), o.index, o.offset) for o in call.operands)
+            yield from map(_operand, call.operands)
             kernel = kernel_named(call.kernel)
             yield _bytes(bytes(ffi.buffer(kernel.make_params(call.params, ""))))
+            yield from _limit(call)
         yield from map(_array, (*inputs, *outputs))
 
     def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:
@@ -181,6 +182,17 @@ def _driver(isa: str) -> _Driver:
 
 def _numbers(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}q", *values)
+
+
+def _operand(operand: Operand) -> bytes:
+    return _numbers(SPACES.index(operand.space), operand.index, operand.offset)
+
+
+def _limit(call: Instruction) -> Iterator[bytes]:
+    yield _numbers(call.limit is not None)
+    if call.limit is not None:
+        yield _operand(call.limit.count)
+        yield _numbers(call.limit.rows)
 
 
 def _bytes(data: bytes) -> bytes:

@@ -15,7 +15,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.runtime import threads
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.processor import available_isas, cpu_features
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:
@@ -123,21 +123,33 @@ def test_pools_come_and_go():
 def test_program_survives_json():
     program = perceptron()
     clip = {**program.instructions[0].params, "activation": 2, "activation_b": float("inf")}
-    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7)
+    limit = Limit(Operand("output", 1), 5)
+    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7, limit)
     program = Program(
         program.name,
         program.inputs,
-        program.outputs,
+        (*program.outputs, BufferSpec("rows", "int64", ())),
         program.constants,
         program.arena_bytes,
         (first, *program.instructions[1:]),
+        counted=(Counted(0, 1),),
     )
     text = json.dumps(program.to_dict(), allow_nan=False)
     assert Program.from_dict(json.loads(text), program.constants) == program
 
 
 @pytest.mark.parametrize(
-    "damage", [{"instructions": 3}, {"inputs": [{}]}, {"arena_bytes": None}, {"instructions": [[]]}]
+    "damage",
+    [
+        {"instructions": 3},
+        {"inputs": [{}]},
+        {"arena_bytes": None},
+        {"instructions": [[]]},
+        {"counted": [[0, 0]]},
+        {"counted": [[0, 1]]},
+        {"counted": [[-1, 0]]},
+        {"counted": [[0]]},
+    ],
 )
 def test_damaged_description(damage):
     program = perceptron()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.infer import operator_types
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.numeric import Array, scalar_int
 from tinycomp.ops.registry import OpFamily
 
@@ -34,7 +37,7 @@ def _overlaps(edges: Array, others: Array, threshold: float) -> Array:
     sides = [np.minimum(column[i + 2], others[i + 2]) - np.maximum(column[i], others[i]) for i in (0, 1)]
     common = np.maximum(sides[0], 0) * np.maximum(sides[1], 0)
     union = _area(column) + _area(others) - common
-    return np.asarray((common > 0) & (union > 0) & (common > threshold * union))
+    return np.asarray((common > 0) & (union > 0) & (common / union > threshold))
 
 
 def _bits(rows: Array) -> list[int]:
@@ -80,7 +83,30 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
     return kept
 
 
-@FAMILY.op("NonMaxSuppression")
+def most_of_a_class(node: Node) -> int | None:
+    """The most boxes that a NonMaxSuppression keeps of one class in one image; None if their number is not known."""
+    boxes = (tensor(node.inputs[1].type).shape or (None,))[-1] if node.inputs[1] is not None else None
+    if not isinstance(boxes, int):
+        return None
+    limit = node.inputs[2] if len(node.inputs) > 2 else None
+    if limit is None:
+        return 0
+    return boxes if limit.const is None else min(max(scalar_int(limit.const), 0), boxes)
+
+
+def _most_boxes(node: Node) -> int | None:
+    most, scores = most_of_a_class(node), node.inputs[1]
+    shape = None if scores is None else tensor(scores.type).static_shape
+    return None if most is None or shape is None else shape[0] * shape[1] * most
+
+
+def _triples(node: Node) -> list[Type]:
+    """The types of the results: the inference of onnx gives those of the first version no shape."""
+    operator_types(node)  # refuses operands that do not fit
+    return [TensorType("int64", (None, 3))]
+
+
+@FAMILY.op("NonMaxSuppression", type_rule=_triples, row_bound=_most_boxes)
 def non_max_suppression(
     boxes: Array,
     scores: Array,

@@ -32,6 +32,7 @@ Kernel = Callable[..., Any]
 TypeRule = Callable[["Node"], "list[Type]"]
 BodyRule = Callable[["Node"], "tuple[list[Type], list[Type]]"]
 MacCount = Callable[["Node"], int]
+RowBound = Callable[["Node"], "int | None"]
 _K = TypeVar("_K", bound=Kernel)
 
 TRAITS = MappingProxyType(
@@ -64,6 +65,8 @@ class OpRecord:
         macs: Multiply-accumulate operations of a node; None means zero.
         traits: Names out of :data:`TRAITS`.
         family: The family file the record comes from.
+        row_bound: Where the size of the results' first dimension depends on data: the most that it may be, or None
+            where sizes are not known that it follows from.
     """
 
     name: str
@@ -75,6 +78,7 @@ class OpRecord:
     traits: frozenset[str] = frozenset()
     family: str = ""
     body_rule: BodyRule | None = None
+    row_bound: RowBound | None = None
 
     def bind(self, attrs: Mapping[str, Any], outputs: int = 1, where: str = "") -> Kernel:
         """Return the kernel with its attributes filled in, as a function of the input arrays.
@@ -118,6 +122,7 @@ class OpFamily:
         macs: MacCount | None = None,
         type_rule: TypeRule | None = None,
         body_rule: BodyRule | None = None,
+        row_bound: RowBound | None = None,
     ) -> Callable[[_K], _K]:
         """Register the decorated function as the numpy kernel of ``names``."""
         chosen = frozenset(traits)
@@ -125,7 +130,8 @@ class OpFamily:
 
         def register(kernel: _K) -> _K:
             self.records += [
-                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule) for name in names
+                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound)
+                for name in names
             ]
             return kernel
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
+from tinycomp.passes.counted_rows import Dependency, counted_dependencies
 from tinycomp.passes.policy import apply_policy
-from tinycomp.passes.quotient import HOST, Problem
+from tinycomp.passes.quotient import HOST, Problem, separate
 from tinycomp.passes.region_remarks import explain_borders
 from tinycomp.passes.region_search import RegionSearch
 from tinycomp.rewrite.engine import open_graphs
@@ -66,9 +67,10 @@ class MergeRegions(Pass):
             before = {n: (n.target, n.region) for n in scope.nodes}
             self._bind_barriers(scope, graph.remarks)
             search = RegionSearch()
-            regions = find_regions(scope, search)
+            borders = counted_dependencies(scope, {t.name: t for t in targets})
+            regions = find_regions(scope, search, borders)
             _admit_doubt(scope, search, graph.remarks)
-            explain_borders(scope, regions, graph.remarks)
+            explain_borders(scope, regions, graph.remarks, borders)
             regions = apply_policy(scope, regions, self.policy, targets, graph.remarks)
             for node in scope.nodes:
                 node.region = None
@@ -97,10 +99,21 @@ def _admit_doubt(graph: Graph, search: RegionSearch, remarks: list[Remark]) -> N
         remarks.append(Remark(MergeRegions.name, (), "", MINIMUM, reason))
 
 
-def find_regions(graph: Graph, search: RegionSearch | None = None) -> list[list[Node]]:
-    """Return the regions of ``graph`` in the order of their first nodes, without changing anything."""
+def find_regions(
+    graph: Graph, search: RegionSearch | None = None, borders: Set[Dependency] = frozenset()
+) -> list[list[Node]]:
+    """Return the regions of ``graph`` in the order of their first nodes, without changing anything.
+
+    Args:
+        graph: A graph whose nodes are claimed.
+        search: Where to count what was found.
+        borders: Dependencies that no region may hold.
+    """
     nodes = graph.nodes
-    groups = (search or RegionSearch()).minimum(problem_of(graph, nodes))
+    problem = problem_of(graph, nodes)
+    number = {node: i for i, node in enumerate(nodes)}
+    separate(problem, sorted((number[node], number[user]) for node, user in borders))
+    groups = (search or RegionSearch()).minimum(problem)
     return [[nodes[i] for i in group] for group in sorted(sorted(group) for group in groups)]
 
 

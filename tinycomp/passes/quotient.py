@@ -42,6 +42,22 @@ class Problem:
         return result
 
 
+def separate(problem: Problem, pairs: Iterable[tuple[int, int]]) -> None:
+    """Keep vertices apart of which the second depends on the first, by a vertex of the host's between each pair.
+
+    A region that held both would depend on itself.
+    """
+    for vertex, user in pairs:
+        between = len(problem)
+        problem.colors.append(HOST)
+        problem.successors.append({user})
+        problem.links.append(set())
+        problem.members.append([between])
+        problem.successors[vertex].add(between)
+        problem.links[vertex].discard(user)
+        problem.links[user].discard(vertex)
+
+
 def restrict(problem: Problem, vertices: Sequence[int]) -> Problem:
     """Return the part of ``problem`` that ``vertices`` induce."""
     index = {v: i for i, v in enumerate(vertices)}

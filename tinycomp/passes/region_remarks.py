@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.remarks import Remark
@@ -12,8 +12,20 @@ MOST = 100
 _MORE = f"only the first {MOST} borders between regions are explained"
 
 
-def explain_borders(graph: Graph, regions: Sequence[Sequence[Node]], remarks: list[Remark]) -> None:
-    """Add a remark for every pair of regions of one target between which data flows directly."""
+def explain_borders(
+    graph: Graph,
+    regions: Sequence[Sequence[Node]],
+    remarks: list[Remark],
+    counted: Set[tuple[Node, Node]] = frozenset(),
+) -> None:
+    """Add a remark for every pair of regions of one target between which data flows directly.
+
+    Args:
+        graph: The graph.
+        regions: Its regions.
+        remarks: Where to add the remarks.
+        counted: Dependencies that no region may hold, because only a run shows how many rows there are.
+    """
     label = {node: i for i, region in enumerate(regions) for node in region}
     place = {node: i for i, node in enumerate(graph.nodes)}
     seen: set[tuple[int, int]] = set()
@@ -27,8 +39,18 @@ def explain_borders(graph: Graph, regions: Sequence[Sequence[Node]], remarks: li
                 remarks.append(Remark("merge-regions", (), node.target or "", "acyclic", _MORE))
                 return
             sources = (*node.sources, *user.sources)
-            reason = _reason(graph, place, set(regions[pair[0]]), set(regions[pair[1]]))
-            remarks.append(Remark("merge-regions", sources, node.target or "", "acyclic", reason))
+            parts = set(regions[pair[0]]), set(regions[pair[1]])
+            rule, reason = _uncounted(counted, *parts) or ("acyclic", _reason(graph, place, *parts))
+            remarks.append(Remark("merge-regions", sources, node.target or "", rule, reason))
+
+
+def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
+    """Return the rule and reason if the second region waits for a number of rows that the first one finds out."""
+    waiting = sorted((node.label, user.label) for node, user in counted if node in first and user in second)
+    if not waiting:
+        return None
+    node, user = waiting[0]
+    return "counted-rows", f"how many rows {node} gives depends on data, and {user} does not work row by row"
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:

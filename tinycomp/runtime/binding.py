@@ -58,7 +58,7 @@ def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) 
         check_bindable(spec, value, "output")
     _check_apart(plan, inputs, results)
     program = direct_program(plan)
-    if program is not None:
+    if program is not None and not program.program.counted:
         return Binding(program.bound(inputs, results), inputs, results)
     return Binding(lambda: _run_into(plan, inputs, results), inputs, results)
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tinycomp.runtime.clib import address, ffi, lib
+from tinycomp.runtime.counted import actual_results
 from tinycomp.runtime.native import NativeProgram
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.program import Array
+from tinycomp.runtime.program import Array, Program
 from tinycomp.runtime.regions import NativeRegion
-from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.spec import array_dtype
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
@@ -35,8 +36,11 @@ def direct_program(plan: Plan) -> NativeProgram | None:
 def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
     program = direct_program(plan)
-    formats = [_format(spec) for spec in plan.inputs]
-    if program is None or None in formats or any(_format(spec) is None for spec in plan.outputs):
+    formats = [_format(spec.numpy_dtype) for spec in plan.inputs]
+    if program is None:
+        return None
+    outputs = [(spec.shape, array_dtype(spec.dtype)) for spec in program.program.outputs]
+    if None in formats or any(_format(dtype) is None for _, dtype in outputs):
         return None
     call: Direct = _direct.make(
         address(ffi.addressof(lib, "tc_run")),
@@ -48,16 +52,26 @@ def direct_call(plan: Plan) -> Direct | None:
         np.ndarray,
         np.empty,
         tuple(zip(formats, (spec.shape for spec in plan.inputs), strict=True)),
-        tuple((spec.shape, spec.numpy_dtype) for spec in plan.outputs),
+        tuple(outputs),
     )
-    return call
+    return _counting(call, program.program) if program.program.counted else call
 
 
-def _format(spec: TensorSpec) -> str | None:
+def _counting(call: Direct, program: Program) -> Direct:
+    """The short way where only a run shows how many rows results have."""
+
+    def counted(arrays: Sequence[Any]) -> list[Array] | None:
+        outputs = call(arrays)
+        return None if outputs is None else actual_results(program, outputs)
+
+    return counted
+
+
+def _format(dtype: np.dtype[Any] | None) -> str | None:
     """How the buffer protocol calls the elements; None where they have no part in it."""
-    if spec.numpy_dtype is None:
+    if dtype is None:
         return None
     try:
-        return np.empty(0, spec.numpy_dtype).data.format
+        return np.empty(0, dtype).data.format
     except (ValueError, BufferError, TypeError):  # a dtype that numpy did not define itself
         return None

@@ -13,7 +13,7 @@ from tinycomp.limits import reserve_bytes
 from tinycomp.mapped import mapping_of
 from tinycomp.runtime.clib import address, ffi, lib, raise_error
 from tinycomp.runtime.kernels import kernel_named
-from tinycomp.runtime.program import SPACES, Array, BufferSpec, Instruction, Program
+from tinycomp.runtime.program import SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
 from tinycomp.runtime.spec import array_dtype
 from tinycomp.runtime.threads import default_threads
 
@@ -206,14 +206,17 @@ class NativeProgram:
         where = f"{self.program.name}, instruction {index} ({call.kernel})"
         kernel = kernel_named(call.kernel, where)
         params = kernel.make_params(call.params, where)
-        operands = [(_space_code(operand.space, where), operand.index, operand.offset) for operand in call.operands]
+        operands = [_place(operand, where) for operand in call.operands]
         error = ffi.new("tc_error *")
         size = ffi.sizeof(kernel.ctype)
         try:
             array = ffi.new("tc_operand[]", operands)
+            limit = None if call.limit is None else ffi.new("tc_operand *", _place(call.limit.count, where))
         except OverflowError as overflow:
             raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
         if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
+            raise_error(error, self.program.name)
+        if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
             raise_error(error, self.program.name)
 
     def _expected(
@@ -289,10 +292,17 @@ def _buffer(array: Array, writable: bool) -> Any:
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
 
 
-def _space_code(space: str, where: str) -> int:
+def _place(operand: Operand, where: str) -> tuple[int, int, int]:
+    """An operand as the runtime describes it."""
     try:
-        return _SPACE_CODES[space]
+        return _SPACE_CODES[operand.space], operand.index, operand.offset
     except KeyError:
         raise TargetError(
-            f'there is no operand space "{space}"', where=where, hint=did_you_mean(space, SPACES)
+            f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
         ) from None
+
+
+def _rows(limit: Limit, where: str) -> int:
+    if not 0 <= limit.rows < 1 << 63:
+        raise TargetError("not a number of rows", where=where, found=str(limit.rows))
+    return limit.rows

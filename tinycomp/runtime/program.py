@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
-from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.spec import TensorSpec, array_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,6 +51,22 @@ ABSENT = Operand("none")
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """How many rows of a call's results a run wants, along their first dimension.
+
+    Args:
+        count: Where an earlier call puts their number, an int64 in the arena or an output.
+        rows: The most that there may be: the parameters of the call are for so many.
+    """
+
+    count: Operand
+    rows: int
+
+    def __str__(self) -> str:
+        return f"first {self.count} of {self.rows} rows"
+
+
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """One kernel call.
 
@@ -60,6 +76,7 @@ class Instruction:
         params: Every field of the kernel's parameter struct.
         source: Names of the model's nodes that this call computes.
         macs: Multiply-adds that the call does, for reports.
+        limit: The rows that are wanted, where their number depends on data.
     """
 
     kernel: str
@@ -67,6 +84,7 @@ class Instruction:
     params: Mapping[str, int | float]
     source: tuple[str, ...] = ()
     macs: int = 0
+    limit: Limit | None = None
 
     @property
     def algorithm(self) -> str:
@@ -87,6 +105,19 @@ class BufferSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """An output whose number of rows only a run shows; its buffer has room for the most.
+
+    Args:
+        output: Which one.
+        count: The output in which a run puts the number of rows, an int64 without dimensions.
+    """
+
+    output: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A flat list of kernel calls with the memory they need.
 
@@ -99,6 +130,7 @@ class Program:
         instructions: Executed in order.
         arena_bound: The most bytes of the arena that are in use during one instruction: no plan could do with fewer.
             0 where nobody has counted.
+        counted: The outputs whose number of rows depends on data. The numbers are the last outputs, behind the results.
     """
 
     name: str
@@ -108,6 +140,18 @@ class Program:
     arena_bytes: int
     instructions: tuple[Instruction, ...]
     arena_bound: int = 0
+    counted: tuple[Counted, ...] = ()
+
+    @property
+    def results(self) -> tuple[BufferSpec, ...]:
+        """The outputs without the numbers of rows."""
+        return self.outputs[: min((c.count for c in self.counted), default=len(self.outputs))]
+
+    @property
+    def room(self) -> int:
+        """Bytes that a run needs for results whose size it does not know yet."""
+        specs = [self.outputs[c.output] for c in self.counted]
+        return sum(math.prod(spec.shape) * array_dtype(spec.dtype).itemsize for spec in specs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
@@ -117,6 +161,7 @@ class Program:
             "outputs": [_spec_to_dict(spec) for spec in self.outputs],
             "arena_bytes": self.arena_bytes,
             "arena_bound": self.arena_bound,
+            "counted": [[c.output, c.count] for c in self.counted],
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -128,7 +173,7 @@ class Program:
             ArtifactError: If something is missing or of the wrong kind.
         """
         try:
-            return cls(
+            program = cls(
                 name=str(data["name"]),
                 inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
                 outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
@@ -136,7 +181,10 @@ class Program:
                 arena_bytes=int(data["arena_bytes"]),
                 instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
                 arena_bound=int(data.get("arena_bound", 0)),
+                counted=tuple(Counted(int(output), int(count)) for output, count in data.get("counted", ())),
             )
+            _check_counted(program)
+            return program
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtifactError(
                 "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
@@ -151,8 +199,9 @@ class Program:
         for i, call in enumerate(self.instructions):
             operands = ", ".join(map(str, call.operands))
             params = " ".join(f"{name}={_number(value)}" for name, value in call.params.items())
+            limit = f" {call.limit}" if call.limit else ""
             source = f"  # {', '.join(call.source)}" if call.source else ""
-            lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{source}")
+            lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{limit}{source}")
         return "\n".join(lines)
 
 
@@ -171,26 +220,50 @@ def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     return BufferSpec(spec.name, spec.dtype, tuple(int(dim) for dim in data["shape"]))
 
 
+def _check_counted(program: Program) -> None:
+    """Refuse rows that are counted where there are none, or by what is no number."""
+    results = program.results
+    for counted in program.counted:
+        if not (0 <= counted.output < len(results) <= counted.count < len(program.outputs)):
+            raise ValueError(f"output {counted.count} cannot count the rows of output {counted.output}")
+        output, count = results[counted.output], program.outputs[counted.count]
+        if not output.shape or (count.dtype, count.shape) != ("int64", ()):
+            raise ValueError(f"{count} cannot count the rows of {output}")
+
+
+def _operand_to_list(operand: Operand) -> list[Any]:
+    return [operand.space, operand.index, operand.offset]
+
+
+def _operand_from_list(data: Sequence[Any]) -> Operand:
+    space, index, offset = data
+    if space not in SPACES:
+        raise ValueError(f"unknown operand space {space!r}")
+    return Operand(space, int(index), int(offset))
+
+
 def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
+    limit = {} if call.limit is None else {"limit": [_operand_to_list(call.limit.count), call.limit.rows]}
     return {
         "kernel": call.kernel,
-        "operands": [[operand.space, operand.index, operand.offset] for operand in call.operands],
+        "operands": [_operand_to_list(operand) for operand in call.operands],
         # JSON has no infinity: a clamp's open end is written as text.
         "params": {name: _finite_or_text(value) for name, value in call.params.items()},
         "source": list(call.source),
         "macs": call.macs,
+        **limit,
     }
 
 
 def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
-    operands = []
-    for space, index, offset in data["operands"]:
-        if space not in SPACES:
-            raise ValueError(f"unknown operand space {space!r}")
-        operands.append(Operand(space, int(index), int(offset)))
+    operands = tuple(_operand_from_list(operand) for operand in data["operands"])
+    limit = None
+    if "limit" in data:
+        count, rows = data["limit"]
+        limit = Limit(_operand_from_list(count), int(rows))
     params = {str(name): _number_from(value) for name, value in data["params"].items()}
     source = tuple(str(name) for name in data["source"])
-    return Instruction(str(data["kernel"]), tuple(operands), params, source, int(data["macs"]))
+    return Instruction(str(data["kernel"]), operands, params, source, int(data["macs"]), limit)
 
 
 def _finite_or_text(value: float) -> float | str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.runtime.cache import BoundedCache
+from tinycomp.runtime.counted import actual_results
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.plan import Plan, Run
 from tinycomp.runtime.program import Array, Program
@@ -37,7 +38,7 @@ class NativeRegion:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
         results = [np.empty(shape, dtype) for shape, dtype in self._results]
         self.native.run([_ready(x) for x in operands], results)
-        return results
+        return actual_results(self.program, results) if self.program.counted else results
 
     def profile(self, operands: Sequence[Array]) -> list[float]:
         """Run once and return the seconds of every instruction."""

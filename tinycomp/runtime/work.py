@@ -48,11 +48,13 @@ class Work:
 
 
 def work_of(program: Program, call: Instruction) -> Work:
-    """Return what a call of a program has to do.
+    """Return what a call of a program has to do; nothing is known of one whose rows only a run counts.
 
     Raises:
         KeyError: If the kernel is not in the table :data:`COUNTS`, in which every kernel must be.
     """
+    if call.limit is not None:
+        return Work(0, 0, 0)
     if call.kernel == "elementwise":
         count = _elementwise(_words(program, call))
     else:
@@ -220,6 +222,18 @@ def _one_hot(p: CallParams) -> Count:
     return Count(0, (pointers * p.depth * p.element_size, pointers * p.index_size, 2 * p.element_size))
 
 
+def _nms(p: CallParams) -> Count:
+    segments = p.batch * p.classes
+    found = (segments * p.room * _INDEX, segments * _INDEX)
+    scores = segments * p.boxes
+    return Count(scores, (*found, p.batch * p.boxes * 4 * _F32, scores * _F32, _INDEX, _F32, _F32))
+
+
+def _coordinates(p: CallParams) -> Count:
+    positions = p.segments * p.room * _INDEX
+    return Count(0, (positions * p.rank, _INDEX, positions, p.segments * _INDEX))
+
+
 def _quantize(p: CallParams) -> Count:
     elements, narrow = p.product("outer", "axis", "inner"), TYPE_BYTES[p.type]
     return Count(2 * elements, (elements * narrow, elements * _F32, p.axis * _F32, p.axis * narrow))
@@ -316,6 +330,8 @@ COUNTS: Mapping[str, Callable[[CallParams], Count]] = {
     "arg_reduce": _arg_reduce,
     "top_k": _top_k,
     "one_hot": _one_hot,
+    "nms_f32": _nms,
+    "coordinates": _coordinates,
     "quantize_f32": _quantize,
     "dequantize_f32": _dequantize,
     **QUANTIZED,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite import Composite
 from tinycomp.target.policy import Policy
 from tinycomp.target.settings import Settings
@@ -19,7 +19,10 @@ Predicate = Callable[[Node], Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no."""
 Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the :class:`Settings` of the compilation."""
+RowWise = Callable[[Node, Set[Value]], bool]
+"""See :meth:`Target.row_wise`."""
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=RowWise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class Target:
         self._requires = requires
         self.composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
+        self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
         self._codegen_reads_settings = False
 
@@ -205,11 +209,25 @@ class Target:
         self._codegen_reads_settings = len(inspect.signature(function).parameters) > 1
         return function
 
+    def row_wise(self, function: _R) -> _R:
+        """Make the decorated function say which nodes may follow one whose results have rows that only a run counts.
+
+        It is given a node that the target has claimed and the operands whose first dimension has a size that depends
+        on data, the same for all. It answers whether row i of every result follows from row i of these operands, so
+        that the node may be in one region with what counts the rows. Without such a function, none is.
+        """
+        self._row_wise = function
+        return function
+
     # Asking --------------------------------------------------------------------------------------------------------
 
     def rules_for(self, node: Node) -> list[OpRule]:
         """Return the operator rules that decide about ``node``, in order."""
         return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
+
+    def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
+        """Whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
+        return self._row_wise is not None and self._row_wise(node, counted)
 
     @property
     def generates(self) -> bool:

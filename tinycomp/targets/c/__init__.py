@@ -5,12 +5,15 @@ A rule per operator (check, layout, lowering) stands in the family files; :mod:`
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import COMPOSITE, Node
+from collections.abc import Set
+
+from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.runtime.program import Program
 from tinycomp.target import Settings, Target, Tolerance
 from tinycomp.targets.c import (
     attention,
     conv,
+    detection,
     elementwise,
     gather,
     matmul,
@@ -36,7 +39,7 @@ from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.rules import merged
 
 FAMILIES = (
-    attention, conv, elementwise, gather, matmul, movement, norm, pool, quantize, quantized_elements,
+    attention, conv, detection, elementwise, gather, matmul, movement, norm, pool, quantize, quantized_elements,
     quantized_matmul, quantized_operators, quantized_products, quantized_weights, rearrange, recurrent, reduction,
     resize, scatter, selection,
 )  # fmt: skip
@@ -56,6 +59,11 @@ def _make_target() -> Target:
         if domain == COMPOSITE:
             continue  # its own check has taken it
         target.op(f"{domain}::{name}" if domain else name)(rule.check)
+
+    @target.row_wise
+    def follows(node: Node, counted: Set[Value]) -> bool:
+        rule = TABLE.get((node.domain, node.op))
+        return rule is not None and rule.row_wise is not None and rule.row_wise(node, counted)
 
     @target.codegen
     def build(region: Node, settings: Settings) -> Program:

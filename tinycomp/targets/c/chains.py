@@ -1,21 +1,22 @@
 """Grouping: which element-wise operators of a region become one kernel call.
 
-A chain is made of operators whose results have one shape and layout. It runs at the place of its last member, so that
-everything it reads is there; what it gives must not be wanted before. That holds as long as nothing outside has read
-one of its results when the next operator joins: then the chain is closed. Contraction of all chains is thus acyclic in
-the order of the graph, and the search is one walk over it.
+A chain is made of operators whose results have one shape and layout, also where only a run shows how many rows there
+are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be wanted
+before. That holds as long as nothing outside has read one of its results when the next operator joins: then the chain
+is closed. Contraction of all chains is thus acyclic in the order of the graph, and the search is one walk over it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
 from tinycomp.targets.c.element_program import MAX_IMMEDIATES, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Steps
 
-Space = tuple[tuple[Dim, ...] | None, str]
+Space = tuple[tuple[Dim, ...] | None, str, Value | None]
+"""Shape, layout, and the result with which the number of rows is counted, if only a run shows it."""
 
 
 @dataclass(eq=False)
@@ -23,7 +24,7 @@ class Chain:
     """Operators that run as one kernel call.
 
     Attributes:
-        space: The shape and layout of every result.
+        space: What the shapes of all results have in common.
         nodes: In the order of the graph.
         steps: At most so many steps of the kernel's program.
         immediates: At most so many scalar constants.
@@ -46,14 +47,17 @@ class Chain:
         return [n.output for n in self.nodes if n.output in results or not members.issuperset(n.output.users)]
 
 
-def find_chains(graph: Graph, build: Callable[[Node], Steps | None]) -> dict[Node, Chain]:
+def find_chains(
+    graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value]
+) -> dict[Node, Chain]:
     """Return the chain of every element-wise operator, which may be one of one.
 
     Args:
         graph: A region with static shapes and layouts.
         build: The steps of an operator alone, or None if it is not element-wise.
+        sources: With which result the rows of a value are counted, where only a run shows their number.
     """
-    grouping = _Grouping(frozenset(graph.outputs))
+    grouping = _Grouping(frozenset(graph.outputs), sources)
     nodes = graph.nodes
     for node in nodes:
         grouping.take(node, build(node))
@@ -69,10 +73,12 @@ class _Grouping:
 
     Attributes:
         wanted: The results of the region.
+        sources: See :func:`find_chains`.
         chains: The chain of every element-wise operator.
     """
 
     wanted: frozenset[Value]
+    sources: Mapping[Value, Value]
     chains: dict[Node, Chain] = field(default_factory=dict)
 
     def take(self, node: Node, steps: Steps | None) -> None:
@@ -81,7 +87,7 @@ class _Grouping:
         read = dict.fromkeys(self.chains[p] for p in reversed(producers) if p is not None)
         chain = None
         if steps is not None:
-            chain = self.chains[node] = _alone(node, steps)
+            chain = self.chains[node] = _alone(node, steps, self.sources.get(node.output))
             for other in read:
                 if other.is_open and other.space == chain.space and self._join(other, chain):
                     chain = other
@@ -110,8 +116,8 @@ class _Grouping:
         return value in self.wanted or any(self.chains.get(user) not in chains for user in value.users)
 
 
-def _alone(node: Node, steps: Steps) -> Chain:
+def _alone(node: Node, steps: Steps, source: Value | None) -> Chain:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # a copy, where the result is no step of its own
     reads = {v for v in steps.inputs if isinstance(v, Value)}
-    return Chain((type_.shape, type_.layout), [node], size, len(steps.immediates), reads, [node])
+    return Chain((type_.shape, type_.layout, source), [node], size, len(steps.immediates), reads, [node])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
+from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
@@ -35,7 +36,7 @@ STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
 
 
 def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
-    """Return the program of a region whose shapes are static.
+    """Return the program of a region whose shapes are static, but for numbers of rows that a run counts.
 
     Args:
         region: The region; its body is left alone.
@@ -49,10 +50,11 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     FoldConstants(keep_quantized=False).run(graph)
     EliminateDeadCode().run(graph)
     own_parameters(graph)
+    retype_for_most_rows(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
-    emit = Emitter(graph, settings or Settings())
-    chains = find_chains(graph, lambda node: _steps_alone(node, table))
+    emit = Emitter(graph, settings or Settings(), row_sources(graph))
+    chains = find_chains(graph, lambda node: _steps_alone(node, table), emit.sources)
     for node in graph.nodes:
         if node not in chains:
             _lower(emit, node, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
 from tinycomp.runtime.memory import Lifetime, plan_arena
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
 from tinycomp.target import Settings
 from tinycomp.targets.common.checks import static_type
 
@@ -20,6 +21,10 @@ Params = Mapping[str, int | float]
 
 OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
 """Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
+
+
+_COUNT_BYTES = 8
+"""Of a number of rows."""
 
 
 @dataclass(eq=False)
@@ -77,7 +82,8 @@ class _Call:
     operands: tuple[View | None, ...]
     params: Params
     sources: tuple[str, ...]
-    macs: int
+    macs: int = 0
+    limit: tuple[View, int] | None = None
 
 
 @dataclass
@@ -87,14 +93,18 @@ class Emitter:
     Args:
         graph: The region's graph, with static types and layouts assigned.
         settings: What the user asks of the compilation.
+        sources: With which result the rows of a value are counted, where only a run shows their number. The types are
+            for the most rows.
     """
 
     graph: Graph
     settings: Settings = field(default_factory=Settings)
+    sources: Mapping[Value, Value] = field(default_factory=dict)
     calls: list[_Call] = field(default_factory=list)
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
+    _counts: dict[Value, View] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, value in enumerate(self.graph.inputs):
@@ -188,12 +198,27 @@ class Emitter:
         """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
         views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
         sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
-        self.calls.append(_Call(kernel, views, dict(params), sources, 0))
+        self.calls.append(_Call(kernel, views, dict(params), sources, 0, self._limit(nodes) if self.sources else None))
+
+    def count_of(self, source: Value) -> View:
+        """Return where the number of rows of a result lies that only a run shows: behind the region's results."""
+        if source not in self._counts:
+            index = len(self.graph.outputs) + len(self._counts)
+            self._counts[source] = View(Buffer(_COUNT_BYTES, "output", index))
+        return self._counts[source]
+
+    def _limit(self, nodes: Sequence[Node]) -> tuple[View, int] | None:
+        """The rows that a call on behalf of ``nodes`` has to compute; None for all, also while they are counted."""
+        for value in (v for node in nodes for v in node.used_outputs() if v in self.sources):
+            source = self.sources[value]
+            if source.producer not in nodes:
+                return self.count_of(source), static_type(source)[1][0]
+        return None
 
     def count_macs(self, macs: int) -> None:
         """Credit the last call with multiply-accumulate operations."""
         last = self.calls[-1]
-        self.calls[-1] = _Call(last.kernel, last.operands, last.params, last.sources, macs)
+        self.calls[-1] = dataclasses.replace(last, macs=macs)
 
     def finish(self, name: str) -> Program:
         """Return the program, its buffers placed in one arena."""
@@ -201,14 +226,18 @@ class Emitter:
         arena_buffers = self._lifetimes()
         arena = plan_arena(list(arena_buffers.values()))
         offsets = dict(zip(arena_buffers, arena.offsets, strict=True))
-        instructions = [
-            Instruction(c.kernel, tuple([_operand(v, offsets) for v in c.operands]), c.params, c.sources, c.macs)
-            for c in self.calls
-        ]
+        instructions = tuple([_instruction(call, offsets) for call in self.calls])
         constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
-        return Program(name, inputs, outputs, constants, arena.size, tuple(instructions), arena.lower_bound)
+        counts = tuple(BufferSpec(f"rows of {source.name}", "int64", ()) for source in self._counts)
+        return Program(
+            name, inputs, (*outputs, *counts), constants, arena.size, instructions, arena.lower_bound, self._counted()
+        )
+
+    def _counted(self) -> tuple[Counted, ...]:
+        outputs = enumerate(self.graph.outputs)
+        return tuple(Counted(i, self.count_of(self.sources[v]).buffer.index) for i, v in outputs if v in self.sources)
 
     def _place_outputs(self) -> None:
         """Let results be computed in place where their buffer is all theirs; copy the others at the end."""
@@ -221,7 +250,7 @@ class Emitter:
 
     def _copy_bytes(self, target: View, source: View, size: int) -> None:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
-        self.calls.append(_Call("copy", (target, source), params, (), 0))
+        self.calls.append(_Call("copy", (target, source), params, ()))
 
     def _lifetimes(self) -> dict[Buffer, Lifetime]:
         first: dict[Buffer, int] = {}
@@ -263,6 +292,12 @@ def _operand(view: View | None, offsets: Mapping[Buffer, int]) -> Operand:
     buffer = view.buffer
     start = offsets[buffer] if buffer.space == "arena" else 0
     return Operand(buffer.space, buffer.index, start + view.offset)
+
+
+def _instruction(call: _Call, offsets: Mapping[Buffer, int]) -> Instruction:
+    operands = tuple([_operand(view, offsets) for view in call.operands])
+    limit = None if call.limit is None else Limit(_operand(call.limit[0], offsets), call.limit[1])
+    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit)
 
 
 def _spec(name: str, value: Value) -> BufferSpec:

@@ -11,6 +11,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, eight, nd_params
 from tinycomp.targets.c.movement import element_size, movable
+from tinycomp.targets.c.row_wise import gathering, gathering_tuples
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 
@@ -36,7 +37,7 @@ def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
     return {"outer": math.prod(shape[:place]), "axis": shape[place], "inner": math.prod(shape[place + 1 :])}
 
 
-@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR, row_wise=gathering)
 def gather(emit: Emitter, node: Node) -> None:
     """Emit a gather of slices along one axis."""
     data, indices = first(node), second(node)
@@ -85,7 +86,12 @@ def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict
     }
 
 
-@FAMILY.lower("GatherND", check=all_of(movable, known_rank, index_check, tuple_check), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower(
+    "GatherND",
+    check=all_of(movable, known_rank, index_check, tuple_check),
+    layout=LayoutRule.ROW_MAJOR,
+    row_wise=gathering_tuples,
+)
 def gather_nd(emit: Emitter, node: Node) -> None:
     """Emit a gather of the slices that tuples of indices address."""
     data, indices = first(node), second(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tinycomp.ir.types import numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, Strided, View, lies_as, nd_params, same_steps
+from tinycomp.targets.c.row_wise import inside_rows, reshaping, transposing
 from tinycomp.targets.c.rules import Rules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
@@ -62,7 +63,7 @@ def relayout(emit: Emitter, node: Node) -> None:
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
-@FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
 def reshape(emit: Emitter, node: Node) -> None:
     """A row-major reshape moves nothing."""
     source = first(node)
@@ -121,7 +122,7 @@ def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) 
     return tuple(reversed(result))
 
 
-@FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE)
+@FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE, row_wise=transposing)
 def transpose(emit: Emitter, node: Node) -> None:
     """Exchange strides; a copy follows where somebody needs the elements in the result's own order."""
     if emit.is_placed(node.output):
@@ -166,7 +167,7 @@ def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], b
     return Strided(emit.view(value), plain)
 
 
-@FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
+@FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def concat(emit: Emitter, node: Node) -> None:
     """Copy every operand into its slice of the result, but for those that have been computed there."""
     result, shape = static_type(node.output)
@@ -187,7 +188,7 @@ def _split_check(node: Node) -> Verdict:
     return sizes is None or sizes.is_const or reject("the sizes are not constant")
 
 
-@FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW)
+@FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def split(emit: Emitter, node: Node) -> None:
     """Every result is a slice of the operand."""
     source = first(node)
@@ -201,7 +202,17 @@ def split(emit: Emitter, node: Node) -> None:
         start += static_type(value)[1][axis]
 
 
-@FAMILY.lower("Slice", check=all_of(movable, known_rank, constant(1, 2, 3, 4)), layout=LayoutRule.FOLLOW)
+def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
+    """Whether it takes the same part of every row."""
+    return all(axis > 0 for axis, *_ in _slices(node, tensor(first(node).type).rank or 1))
+
+
+@FAMILY.lower(
+    "Slice",
+    check=all_of(movable, known_rank, constant(1, 2, 3, 4)),
+    layout=LayoutRule.FOLLOW,
+    row_wise=_slices_rows_alike,
+)
 def slice_(emit: Emitter, node: Node) -> None:
     """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
     source = first(node)

@@ -16,18 +16,21 @@ An element-wise operator is not lowered alone: it adds its steps to the program 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.element_program import Build
 from tinycomp.targets.c.emit import Emitter
+from tinycomp.targets.c.row_wise import element_wise
 from tinycomp.targets.common.checks import Check, Verdict
 
 Lower = Callable[[Emitter, Node], None]
+RowWise = Callable[[Node, Set[Value]], bool]
+"""Whether a node goes row by row through the operands whose rows are counted at run time; see :mod:`row_wise`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class LoweringRule:
         build: Adds the steps of an element-wise operator to its chain's program.
         unsigned: Whether its kernel takes 8-bit data as uint8 only.
         either: Whether such a kernel can give int8 results all the same.
+        row_wise: Where it goes row by row; None for nowhere.
     """
 
     check: Check
@@ -49,6 +53,7 @@ class LoweringRule:
     build: Build | None = None
     unsigned: bool = False
     either: bool = False
+    row_wise: RowWise | None = None
 
 
 @dataclass
@@ -65,13 +70,16 @@ class Rules:
         domain: str = "",
         unsigned: bool = False,
         either: bool = False,
+        row_wise: RowWise | None = None,
     ) -> Callable[[Lower], Lower]:
         """Register the decorated function as the lowering of ``ops``; see :class:`LoweringRule`."""
 
         def register(function: Lower) -> Lower:
             for op in ops:
                 assert (domain, op) not in self.by_op, op
-                self.by_op[domain, op] = LoweringRule(check, function, layout, unsigned=unsigned, either=either)
+                self.by_op[domain, op] = LoweringRule(
+                    check, function, layout, unsigned=unsigned, either=either, row_wise=row_wise
+                )
             return function
 
         return register
@@ -82,7 +90,7 @@ class Rules:
         def register(function: Build) -> Build:
             for op in ops:
                 assert ("", op) not in self.by_op, op
-                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function)
+                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function, row_wise=element_wise)
             return function
 
         return register

@@ -21,6 +21,7 @@ def indexing() -> Iterator[Case]:
     yield from _rearrangements(rng)
     yield from _selections(rng)
     yield from _running()
+    yield from _suppressions()
 
 
 def _shape(rng: np.random.Generator, rank: int, low: int = 1, high: int = 6) -> tuple[int, ...]:
@@ -163,3 +164,18 @@ def _running() -> Iterator[Case]:
             yield Case("CumProd", [x % x.dtype.type(3), Const(np.array(axis))], flags, opset=26, onnxruntime=False)
     yield Case("CumSum", [floats(2, 0, 3), Const(np.array(1))], {"exclusive": 1})
     yield Case("CumSum", [floats(7), Const(np.array([0]))])
+
+
+def _suppressions() -> Iterator[Case]:
+    boxes = np.sort(floats(2, 50, 2, 2, low=0, high=9), axis=2).reshape(2, 50, 4)
+    scores = integers(2, 3, 50, low=0, high=20, dtype="float32") / np.float32(16)  # many are equal
+    limit, overlap, least = ints(5), Const([0.3]), Const([0.25])
+    for center in (0, 1):
+        attrs = {"center_point_box": center}
+        yield Case("NonMaxSuppression", [boxes, scores, limit, overlap, least], attrs)
+        yield Case("NonMaxSuppression", [boxes, scores, np.array([50]), np.array([0.5], "f4")], attrs, opset=10)
+    yield Case("NonMaxSuppression", [boxes[..., [2, 3, 0, 1]], scores, limit, None, least])
+    yield Case("NonMaxSuppression", [boxes, scores])
+    yield Case("NonMaxSuppression", [boxes, scores, ints(0)])
+    yield Case("NonMaxSuppression", [boxes[:1, :1], scores[:1, :1, :1], limit, overlap, Const([-1.0])])
+    yield Case("NonMaxSuppression", [boxes[:, :0], scores[:, :, :0], limit], onnxruntime=False)

@@ -1,0 +1,82 @@
+"""Regions where only a run shows how many rows a result has."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.graphs_partition import is_acyclic, random_problem
+from tests.partition_tools import regions, remarks, target_of
+from tinycomp.ir.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.quotient import HOST, separate
+from tinycomp.passes.region_search import RegionSearch
+
+OPS = ("NonMaxSuppression", "Neg", "Abs", "Add")
+
+
+def partitioned(body, output, follows=None):
+    """A suppression, whose result is %kept, and what follows, claimed by one target and grouped."""
+    target = target_of("npu", *OPS)
+    if follows is not None:
+        target.row_wise(follows)
+    head = 'graph @main opset {"" = 17} (%b: float32[1, 5, 4], %s: float32[1, 2, 5])'
+    text = f"{head} -> (%{output}) {{\n%kept = NonMaxSuppression(%b, %s)\n{body}\n}}"
+    graph = parse_graph(text, infer=infer_node_types)
+    for node in graph.nodes:
+        node.sources = (node.output.name,)
+    AnnotateTarget([target]).run(graph)
+    MergeRegions(targets=[target]).run(graph)
+    return graph
+
+
+def only_neg(node, counted):
+    assert counted <= set(node.inputs)
+    return node.op == "Neg"
+
+
+def test_what_reads_counted_rows_is_elsewhere():
+    graph = partitioned("%n = Neg(%kept)", "n")
+    assert regions(graph) == [{"kept"}, {"n"}]
+    reason = "how many rows kept gives depends on data, and n does not work row by row"
+    assert remarks(graph, "merge-regions") == [(("kept", "n"), "npu", "counted-rows", reason)]
+    PartitionGraph().run(graph)
+    assert sum(n.is_region for n in graph.nodes) == 2
+
+
+def test_what_follows_row_by_row_is_not():
+    graph = partitioned("%n = Neg(%kept)\n%m = Neg(%n)\n%a = Abs(%m)\n%o = Neg(%a)", "o", only_neg)
+    assert regions(graph) == [{"kept", "n", "m"}, {"a", "o"}]
+
+
+def test_a_way_around_joins_nothing():
+    """The last node reads from before and behind the border."""
+    graph = partitioned("%n = Neg(%kept)\n%a = Abs(%n)\n%o = Add(%a, %n)", "o", only_neg)
+    assert regions(graph) == [{"kept", "n"}, {"a", "o"}]
+
+
+def test_rows_of_two_results_are_not_taken_for_the_same():
+    body = "%more = NonMaxSuppression(%b, %s)\n%sum = Add(%kept, %more)"
+    graph = partitioned(body, "sum", lambda node, counted: True)
+    assert regions(graph) == [{"kept"}, {"more"}, {"sum"}]
+    graph = partitioned("%n = Neg(%kept)\n%sum = Add(%kept, %n)", "sum", lambda node, counted: True)
+    assert regions(graph) == [{"kept", "n", "sum"}]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_separated_vertices_share_no_region(seed):
+    rng = random.Random(seed)
+    problem = random_problem(rng, rng.randint(3, 12), 2, 0.4, 0.2)
+    edges = [(v, u) for v, users in enumerate(problem.successors) for u in users if problem.colors[v] != HOST]
+    pairs = [edge for edge in edges if rng.random() < 0.3]
+    size = len(problem)
+    separate(problem, pairs)
+    groups = RegionSearch().minimum(problem)
+    assert is_acyclic(problem, groups)
+    label = {v: i for i, group in enumerate(groups) for v in group}
+    assert all(v < size for v in label)
+    assert not any(label.get(v, -1) == label.get(u, -2) for v, u in pairs)

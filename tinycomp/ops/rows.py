@@ -1,0 +1,54 @@
+"""Results whose number of rows, the size of their first dimension, depends on data.
+
+An operator's record bounds that number (``row_bound``). Where a graph is to run in memory that is planned beforehand,
+its types are those for the most rows, and every value that follows row by row has as many rows as the result that it
+follows: that result is its *source*.
+"""
+
+from __future__ import annotations
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ops.typing import record_of
+
+
+def counts_rows(node: Node) -> bool:
+    """Whether only a run shows how many rows the node's results have, and there is a bound for them."""
+    record = record_of(node)
+    return record is not None and record.row_bound is not None
+
+
+def row_bound(node: Node) -> int | None:
+    """The most rows that the results of such a node may have; None if the sizes of its operands are not known."""
+    record = record_of(node)
+    return None if record is None or record.row_bound is None else record.row_bound(node)
+
+
+def row_sources(graph: Graph) -> dict[Value, Value]:
+    """Return the source of every value in ``graph`` that has one, where all nodes that read such values follow them."""
+    sources: dict[Value, Value] = {}
+    for node in graph.nodes:
+        found = [sources[v] for v in node.inputs if v in sources]
+        for value in node.used_outputs():
+            if counts_rows(node):
+                sources[value] = node.used_outputs()[0]
+            elif found:
+                sources[value] = found[0]
+    return sources
+
+
+def retype_for_most_rows(graph: Graph) -> None:
+    """Give values whose number of rows depends on data the types that they have with the most rows.
+
+    Raises:
+        TypeInferenceError: If operands no longer fit their operators.
+    """
+    changed: set[Value] = set()
+    for node in graph.nodes:
+        most = row_bound(node)
+        if most is None and changed.isdisjoint(node.inputs):
+            continue
+        for value, found in zip(node.outputs, graph.infer(node), strict=True):
+            type_ = tensor(found)
+            value.type = found if most is None else TensorType(type_.dtype, (most, *(type_.shape or ())[1:]))
+            changed.add(value)
