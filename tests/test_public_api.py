@@ -34,7 +34,10 @@ SIGNATURES = {
 MEMBERS = {
     "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
     "Pipeline": {"run"},
-    "Target": {"composite", "op", "accept", "codegen", "rules_for", "generates", "build", "require"},
+    "Target": {
+        *("composite", "op", "accept", "codegen", "row_wise"),
+        *("rules_for", "follows_rows", "generates", "build", "require"),
+    },
     "TinycompError": set(),
 }
 INTERFACES = {

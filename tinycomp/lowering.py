@@ -156,6 +156,9 @@ class Lowering:
             self._contexts += region.native.context_bytes if keep else 0
             return region
         body = node.body
+        counted = row_sources(body)
+        if counted:
+            raise _depends_on_data(node, next(iter(counted)), "C source writes arrays of known sizes, and ")
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
 
@@ -279,13 +282,17 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
     counted = row_sources(body)
     unknown = [v for v in _inside(body) if v not in counted and tensor(v.type).static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
-        raise UnsupportedError(
-            "a shape inside the region depends on data",
-            where=f"{node.target}, region {node.op}",
-            found=f'"{unknown[0].name}": {unknown[0].type}',
-            hint="Let the target refuse the node that makes it.",
-        )
+        raise _depends_on_data(node, unknown[0])
     return copy
+
+
+def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedError:
+    return UnsupportedError(
+        f"{why}a shape inside the region depends on data",
+        where=f"{node.target}, region {node.op}",
+        found=f'"{value.name}": {value.type}',
+        hint="Let the target refuse the node that makes it.",
+    )
 
 
 def is_static(node: Node) -> bool:

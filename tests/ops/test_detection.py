@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from tests.ops.harness import check, run_ours
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, TypeInferenceError
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.types import TensorType
+from tinycomp.ops.typing import infer_node_types
 
 
 def _boxes(count, seed=0):
@@ -48,3 +51,25 @@ def test_no_candidates():
     assert run_ours("NonMaxSuppression", operands)[0].shape == (0, 3)
     empty = [boxes[:, :0], scores[:, :, :0], np.array([5])]
     assert run_ours("NonMaxSuppression", empty)[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "text"),
+    [
+        ((1, 5, 3), (1, 2, 5), "a box has the wrong size; expected 4; found 3"),
+        ((2, 5, 4), (1, 2, 5), "the scores' batch has the wrong size; expected 2; found 1"),
+        ((1, 5, 4), (1, 2, 6), "a class of scores has the wrong size; expected 5; found 6"),
+    ],
+)
+def test_boxes_and_scores_that_do_not_fit(boxes, scores, text):
+    graph = Graph("g", infer=infer_node_types)
+    operands = [graph.add_input(n, TensorType("float32", s)) for n, s in (("boxes", boxes), ("scores", scores))]
+    with pytest.raises(TypeInferenceError, match=text):
+        graph.add("NonMaxSuppression", operands, version=11)
+
+
+def test_the_first_version_has_a_shape_too():
+    graph = Graph("g", infer=infer_node_types)
+    operands = [graph.add_input(n, TensorType("float32", (1, 5, k))) for n, k in (("boxes", 4), ("scores", 5))]
+    for version in (10, 11):
+        assert str(graph.add("NonMaxSuppression", operands, version=version).output.type) == "int64[?, 3]"

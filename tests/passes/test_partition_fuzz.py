@@ -40,7 +40,7 @@ def seed_that_fails() -> str:
 
 def test_a_region_too_many_is_noticed(monkeypatch):
     monkeypatch.setattr(
-        merge_regions, "find_regions", lambda graph, search=None: [[n] for n in graph.nodes if n.target is not None]
+        merge_regions, "find_regions", lambda graph, *_: [[n] for n in graph.nodes if n.target is not None]
     )
     assert "are enough" in seed_that_fails()
 
@@ -48,7 +48,7 @@ def test_a_region_too_many_is_noticed(monkeypatch):
 def test_regions_that_wait_for_each_other_are_noticed(monkeypatch):
     """One region per target and connected component, whatever lies between."""
 
-    def coarsest(graph, search=None):
+    def coarsest(graph, *_):
         problem = problem_of(graph, graph.nodes)
         labels = linked_components(problem)
         groups = [[n for n, label in zip(graph.nodes, labels, strict=True) if label == g] for g in sorted(set(labels))]

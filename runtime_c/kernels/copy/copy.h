@@ -1,15 +1,17 @@
 /* copy: a strided copy in up to eight dimensions. State: the collapsed plan, which is one of two things.
  *
  * Rows: dimensions in the order of the destination's strides, the last one copied at once (or repeated, or gathered).
+ * Rows of few elements are copied many at a time, one of their columns after the other.
  * Transposition: as rows, but the source is contiguous along another dimension, which becomes the last but one; the
  * last two are copied in blocks. Units are pieces of rows or such blocks. */
 
 enum { COPY_TO, COPY_FROM };
 
-enum { COPY_PIECE_BYTES = 32 * 1024, COPY_BLOCK = 64, COPY_BLOCK_ELEMENTS = 4096 };
+enum { COPY_PIECE_BYTES = 32 * 1024, COPY_BLOCK = 64, COPY_BLOCK_ELEMENTS = 4096, COPY_NARROW = 8 };
 
 typedef struct copy_plan {
-  tc_rows rows; /* of a transposition: over the dimensions but the last two, one unit each */
+  tc_rows rows;                            /* of a transposition: over the dimensions but the last two, one unit each */
+  int64_t columns, to_column, from_column; /* of narrow rows, and the steps between them; 1 column if rows are not */
   bool transposes;
   tc_transpose block;     /* strides, and sizes of a whole block */
   int64_t tall, wide;     /* of the two transposed dimensions: rows and columns of the destination */
@@ -62,6 +64,18 @@ static void copy_plan_blocks(copy_plan *plan, tc_nd nd) {
   plan->rows = tc_rows_make(&nd, 1);
 }
 
+/* Leaves narrow rows out of the walk, so that a piece is one column of many of them. */
+static void copy_plan_columns(copy_plan *plan, tc_nd *nd) {
+  const int last = nd->rank - 1;
+  plan->columns = 1;
+  if (last > 0 && nd->sizes[last] <= COPY_NARROW && nd->sizes[last - 1] >= COPY_NARROW) {
+    plan->columns = nd->sizes[last];
+    plan->to_column = nd->strides[COPY_TO][last];
+    plan->from_column = nd->strides[COPY_FROM][last];
+    nd->rank = last;
+  }
+}
+
 static copy_plan copy_plan_make(const tc_copy_params *p) {
   tc_nd nd = tc_nd_make(TC_EIGHT(p, size));
   tc_nd_add(&nd, TC_EIGHT(p, to_stride));
@@ -76,7 +90,8 @@ static copy_plan copy_plan_make(const tc_copy_params *p) {
     }
     copy_plan_blocks(&plan, nd);
   } else {
-    plan.rows = tc_rows_make(&nd, COPY_PIECE_BYTES / p->element_size);
+    copy_plan_columns(&plan, &nd);
+    plan.rows = tc_rows_make(&nd, COPY_PIECE_BYTES / p->element_size / plan.columns);
   }
   return plan;
 }
@@ -150,12 +165,43 @@ static void copy_piece(char *to, const char *from, int64_t element_size, const t
   }
 }
 
+/* Rows of a fixed number of bytes, inlined with literal ones. Strides are in bytes. */
+TC_INLINE void copy_fixed(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows,
+                          const size_t bytes) {
+  for (int64_t i = 0; i < rows; i++) {
+    memcpy(to + i * to_step, from + i * from_step, bytes);
+  }
+}
+
+/* A piece of narrow rows: whole rows if they have the size of a register, or else column by column. */
+static void copy_narrow(const copy_plan *plan, char *to, const char *from, int64_t size, const tc_rows_walk *walk) {
+  const int64_t to_step = walk->step[COPY_TO] * size, from_step = walk->step[COPY_FROM] * size;
+  const bool whole = plan->to_column == 1 && plan->from_column == 1;
+  if (whole && plan->columns * size == 4) {
+    copy_fixed(to, to_step, from, from_step, walk->count, 4);
+  } else if (whole && plan->columns * size == 8) {
+    copy_fixed(to, to_step, from, from_step, walk->count, 8);
+  } else if (whole && plan->columns * size == 16) {
+    copy_fixed(to, to_step, from, from_step, walk->count, 16);
+  } else {
+    for (int64_t i = 0; i < plan->columns; i++) {
+      copy_piece(to + i * plan->to_column * size, from + i * plan->from_column * size, size, walk);
+    }
+  }
+}
+
 static void copy_rows(const tc_call *call, const copy_plan *plan, int64_t size, int64_t begin, int64_t end) {
   char *to = call->operands[COPY_TO];
   const char *from = call->operands[COPY_FROM];
   tc_rows_walk walk = tc_rows_seek(&plan->rows, begin);
   for (int64_t unit = begin; unit < end; unit++) {
-    copy_piece(to + walk.at[COPY_TO] * size, from + walk.at[COPY_FROM] * size, size, &walk);
+    char *y = to + walk.at[COPY_TO] * size;
+    const char *x = from + walk.at[COPY_FROM] * size;
+    if (plan->columns > 1) {
+      copy_narrow(plan, y, x, size, &walk);
+    } else {
+      copy_piece(y, x, size, &walk);
+    }
     tc_rows_next(&walk);
   }
 }

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import assert_ran_on_c, compile_for, make_model, run_onnxruntime
-from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError
+from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
+from tinycomp.runtime.c_source import CSource
 
 BATCH, CLASSES, BOXES = 2, 3, 60
 MOST = 8
@@ -169,6 +170,57 @@ def test_rows_that_two_results_count():
     assert len(found[1]) > len(found[2])
     same = model_of(again, node("Add", ["kept", "other"], ["y"]), outputs=("y",), constants={"iou2": SETTINGS["iou"]})
     check(same, detections(5))
+
+
+def test_values_that_merely_have_as_many_rows_are_computed_whole():
+    """There is room for one row, and none is found."""
+    feeds = detections(boxes=1, batch=1) | {"row": np.array([[-1, 0, 2]], "f4")}
+    nodes = [
+        node("Relu", ["row"], ["positive"]),
+        node("Cast", ["kept"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "positive"], ["y"]),
+    ]
+    feeds["scores"] = feeds["scores"][:, :1]
+    constants = {"most": np.array([1]), "least": np.array([2], "f4")}
+    model = model_of(*nodes, outputs=("positive", "y"), constants=constants, feeds=feeds)
+    module = compile_for(model, strict=True)
+    assert_ran_on_c(module, "NonMaxSuppression")
+    positive, y = check(model, feeds, module)
+    assert (positive.tolist(), y.shape) == ([[0, 0, 2]], (0, 3))
+
+
+def suppressing(name: str) -> tinycomp.Target:
+    """A target that takes suppressions and negations."""
+    target = tinycomp.Target(name)
+    target.accept("NonMaxSuppression", "Neg")
+    return target
+
+
+def test_a_callable_returns_what_it_finds():
+    finder = suppressing("finder")
+    asked = []
+
+    @finder.codegen
+    def build(region):
+        asked.append([n.op for n in region.body.nodes])
+        return lambda *operands: np.arange(3 * len(asked)).reshape(-1, 3) if len(operands) > 1 else -operands[0]
+
+    model = model_of(node("Neg", ["kept"], ["y"]), outputs=("y",))
+    module = tinycomp.compile(model, finder)
+    assert module(*detections().values()).tolist() == [[0, -1, -2]]
+    assert asked == [["NonMaxSuppression"], ["Neg"]]
+
+
+def test_c_source_writes_arrays_of_known_sizes():
+    writer = suppressing("writer")
+
+    @writer.codegen
+    def build(region):
+        return CSource("int run(void) { return 0; }", "run")
+
+    text = r'C source writes arrays of known sizes, .* depends on data; found "kept"'
+    with pytest.raises(UnsupportedError, match=text):
+        tinycomp.compile(model_of(), writer)
 
 
 def test_settings_at_run_time():

@@ -1,4 +1,4 @@
-"""Operands that broadcast where their operator does not: old element-wise operators, zero points of products."""
+"""Operands that do not fit each other: what does not broadcast, zero points of products, tuples of indices, boxes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,15 @@ def _gather_nd(facts: Facts) -> None:
         facts.fail("the tuples of indices have a wrong length", expected=f"1 to {rank - batch}", found=depth)
 
 
+def _suppressed(facts: Facts) -> None:
+    facts.require_size(0, 2, 4, "a box")
+    facts.require_size(1, 0, facts.dim(0, 0), "the scores' batch")
+    facts.require_size(1, 2, facts.dim(0, 1), "a class of scores")
+
+
 CHECKS: dict[str, Callable[[Facts], None]] = {
     **dict.fromkeys(_BROADCASTS_SINCE, _equal_shapes),
     "GatherND": _gather_nd,
     "MatMulInteger": _zero_points,
+    "NonMaxSuppression": _suppressed,
 }

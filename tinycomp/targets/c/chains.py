@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
@@ -48,7 +49,7 @@ class Chain:
 
 
 def find_chains(
-    graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value]
+    graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value] = MappingProxyType({})
 ) -> dict[Node, Chain]:
     """Return the chain of every element-wise operator, which may be one of one.
 
