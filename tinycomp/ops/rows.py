@@ -7,15 +7,32 @@ follows: that result is its *source*.
 
 from __future__ import annotations
 
+import functools
+
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops.typing import record_of
 
 
+@functools.cache
+def _counting() -> frozenset[tuple[str, str]]:
+    """The operators with a bound: so few that whole graphs are passed over at once."""
+    from tinycomp.ops import OPS
+
+    return frozenset((record.domain, record.name) for record in OPS.all() if record.row_bound is not None)
+
+
 def counts_rows(node: Node) -> bool:
     """Whether only a run shows how many rows the node's results have, and there is a bound for them."""
+    if (node.domain, node.op) not in _counting():
+        return False
     record = record_of(node)
     return record is not None and record.row_bound is not None
+
+
+def any_counts_rows(graph: Graph) -> bool:
+    """Whether there is such a node in ``graph``."""
+    return any(map(counts_rows, graph.nodes))
 
 
 def row_bound(node: Node) -> int | None:
@@ -27,7 +44,7 @@ def row_bound(node: Node) -> int | None:
 def row_sources(graph: Graph) -> dict[Value, Value]:
     """Return the source of every value in ``graph`` that has one, where all nodes that read such values follow them."""
     sources: dict[Value, Value] = {}
-    for node in graph.nodes:
+    for node in graph.nodes if any_counts_rows(graph) else ():
         found = [sources[v] for v in node.inputs if v in sources]
         for value in node.used_outputs():
             if counts_rows(node):
@@ -44,7 +61,7 @@ def retype_for_most_rows(graph: Graph) -> None:
         TypeInferenceError: If operands no longer fit their operators.
     """
     changed: set[Value] = set()
-    for node in graph.nodes:
+    for node in graph.nodes if any_counts_rows(graph) else ():
         most = row_bound(node)
         if most is None and changed.isdisjoint(node.inputs):
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ops.rows import counts_rows
+from tinycomp.ops.rows import any_counts_rows, counts_rows
 from tinycomp.target import Target
 
 Dependency = tuple[Node, Node]
@@ -26,7 +26,7 @@ def counted_dependencies(graph: Graph, targets: Mapping[str, Target]) -> set[Dep
     """
     sources: dict[Value, Value] = {}
     borders: set[Dependency] = set()
-    for node in graph.nodes:
+    for node in graph.nodes if any_counts_rows(graph) else ():
         if node.target is None or node.is_region:
             continue
         counted = {v: sources[v] for v in node.inputs if v in sources and _producer(v).target == node.target}
