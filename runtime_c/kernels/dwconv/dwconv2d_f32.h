@@ -177,6 +177,18 @@ TC_INLINE void dw_tile_line(const int begin, const int end, const int pixels, co
   }
 }
 
+/* All lines of input of a tile of two lines, which lie in the image, for small windows: nothing is left to decide while
+ * it runs. */
+TC_INLINE void dw_tile_inside(const int pixels, const int size, const int stride, const bool whole,
+                              const dw_source *source, const float *x, tc_vf sum[DW_LINES][DW_PIXELS]) {
+#pragma GCC unroll 8
+  for (int tap = 0; tap < stride + size; tap++) { /* the windows of two lines overlap */
+    const float *weights = source->weights + tap * size * TC_LANES;
+    dw_tile_line(tap < size ? 0 : 1, tap < stride ? 1 : 2, pixels, size, stride, whole, false, source, weights,
+                 x + tap * source->x_line, (dw_range){0, 0}, sum);
+  }
+}
+
 /* The lines of input [taps.first, taps.last), counted from the first line of line 0's window, all of which lie in the
  * windows of the output lines [begin, end). */
 TC_INLINE void dw_tile_lines(const int begin, const int end, const int pixels, const int size, const int stride,
@@ -206,7 +218,9 @@ TC_INLINE void dw_tile(const int lines, const int pixels, const int size, const 
   const float *x = band->x + band->y * source.x_line + left * source.x_pixel;
   if (lines == 1) {
     dw_tile_lines(0, 1, pixels, size, stride, whole, edge, &source, x, taps, inside, sum);
-  } else { /* the windows of two lines overlap */
+  } else if (size == 3 && !edge && taps.first == 0 && taps.last == stride + size) {
+    dw_tile_inside(pixels, size, stride, whole, &source, x, sum);
+  } else {
     const dw_range above = {taps.first, tc_min(taps.last, stride)};
     const dw_range both = {tc_max(taps.first, stride), tc_min(taps.last, size)};
     const dw_range below = {tc_max(taps.first, size), taps.last};
