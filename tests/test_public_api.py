@@ -25,7 +25,7 @@ SIGNATURES = {
     "from_onnx": "(model, shapes=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "quantize": "(model, calibration, *, method='minmax', activations='uint8', symmetric=False, per_channel=True,"
-    " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=99.999, shapes=None,"
+    " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None)",
     "reject": "(reason)",
     "to_onnx": "(graph, *, model_name=None)",

@@ -10,20 +10,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinycomp.collection import collection_paused
 from tinycomp.compiler import Compiler, Model, load_graph, resolve_targets
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value
+from tinycomp.progress import Bar
 from tinycomp.runtime.machine import this_machine
 from tinycomp.runtime.native import NativeProgram, Pool
 from tinycomp.runtime.processor import default_isa, isa_shape
@@ -103,10 +101,9 @@ def tune(
     known = kept.measured(machine, isa, pool.threads)
     missing = [problem for key, problem in problems.items() if key not in known]
     bench = Bench(pool, isa, sum(array.nbytes for program in programs for array in program.constants))
-    with _progress(progress, len(missing)) as advance:
-        for problem in missing:
+    with Bar(progress).over("tuning", missing, len(missing)) as problems_left:
+        for problem in problems_left:
             kept.add(Entry(machine, isa, pool.threads, problem.key, bench.measure(problem)))
-            advance()
     return Tuned(kept, len(problems), len(missing), time.perf_counter() - started)
 
 
@@ -147,17 +144,6 @@ def _problems(programs: Sequence[Program]) -> dict[str, Problem]:
             if problem is not None and not (problem.key in found and found[problem.key].adjacent):
                 found[problem.key] = problem
     return found
-
-
-@contextmanager
-def _progress(wanted: bool | None, problems: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr; yields what moves it on by one."""
-    console = Console(stderr=True)
-    shown = console.is_terminal if wanted is None else wanted
-    columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("layers"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=console.is_terminal, disable=not shown) as bar:
-        task = bar.add_task("tuning", total=problems)
-        yield lambda: bar.advance(task)
 
 
 class Bench:

@@ -94,6 +94,18 @@ def test_a_generator_will_do_for_calibration_and_nothing_is_kept():
     assert not any(ref() is not None for ref in made)
 
 
+def test_an_input_that_is_empty_says_nothing_about_means():
+    net = Network("N", 3)
+    past = net.graph.add_input("past", tinycomp.ir.TensorType("float32", ("M", 3)))
+    model = net.done(*(net.op("Gemm", x, net.const(3, 5), net.const(5)) for x in (net.x, past)))
+    rows = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    calibration = [{"x": rows, "past": rows[:0]}, {"x": rows, "past": rows}]
+    quantized = tinycomp.compile(tinycomp.quantize(model, calibration))(rows, rows)
+    exact = tinycomp.compile(model)(rows, rows)
+    for found, expected in zip(quantized, exact, strict=True):
+        assert decibels(expected, found) > 30
+
+
 def test_bias_correction_helps():
     net = Network(2, 3, 8, 8)
     graph = net.done(net.conv(net.op("Relu", net.conv(net.x, 16, bias=False)), 8, bias=False))
@@ -170,6 +182,10 @@ class TestRefusals:
             ([{"y": images()[0]}], 'calibration input 0: .*"y"'),
             ([images()[0].astype(np.float64)], "calibration input 0, .*float64"),
             ([images(channels=4)[0]], r"calibration input 0, .*4"),
+            (
+                [images()[0], images()[0][:0]],
+                r"calibration input 1: .*must have elements.*x of shape \[0,",
+            ),
             ([images()[0], images()[0] * np.nan], r'calibration input 1, "x": calibration data must be finite.*nan at'),
         ],
     )
@@ -188,7 +204,12 @@ class TestRefusals:
         [
             ({"method": "max"}, "found 'max'. Did you mean \"minmax\""),
             ({"activations": "int16"}, "expected one of uint8, int8; found 'int16'"),
-            ({"percentile": 0.999}, "percentile: not a share of the values; expected a number above 50"),
+            ({"keep_float": 3}, "keep_float: not a way to name layers; expected names.*; found 3"),
+            ({"percentile": 99.0}, "percentile: only one method has a percentile.*found 99.0 with method='minmax'"),
+            (
+                {"method": "percentile", "percentile": 0.999},
+                "not a share of the values; expected a number above 50",
+            ),
             ({"keep_float": "frist"}, 'no layer is called "frist".*Did you mean "first"'),
             ({"keep_float": "last 9 conv"}, "asks for more layers than there are; expected at least 9; found 4"),
             ({"keep_float": "last gru"}, "The model has layers of Add, Conv"),

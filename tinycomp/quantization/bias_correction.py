@@ -36,18 +36,21 @@ class MeanErrors:
         self._layers = [layer for layer in layers if _can_be_corrected(layer)]
         self.values = [_mean_error(probe, layer, options) for layer in self._layers]
         self._sums = [np.zeros(channels_of(layer)) for layer in self._layers]
-        self._weight = 0
+        self._weights = [0] * len(self._layers)
 
     def add(self, arrays: Mapping[str, np.ndarray], weight: int) -> None:
         """Count the means for one input, which has ``weight`` elements."""
-        self._weight += weight
-        for value, total in zip(self.values, self._sums, strict=True):
-            total += weight * arrays[value.name].astype(np.float64)
+        for number, (value, total) in enumerate(zip(self.values, self._sums, strict=True)):
+            mean = arrays[value.name].astype(np.float64)
+            if np.isnan(mean).any():  # a product of no rows has no mean
+                continue
+            total += weight * mean
+            self._weights[number] += weight
 
     def correct(self, graph: Graph) -> None:
         """Add the means to the biases of the float graph; a Conv or Gemm without a bias gets one."""
-        for layer, total in zip(self._layers, self._sums, strict=True):
-            _shift_bias(graph, layer, total / max(self._weight, 1))
+        for layer, total, weight in zip(self._layers, self._sums, self._weights, strict=True):
+            _shift_bias(graph, layer, total / max(weight, 1))
 
 
 def _can_be_corrected(layer: Layer) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from tinycomp.errors import QuantizationError
 from tinycomp.ir.graph import Graph, Value
+from tinycomp.progress import Bar
 from tinycomp.quantization.bias_correction import MeanErrors
 from tinycomp.quantization.encoding import Affine
 from tinycomp.quantization.evaluation import Watch, watched
-from tinycomp.quantization.feeds import Bar, CalibrationData
+from tinycomp.quantization.feeds import CalibrationData
 from tinycomp.quantization.histogram import Extremes
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.operators import Kind

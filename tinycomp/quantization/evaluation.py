@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from tinycomp.compiler import compile as compile_model
 from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value
-from tinycomp.quantization.feeds import Bar, CalibrationData, Feeds
+from tinycomp.progress import Bar
+from tinycomp.quantization.feeds import CalibrationData, Feeds
 
 
 class Watch:

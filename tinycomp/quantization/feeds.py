@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinycomp.errors import QuantizationError
 
@@ -46,12 +43,13 @@ class CalibrationData:
         """Yield every input with what it is called in messages.
 
         Raises:
-            QuantizationError: If one is not a dict of arrays, holds what is not finite, or if there is none.
+            QuantizationError: If there is none, or one is not a dict of arrays, is empty or holds what is not finite.
         """
         number = -1
         for number, item in enumerate(self._given):
             where = f"calibration input {number}"
             feeds = self._named(item, where)
+            _check_not_empty(feeds, where)
             for name, array in feeds.items():
                 _check_finite(array, f'{where}, "{name}"')
             yield where, feeds
@@ -74,6 +72,16 @@ class CalibrationData:
         return QuantizationError(message, where=where, expected=wanted, found=found, hint=_HINT % self._names[0])
 
 
+def _check_not_empty(feeds: Feeds, where: str) -> None:
+    # Some inputs may be empty, such as the past of a model that generates text.
+    if feeds and not any(array.size for array in feeds.values()):
+        shapes = ", ".join(f"{name} of shape {list(array.shape)}" for name, array in feeds.items())
+        raise QuantizationError(
+            "calibration data must have elements", where=where, expected="an input that shows something",
+            found=shapes, hint="Leave this input out.",
+        )  # fmt: skip
+
+
 def _check_finite(array: np.ndarray, where: str) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -81,23 +89,3 @@ def _check_finite(array: np.ndarray, where: str) -> None:
             "calibration data must be finite", where=where, expected="finite numbers",
             found=f"{array[place]} at {list(place)}", hint="Leave this input out.",
         )  # fmt: skip
-
-
-class Bar:
-    """A progress bar on stderr.
-
-    Args:
-        wanted: Whether to show one; None for where stderr is a terminal.
-    """
-
-    def __init__(self, wanted: bool | None) -> None:
-        self._console = Console(stderr=True)
-        self._shown = self._console.is_terminal if wanted is None else wanted
-
-    @contextmanager
-    def over(self, what: str, items: Iterable[Any], total: int) -> Iterator[Iterator[Any]]:
-        """Yield an iterator over ``items`` that moves the bar; a ``total`` of 0 is one that is not known."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        options = {"console": self._console, "transient": self._console.is_terminal, "disable": not self._shown}
-        with Progress(*columns, **options) as bar:  # type: ignore[arg-type]
-            yield iter(bar.track(items, total=total or None, description=what))

@@ -31,12 +31,19 @@ class Options:
     bias_correction: bool = True
     equalize: bool = False
     keep_float: Selector | Iterable[Selector] = ()
-    percentile: float = 99.999
+    percentile: float | None = None
     threads: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("method", self.method, METHODS)
         _one_of("activations", self.activations, _ACTIVATIONS)
+        if self.percentile is None:
+            return
+        if self.method != "percentile":
+            raise QuantizationError(
+                "only one method has a percentile", where="percentile", expected='None, or method="percentile"',
+                found=f"{self.percentile!r} with method={self.method!r}", hint="Leave it out, or name that method.",
+            )  # fmt: skip
         if not isinstance(self.percentile, (int, float)) or not 50 < self.percentile <= 100:
             raise QuantizationError(
                 "not a share of the values", where="percentile", expected="a number above 50, up to 100",

@@ -12,9 +12,10 @@ from tinycomp.compiler import Model
 from tinycomp.errors import QuantizationError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph
+from tinycomp.progress import Bar
 from tinycomp.quantization.calibration import Scales, calibrate
 from tinycomp.quantization.equalization import equalize_layers
-from tinycomp.quantization.feeds import Bar, CalibrationData
+from tinycomp.quantization.feeds import CalibrationData
 from tinycomp.quantization.layers import Layer, choose, find_layers
 from tinycomp.quantization.options import Activations, Options
 from tinycomp.quantization.placement import Placement
@@ -35,7 +36,7 @@ def quantize(
     bias_correction: bool = True,
     equalize: bool = False,
     keep_float: Selector | Iterable[Selector] = (),
-    percentile: float = 99.999,
+    percentile: float | None = None,
     shapes: Shapes | None = None,
     threads: int | None = None,
     progress: bool | None = None,
@@ -60,7 +61,8 @@ def quantize(
         equalize: Whether the channels between two layers are scaled such that the weights of both have even ranges.
         keep_float: What stays in float: names of nodes or values, patterns of names, operators, predicates of a
             :class:`tinycomp.ir.graph.Node`, or texts such as ``"last 3 conv"``; one or several.
-        percentile: How many per cent of the numbers a range holds, for the method of this name.
+        percentile: How many per cent of the numbers a range holds, above 50 and up to 100; 99.999 by default. For the
+            method of this name only.
         shapes: Shapes for inputs, as for :func:`tinycomp.compile`; the quantised model has them.
         threads: Threads of the calibration.
         progress: Whether to show a bar on stderr; by default if that is a terminal.

@@ -18,6 +18,8 @@ from tinycomp.quantization.histogram import Extremes, Histogram
 
 Method = Literal["minmax", "percentile", "entropy", "mse"]
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")
+PERCENTILE = 99.999
+"""Per cent of the numbers that a range holds unless somebody says otherwise."""
 Range = tuple[float, float]
 Cost = Callable[[float, float], float]
 _SHRINK = np.concatenate([np.linspace(1.0, 0.5, 51), np.geomspace(0.49, 0.02, 30)])
@@ -29,19 +31,20 @@ def observer(method: Method) -> Extremes:
     return Extremes() if method == "minmax" else Histogram()
 
 
-def choose_range(seen: Extremes, method: Method, encoding: Encoding, percentile: float) -> Range:
+def choose_range(seen: Extremes, method: Method, encoding: Encoding, percentile: float | None = None) -> Range:
     """Return the range to represent.
 
     Args:
         seen: What :func:`observer` returned, after the calibration.
         method: How to choose.
         encoding: What the range is for.
-        percentile: For the method of this name: how many per cent of the numbers the range holds.
+        percentile: For the method of this name: how many per cent of the numbers the range holds; None for
+            :data:`PERCENTILE`.
     """
     if not isinstance(seen, Histogram) or not seen.counts.any():
         return seen.low, seen.high
     if method == "percentile":
-        return _percentile(seen, encoding.symmetric, percentile)
+        return _percentile(seen, encoding.symmetric, PERCENTILE if percentile is None else percentile)
     cost = squared_error(seen, encoding) if method == "mse" else divergence(seen, encoding)
     return _search(seen, cost, encoding.symmetric)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Node
@@ -26,6 +27,8 @@ def select(layers: Sequence[Layer], selectors: Selector | Iterable[Selector]) ->
     Raises:
         QuantizationError: If a selector means none.
     """
+    if not isinstance(selectors, str) and not callable(selectors) and not isinstance(selectors, Iterable):
+        raise _not_a_selector(selectors)
     given = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
     found: set[Layer] = set()
     for selector in given:
@@ -37,10 +40,7 @@ def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
     if callable(selector):
         return [layer for layer in layers if selector(layer.core)]
     if not isinstance(selector, str):
-        raise QuantizationError(
-            "not a way to name layers", where="keep_float", found=repr(selector),
-            expected='names, operators, predicates, or texts such as "last 3 conv"',
-        )  # fmt: skip
+        raise _not_a_selector(selector)
     position = _POSITION.fullmatch(selector.strip())
     if position is not None:
         return _at_the_end(layers, selector, position)
@@ -53,6 +53,13 @@ def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
             hint=did_you_mean(selector, known) or "tinycomp.quantization.noise lists the layers.",
         )  # fmt: skip
     return found
+
+
+def _not_a_selector(found: Any) -> QuantizationError:
+    return QuantizationError(
+        "not a way to name layers", where="keep_float", found=repr(found),
+        expected='names, operators, predicates, or texts such as "last 3 conv"',
+    )  # fmt: skip
 
 
 def _at_the_end(layers: Sequence[Layer], text: str, position: re.Match[str]) -> list[Layer]:

@@ -34,7 +34,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the quantised .onnx file")
     parser.add_argument("--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: minmax)")
     parser.add_argument(
-        "--percentile", type=float, default=99.999, metavar="P", help="for that method (default: 99.999)"
+        "--percentile", type=float, metavar="P", help="for that method: what a range holds (default: 99.999)"
     )
     parser.add_argument("--activations", choices=("uint8", "int8"), default="uint8", help="(default: uint8)")
     parser.add_argument("--symmetric", action="store_true", help="zero points of activations in the middle")
