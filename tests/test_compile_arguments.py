@@ -10,7 +10,7 @@ import pytest
 import tinycomp
 from tests.partition_tools import graph_of, target_of
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import FallbackError, FeedError, ModelError, PatternError, TargetError, TinycompError
+from tinycomp.errors import FallbackError, FeedError, ModelError, OptionError, PatternError, TargetError, TuningError
 
 BODY = "%a = Neg(%x)\n%y = Sinh(%a)"
 
@@ -35,11 +35,28 @@ def test_shapes_make_one_plan_for_one_size():
         ({"target": 3}, TargetError, "not a target; expected a name or a tinycomp.Target; found 3"),
         ({"target": None}, TargetError, "a name or a tinycomp.Target; found None"),
         ({"target": ["c", 3]}, TargetError, "found 3"),
+        (
+            {"target": ["host", "c"]},
+            TargetError,
+            "stands for no target at all; expected it alone, or targets; found host, c.",
+        ),
         ({"target": ["c", "c"]}, TargetError, "two targets share a name; found c, c. List every target once."),
-        ({"threads": 0}, TinycompError, "a pool has 1 to 1024 threads, not 0"),
-        ({"threads": "2"}, TargetError, "not a number of threads; expected a whole number from 1 to 1024; found '2'"),
+        (
+            {"threads": 0},
+            TargetError,
+            "not a number of threads; expected a whole number from 1 to 1024; found 0",
+        ),
+        ({"threads": 1025}, TargetError, "found 1025"),
+        ({"threads": "2"}, TargetError, "found '2'"),
         ({"passes": "simplfy"}, PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
         ({"passes": [3]}, PatternError, 'not a pass; expected a list of passes; found 3. A text such as "simplify'),
+        (
+            {"shapes": [2, 4]},
+            ModelError,
+            'shapes: not shapes by name; expected a dict such as {"x": (2, 4)}; found [2, 4]',
+        ),
+        ({"tuning": 3}, TuningError, "tuning: not a tuning log; expected a tinycomp.tuning_log.TuningLog or its path"),
+        ({"memory_limit": -1}, OptionError, "memory_limit: not a limit; expected bytes, a number above 0, or None"),
         ({"shapes": {"y": (2, 4)}}, ModelError, 'shapes names the input "y", which the model does not have'),
         ({"shapes": {"x": (2,)}}, ModelError, "expected 2 dimensions as in float32[2, 4]; found [2]"),
     ],

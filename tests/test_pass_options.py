@@ -70,6 +70,7 @@ def test_texts_of_passes(text, passes):
         ),
         ("fold-constants{max-bytes=true}", PatternError, "a value of type int"),
         ("fold-constants{keep-quantized=1}", PatternError, "a value of type bool"),
+        ("merge-composite", PatternError, "lacks an option; expected merge-composite{target=…}; found none"),
         ("fold-constants{max-bytes}", PatternError, 'cannot take "" as max-bytes'),
     ],
 )

@@ -122,7 +122,7 @@ def compile(  # noqa: A001 - the public name
         FallbackError: If ``strict`` and nodes were left to the host.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
-        OptionError: If ``winograd`` or ``requantize`` is not one of its values.
+        OptionError: If ``memory_limit``, ``winograd`` or ``requantize`` is not one of its values.
         TuningError: If the tuning log cannot be read.
     """
     check_positive("memory_limit", memory_limit, "bytes")
@@ -193,9 +193,15 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
     """Return targets in priority order from names and Target objects.
 
     Raises:
-        TargetError: If a name is unknown, two targets share one, or one lacks what it needs on this machine.
+        TargetError: If a name is unknown, two targets share one, one lacks what it needs on this machine, or
+            ``"host"`` is one of several.
     """
     wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
+    if HOST in wanted and len(wanted) > 1:
+        raise TargetError(
+            f'"{HOST}" stands for no target at all', expected="it alone, or targets", found=", ".join(map(str, wanted)),
+            hint="Leave it out: what no target takes runs on the host anyway.",
+        )  # fmt: skip
     found = find_all(t for t in wanted if t != HOST)
     for each in found:
         if not isinstance(each, Target):

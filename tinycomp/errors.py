@@ -93,7 +93,7 @@ class TargetError(TinycompError):
 
 
 class OptionError(TinycompError, TypeError):
-    """A function was called with an option that it does not have."""
+    """A function was called with an option that it does not have, or with a value that the option cannot have."""
 
 
 class FallbackError(TinycompError):

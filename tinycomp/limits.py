@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
+from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
 
 SMALL = 1 << 26
 """Without a budget of the user's, requests up to this many bytes are granted without asking the system."""
@@ -66,13 +66,11 @@ def check_positive(name: str, value: float | None, unit: str) -> None:
     """Refuse an option that is neither None nor a number above 0.
 
     Raises:
-        TinycompError: If it is.
+        OptionError: If it is.
     """
     if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0):
         return
-    raise TinycompError(
-        "not a limit", where=f"{name}=", expected=f"{unit}, a number above 0, or None", found=repr(value)
-    )
+    raise OptionError("not a limit", where=name, expected=f"{unit}, a number above 0, or None", found=repr(value))
 
 
 def current() -> Limits:

@@ -175,12 +175,17 @@ def _make_pass(name: str, options: str) -> Pass:
             raise PatternError(f'the pass {name} has no option "{key}"', hint=hint)
         values[field] = _option_value(field, value)
         _check_option(kind, field, values[field], value)
-    try:
-        return kind(**values)
-    except TypeError as error:
+    missing = [f.replace("_", "-") for f, field in fields.items() if f not in values and not _has_default(field)]
+    if missing:
+        example = " ".join(f"{option}=…" for option in missing)
         raise PatternError(
-            f"the pass {name} lacks an option", found=str(error), hint=f"Options: {', '.join(fields)}."
-        ) from error
+            f"the pass {name} lacks an option", expected=f"{name}{{{example}}}", found=options.strip() or "none"
+        )
+    return kind(**values)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _check_option(kind: type[Pass], field: str, value: Any, text: str) -> None:

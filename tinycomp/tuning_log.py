@@ -149,6 +149,11 @@ def applicable(tuning: Tuning, isa: str, threads: int) -> dict[str, Mapping[str,
     Raises:
         TuningError: If it cannot be read.
     """
+    if not isinstance(tuning, (str, os.PathLike, TuningLog)):
+        raise TuningError(
+            "not a tuning log", where="tuning", expected="a tinycomp.tuning_log.TuningLog or its path",
+            found=repr(tuning), hint="tinycomp.tune(model).log is one.",
+        )  # fmt: skip
     log = tuning if isinstance(tuning, TuningLog) else TuningLog.read(tuning)
     machine = this_machine()
     measured = log.measured(machine, isa, threads)

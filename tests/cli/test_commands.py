@@ -11,6 +11,7 @@ from onnx import helper
 
 import tinycomp
 from tinycomp.cli import exits
+from tinycomp.cli.commands import verify
 from tinycomp.cli.commands.demo import _draw
 from tinycomp.data import digits, digits_model
 from tinycomp.dumping import read_dump
@@ -227,6 +228,14 @@ def test_verify_names_the_first_region_that_differs(call, wrong_target, tmp_path
     assert [n.op_type for n in onnx.load(tmp_path / "wrong_1.onnx").graph.node] == ["Relu"]
     with np.load(tmp_path / "wrong_1.npz") as feeds:
         assert all(array.min() < 0 for array in feeds.values())
+
+
+@pytest.mark.parametrize("when", ["never", "always"])
+def test_verify_compares_regions_as_the_model_was_compiled(call, monkeypatch, when: str) -> None:
+    used = []
+    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.settings) or [])
+    call("verify", "digits", "--regions", "--winograd", when)
+    assert [settings.winograd for settings in used] == [when == "always"]
 
 
 def test_verify_says_when_there_is_no_region(call) -> None:

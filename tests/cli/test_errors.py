@@ -102,6 +102,37 @@ def test_a_wrong_number_of_threads(call) -> None:
     fails(call("bench", "digits", "--threads", "0"), "argument --threads: expected a number above 0, found 0")
 
 
+def test_a_seed_that_is_none(call) -> None:
+    fails(call("run", "digits", "--random=-1"), "argument --random: expected a whole number, 0 or above, found -1")
+
+
+def test_an_input_that_is_given_twice(call, image) -> None:
+    wanted = "this input is given twice", 'where: input "image"'
+    fails(call("run", "digits", "--input", f"image={image}", "--input", image), *wanted)
+
+
+def test_saving_what_is_not_looked_for(call, tmp_path) -> None:
+    fails(call("verify", "digits", "--save", tmp_path), "where: --save", "hint: Add --regions.")
+
+
+def test_no_target_before_another(call) -> None:
+    fails(call("compile", "digits", "-t", "host", "-t", "c"), '"host" stands for no target at all', "found: host, c")
+
+
+def test_an_output_below_a_file(call, image) -> None:
+    fails(call("compile", "digits", "-o", image / "x.tcm"), f"where: {image / 'x.tcm'}", "A part of the path is a file")
+
+
+@pytest.mark.filterwarnings("default::tinycomp.errors.TinycompWarning")
+def test_a_log_that_is_damaged(call, tmp_path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("junk\n")
+    result = call("compile", "digits", "--tuning", log)
+    fails(result, "not a tuning log", f"where: {log}")
+    assert f"warning: {log}, line 1: skipped, it is damaged" in result.err
+    assert "TinycompWarning" not in result.err
+
+
 def test_a_text_that_does_not_parse(call, tmp_path) -> None:
     path = tmp_path / "x.tir"
     path.write_text("graph @x { bad")

@@ -139,6 +139,10 @@ def test_the_error_says_what_and_where(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="file/x: the folder cannot be made: Not a directory"):
         make_folder(tmp_path / "file" / "x")
+    with pytest.raises(
+        WriteError, match=r"file/x: the file cannot be written: Not a directory\. A part of the path is"
+    ):
+        write_file(tmp_path / "file" / "x", b"")
 
 
 def test_files_that_belong_together_change_together(tmp_path):

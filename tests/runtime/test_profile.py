@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import make_model
-from tinycomp.errors import WriteError
+from tinycomp.errors import OptionError, WriteError
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.processor import available_isas
 from tinycomp.runtime.report import Report
@@ -190,6 +190,14 @@ def test_a_trace_holds_every_call_with_its_nodes_end_to_end(convolution: Module,
     (region,) = [e for e in spans if "bytes" not in e["args"]]
     assert {"first", "second"} <= set(region["args"]["nodes"])
     assert (region["ts"], region["ts"] + region["dur"]) == pytest.approx((0, ends[-2]))
+
+
+@pytest.mark.parametrize("runs", [0, -1, 1.5])
+def test_a_profile_needs_runs(convolution: Module, runs: int):
+    with pytest.raises(
+        OptionError, match=f"runs: nothing would be measured; expected a number from 1 on; found {runs}"
+    ):
+        convolution.profile(IMAGE, runs=runs)
 
 
 def test_a_trace_that_cannot_be_written_says_so(convolution: Module, tmp_path: Path):

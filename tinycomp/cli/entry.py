@@ -7,15 +7,16 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any, NoReturn
 
 from tinycomp.cli import commands, exits
 from tinycomp.cli.failure import failure_block, failure_dict
 from tinycomp.cli.session import Session
-from tinycomp.errors import did_you_mean
+from tinycomp.errors import TinycompWarning, did_you_mean
 
 _EPILOG = """\
 start here:
@@ -25,7 +26,8 @@ exit codes:
   0  everything went as asked
   1  a check failed: results differ, nodes fell back under --strict, the installation is broken
   2  the command line, the model or an input is wrong
-  3  internal error
+  3  tinycomp itself failed; please report it
+  130  interrupted with Ctrl-C
 """
 
 
@@ -60,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     session = Session(as_json="--json" in arguments)
     try:
-        code = _run(arguments, session)
+        with _warnings_as_remarks(session):
+            code = _run(arguments, session)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -68,6 +71,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exits.OK
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error, arguments, session)
+
+
+@contextlib.contextmanager
+def _warnings_as_remarks(session: Session) -> Iterator[None]:
+    """Show tinycomp's own warnings without the line of Python that a user of the command line has not written."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, TinycompWarning):
+                session.note(f"warning: {message}")
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _run(arguments: list[str], session: Session) -> int:

@@ -30,12 +30,15 @@ def feeds_of(
         default_seed: Seed of made-up inputs if the options name no inputs at all; None makes that an error.
 
     Raises:
-        UsageError: If a file cannot be read, or no inputs are given.
+        UsageError: If a file cannot be read, an input is given twice, or no inputs are given.
     """
     needed = [spec for spec in specs if spec.name not in defaults]
     given: dict[str, Any] = {}
     for text in options.input:
-        given |= read_feeds(text, needed)
+        read = read_feeds(text, needed)
+        for name in read.keys() & given.keys():
+            raise UsageError("this input is given twice", where=f'input "{name}"', found=text, hint="Give it once.")
+        given |= read
     seed = options.random if options.random is not None or options.input else default_seed
     if seed is not None:
         return random_feeds([s for s in needed if s.name not in given], seed) | given

@@ -57,7 +57,10 @@ def add_feeds(parser: ArgumentParser, *, default: str) -> None:
         "--input", action="append", default=[], metavar="NAME=FILE.npy",
         help=f"one input, or all of them in one FILE.npz; {default}",
     )  # fmt: skip
-    parser.add_argument("--random", type=int, metavar="SEED", help="make up the inputs, the same for the same seed")
+    parser.add_argument(
+        "--random", type=natural, metavar="SEED",
+        help="make up the inputs that are not given, the same for the same seed",
+    )  # fmt: skip
 
 
 def targets_of(options: Namespace) -> list[str]:
@@ -94,6 +97,13 @@ def _dim(text: str, whole: str) -> int | str | None:
         "cannot read a dimension", where="--shape", expected="a size, a name, or ? for unknown",
         found=f'"{text}" in {whole}',
     )  # fmt: skip
+
+
+def natural(text: str) -> int:
+    """Read a number from 0 on, for argparse."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"expected a whole number, 0 or above, found {text}")
+    return int(text)
 
 
 def positive(text: str) -> int:

@@ -19,8 +19,9 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
         where: The model, for messages.
 
     Raises:
-        ModelError: If there is no such input, or a shape does not fit its declaration.
+        ModelError: If these are not shapes by name, there is no such input, or a shape does not fit its declaration.
     """
+    _check_by_name(declared, shapes)
     found = {}
     for name, shape in shapes.items():
         type_ = declared.get(name)
@@ -35,6 +36,18 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
             raise ModelError("shapes can only be given for tensors", where=f'input "{name}"', found=str(type_))
         found[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
     return found
+
+
+def _check_by_name(declared: Mapping[str, Type], shapes: object) -> None:
+    if not isinstance(shapes, Mapping):
+        example = next((f'{{"{name}": {_example(type_)}}}' for name, type_ in declared.items()), "{}")
+        raise ModelError("not shapes by name", where="shapes", expected=f"a dict such as {example}", found=repr(shapes))
+
+
+def _example(type_: Type) -> tuple[int, ...]:
+    """A shape that fits, with 1 for every size that is open."""
+    dims = type_.shape if isinstance(type_, TensorType) else None
+    return tuple(dim if isinstance(dim, int) else 1 for dim in dims or ())
 
 
 def _checked_shape(name: str, type_: TensorType, shape: Sequence[int | str | None]) -> tuple[Dim, ...]:

@@ -6,6 +6,7 @@ atomic.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -27,6 +28,9 @@ _HINTS = {
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: _FORBIDDEN,
     errno.ENOENT: "Make the folder first.",
+    errno.ENOTDIR: "A part of the path is a file; name a folder there.",
+    errno.EEXIST: "A file has that name; choose another.",
+    errno.EISDIR: "Name a file inside it.",
 }
 
 
@@ -64,7 +68,8 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
         raise _failure("the file cannot be written", path, error) from error
     finally:
         for partial in staged.values():
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what is in the way was in the way of writing, too
+                partial.unlink()
 
 
 def make_folder(folder: Path) -> None:

@@ -208,6 +208,10 @@ class Module:
 
         Returns:
             The profile; :meth:`report` shows its times from now on, and what ran where for these sizes.
+
+        Raises:
+            FeedError: If the inputs do not fit.
+            OptionError: If ``runs`` is not a number from 1 on.
         """
         from tinycomp.runtime.profile import profile_plan  # not before: it draws tables
 

@@ -29,6 +29,9 @@ _Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
 _INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
 _SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
 
+MOST_THREADS = 1024
+"""The largest pool that the C runtime makes."""
+
 
 class Pool:
     """Threads that share the work of a run, the calling thread among them.
@@ -46,8 +49,11 @@ class Pool:
     def __init__(self, threads: int | None = None) -> None:
         error, out = ffi.new("tc_error *"), ffi.new("tc_pool **")
         wanted = default_threads() if threads is None else threads
-        if not isinstance(wanted, int):
-            raise TargetError("not a number of threads", expected="a whole number from 1 to 1024", found=repr(wanted))
+        if not isinstance(wanted, int) or not 1 <= wanted <= MOST_THREADS:
+            raise TargetError(
+                "not a number of threads", where="threads", expected=f"a whole number from 1 to {MOST_THREADS}",
+                found=repr(wanted),
+            )  # fmt: skip
         if lib.tc_pool_create(wanted, out, error):
             raise_error(error, "thread pool")
         self.threads = wanted

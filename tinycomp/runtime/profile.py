@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tinycomp.errors import OptionError
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.peak import peak_flops
 from tinycomp.runtime.plan import Plan, Step
@@ -193,7 +194,13 @@ def _figure(value: float, form: str) -> str:
 
 
 def profile_plan(plan: Plan, feeds: Sequence[Any], runs: int) -> Profile:
-    """Run a plan ``runs`` times, after one run to warm up, and return medians."""
+    """Run a plan ``runs`` times, after one run to warm up, and return medians.
+
+    Raises:
+        OptionError: If ``runs`` is not a number of runs.
+    """
+    if not isinstance(runs, int) or runs < 1:
+        raise OptionError("nothing would be measured", where="runs", expected="a number from 1 on", found=repr(runs))
     recorder = _Recorder()
     watched = recorder.watch(plan)
     plan.run(feeds)

@@ -30,7 +30,7 @@ def _configure(parser: ArgumentParser) -> None:
     add_compilation(parser)
     add_feeds(parser, default="made up if none is given")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--runs", type=positive, metavar="N", help="how many runs to measure")
+    length.add_argument("--runs", type=positive, metavar="N", help="how many runs to measure, in tens")
     length.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to measure (default: 3)")
     parser.add_argument("--peer", choices=(_PEER,), help="measure this too, in turns with tinycomp")
     parser.add_argument("--profile", action="store_true", help="show where the time goes, kernel by kernel")
