@@ -4,12 +4,14 @@ The files in ``extensions`` hold functions; a node of a model that has none of i
 function may have several forms. What a form is for stands behind its name, after two underscores each:
 
 - ``with_x``, ``without_x``: whether the operand or attribute ``x`` is there;
-- ``x_is_v``, ``x_below_n``: the value of the attribute ``x``, which may be its default;
-- ``X_has_rank_n``: the rank of the operand ``X``.
+- ``x_is_v``, ``x_is_v_or_w``, ``x_below_n``: the value of the attribute ``x``, which may be its default;
+- ``X_has_rank_n``: the rank of the operand ``X``;
+- ``X_like_Z``: whether the operands ``X`` and ``Z`` are of one element type.
 
 The first form that is for a node defines it; a node that none is for stays what it is. ``[[…]]`` is repeated for the
-operands that are left over, with their number in the place of ``$``. Attributes without a default may be absent. A
-definition has to mean the same in every opset from that in the head of its file on.
+operands that are left over, with their number in the place of ``$``. Attributes without a default may be absent. A call
+that gives a list of numbers as ``x`` gives its first as ``x_0``, and so on, for definitions to refer to. A definition
+has to mean the same in every opset from that in the head of its file on.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _IR_VERSION = 10
 _SUFFIX = ".onnxtxt"
 _REPEATED = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _NAME = re.compile(r"\w+")
-_CONDITION = re.compile(r"(?P<how>with|without)_(?P<what>\w+)|(?P<name>\w+?)_(?P<test>is|below|has_rank)_(?P<value>.*)")
+_CONDITION = re.compile(
+    r"(?P<how>with|without)_(?P<what>\w+)|(?P<name>\w+?)_(?P<test>is|below|has_rank|like)_(?P<value>.*)"
+)
 
 
 def is_extension(node: onnx.NodeProto) -> bool:
@@ -62,8 +66,15 @@ def extension(
             and len(node.output) <= len(form.function.proto.output)
         ):
             opsets = form.function.opsets
-            return replace(form.function, opsets={**opsets, "": max(opset, opsets[""])})
+            defaults = {**form.function.defaults, **_elements(attributes)}
+            return replace(form.function, opsets={**opsets, "": max(opset, opsets[""])}, defaults=defaults)
     return None
+
+
+def _elements(attributes: Sequence[onnx.AttributeProto]) -> dict[str, onnx.AttributeProto]:
+    """Return the elements of lists of numbers by the name of the list and their place."""
+    lists = [(a.name, [*a.floats, *a.ints]) for a in attributes]
+    return {f"{name}_{i}": onnx.helper.make_attribute(f"{name}_{i}", v) for name, vs in lists for i, v in enumerate(vs)}
 
 
 def is_extension_call(node: Node) -> bool:
@@ -97,13 +108,25 @@ def _holds(condition: re.Match[str], values: Mapping[str, Any], operands: Mappin
     if condition["how"]:
         there = condition["what"] in operands or condition["what"] in values
         return there == (condition["how"] == "with")
-    if condition["test"] == "has_rank":
-        type_ = operands[condition["name"]].type if condition["name"] in operands else None
-        return isinstance(type_, TensorType) and type_.rank == int(condition["value"])
+    if condition["test"] in ("has_rank", "like"):
+        return _operand_holds(condition, operands)
     value = values.get(condition["name"])
     if condition["test"] == "below":
         return isinstance(value, int) and value < int(condition["value"])
-    return (value.decode() if isinstance(value, bytes) else str(value)) == condition["value"]
+    return (value.decode() if isinstance(value, bytes) else str(value)) in condition["value"].split("_or_")
+
+
+def _operand_holds(condition: re.Match[str], operands: Mapping[str, Value]) -> bool:
+    type_ = _tensor_type(operands, condition["name"])
+    if condition["test"] == "has_rank":
+        return type_ is not None and type_.rank == int(condition["value"])
+    other = _tensor_type(operands, condition["value"])
+    return type_ is not None and other is not None and type_.dtype == other.dtype
+
+
+def _tensor_type(operands: Mapping[str, Value], name: str) -> TensorType | None:
+    type_ = operands[name].type if name in operands else None
+    return type_ if isinstance(type_, TensorType) else None
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from tinycomp.ops import (
     shape,
     softmax,
 )
-from tinycomp.ops.opaque import is_opaque, unknown_domain
+from tinycomp.ops.opaque import is_opaque, unknown_form
 from tinycomp.ops.registry import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
             kernel = _with_room(kernel, node.op)
         return _as_tuple(kernel, node), "numpy"
     if is_opaque(node):
-        raise unknown_domain(node.op, node.domain, node.label)
+        raise unknown_form(node)
     from tinycomp.ops.reference import bind_reference
 
     input_types = [None if v is None else v.type for v in node.inputs]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.targets.c.cases.values import SPECIAL, floats, integers, ints
+from tests.targets.c.cases.values import SPECIAL, floats, integers, ints, of_dtype
 from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model, run_onnxruntime
 from tinycomp.errors import ExecutionError
 
@@ -21,6 +21,14 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Pow", [integers(3), integers(3, low=0, dtype="uint64")], onnxruntime=False), "exponents of uint64"),
     (Case("Equal", [np.array(["a"], object)] * 2), "is string[1], not float32"),
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
+    (
+        Case("BitCast", [of_dtype(floats(3), "int4")], {"to": 21}, opset=26, onnxruntime=False),
+        "elements of int4 are no whole bytes",
+    ),
+    (
+        Case("BitCast", [integers(3, dtype="uint8")], {"to": 9}, opset=26, onnxruntime=False),
+        "bytes of uint8 may be other than the two of bool",
+    ),
     (Case("Conv", [IMAGE, Const(WEIGHTS), floats(4)], of_largest=1e-5), 'operand 2 ("x2") is not a constant'),
     (Case("Conv", [IMAGE.astype("f8"), Const(WEIGHTS.astype("f8"))]), "is float64[1, 3, 6, 6], not float32"),
     (Case("MatMul", [integers(3, 4, dtype="int32"), integers(4, 2, dtype="int32")]), "is int32[3, 4], not float32"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
-from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.emit import Emitter, Strided, View, lies_as, nd_params, same_steps
@@ -73,6 +73,23 @@ def reshape(emit: Emitter, node: Node) -> None:
         emit.alias(node.output, emit.view(source))
     else:
         leave(emit, node, node.output, Strided(where.view, steps))
+
+
+def _whole_bytes(node: Node) -> Verdict:
+    """Whether elements are told apart by their bytes alone: a number of fewer bits lies in a byte with its sign."""
+    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
+    if result == "bool" != source:
+        return reject(f"bytes of {source} may be other than the two of bool")
+    partial = [dtype for dtype in (source, result) if bits(dtype) != 8 * numpy_dtype(dtype).itemsize]
+    if partial:
+        return reject(f"elements of {partial[0]} are no whole bytes")
+    return bits(source) == bits(result) or reject(f"{source} and {result} are not of the same size")
+
+
+@FAMILY.lower("BitCast", check=all_of(movable, known_rank, _whole_bytes), layout=LayoutRule.ROW_MAJOR)
+def bit_cast(emit: Emitter, node: Node) -> None:
+    """The same bytes are read as another type."""
+    leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
 
 
 def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:

@@ -31,6 +31,7 @@ ALL: list[Case] = [
     *conversion.gathers(),
     *conversion.quantisations(),
     *conversion.casts(),
+    *conversion.bit_casts(),
     *conversion.resizes(),
     *conversion.transposed_convolutions(),
 ]

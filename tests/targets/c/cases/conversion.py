@@ -95,6 +95,17 @@ def _narrow_casts() -> Iterator[Case]:
     yield Case("Cast", [of_dtype(np.arange(1, 9), "float8_e8m0fnu")], {"to": 1}, opset=24)
 
 
+def bit_casts() -> Iterator[Case]:
+    pairs = (
+        ("float32", "int32"), ("int64", "float64"), ("bool", "uint8"), ("int16", "bfloat16"), ("float16", "uint16"),
+        ("float8_e4m3fn", "int8"),
+    )  # fmt: skip
+    for source, result in pairs:
+        kind = helper.np_dtype_to_tensor_dtype(of_dtype(np.zeros(1), result).dtype)
+        for shape in ((2, 3, 4, 5), ()):
+            yield Case("BitCast", [of_dtype(floats(*shape), source)], {"to": kind}, opset=26, onnxruntime=False)
+
+
 def resizes() -> Iterator[Case]:
     x = floats(1, 3, 5, 7)
     for mode in ("nearest", "linear", "cubic"):
