@@ -256,11 +256,25 @@ def attention() -> list[Case]:
     ids = RNG.integers(0, 20, (2, 5)).astype(np.int32)
     segments, places = RNG.integers(0, 2, (2, 5)).astype(np.int32), RNG.integers(0, 9, (2, 5)).astype(np.int32)
     both = ("y", "lengths")
+    numbers = RNG.integers(-20, 21, (12, 36))
+    stored_weights = (
+        {1: numbers.astype(np.int8), 4: np.float32(0.015), 7: np.int8(3)},
+        {
+            1: (numbers + 120).astype(np.uint8),
+            4: np.linspace(0.01, 0.02, 36, dtype="f4"),
+            7: np.full(36, 121, np.uint8),
+        },
+    )
     return [
         Case("Attention", {0: x}, {1: w, 2: b}, heads),
         Case("Attention", {0: x}, {1: w, 2: b}, {**heads, "unidirectional": 1, "scale": 0.3}),
         Case("Attention", {0: x, 3: lengths}, {1: w, 2: b}, heads),
         Case("Attention", {0: x, 3: mask, 5: bias}, {1: w, 2: b}, heads),
+        Case("Attention", {0: x}, {1: reals(12, 30, spread=0.4), 2: reals(30)},
+             {**heads, "qkv_hidden_sizes": [12, 12, 6]}),
+        *(Case("QAttention", {0: stored("uint8", 2, 5, 12), **hidden},
+               {**weight, 2: b, 3: np.float32(0.02), 6: np.uint8(120)}, {**heads, "unidirectional": causal})
+          for weight in stored_weights for hidden in ({}, {5: lengths}, {5: mask}) for causal in (0, 1)),
         Case("MultiHeadAttention", three, {}, heads),
         Case("MultiHeadAttention", three, {3: b}, {**heads, "scale": 0.25}),
         Case("MultiHeadAttention", {**three, 4: np.array([7, 3], np.int32)}, {3: b}, heads),

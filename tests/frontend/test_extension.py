@@ -100,6 +100,9 @@ UNDEFINED = [
     (nbits(reals(2, 64), 2, "", order=64), "absent, int32[64])"),
     (Case("FusedConv", {0: reals(1, 1, 3, 3)}, {1: reals(1, 1, 3, 3)}, {"activation": "LeakyRelu"}),
      "Activated <activation='LeakyRelu'> (float32[1, 1, 1, 1])"),
+    (Case("QAttention", {0: stored("uint8", 1, 2, 4), 8: reals(2, 1, 2, 3, 2)},
+          {1: stored("int8", 4, 12), 2: reals(12), 3: np.float32(1), 4: np.float32(1)}, {"num_heads": 2}),
+     "float32[2, 1, 2, 3, 2])"),
     (Case("FusedGemm", {0: reals(2, 3)}, {1: reals(3, 2)}, {"activation": "Swish"}), "Activated <activation='Swish'>"),
 ]  # fmt: skip
 
