@@ -26,9 +26,13 @@ _PREAMBLE = """
 """
 
 
+HEADERS = ("tinycomp.h", "tinycomp_elements.h", "tinycomp_kernels.h")
+"""The public headers, in the order in which cffi reads them."""
+
+
 def declarations() -> str:
     """Return the parts of the public headers that cffi reads."""
-    return "".join(_between_markers(HERE / "include" / name) for name in ("tinycomp.h", "tinycomp_kernels.h"))
+    return "".join(_between_markers(HERE / "include" / name) for name in HEADERS)
 
 
 def _between_markers(header: Path) -> str:

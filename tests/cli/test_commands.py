@@ -366,3 +366,13 @@ def test_verify_regions_beside_inputs_that_cannot_be_made_up(call, tmp_path) -> 
     result = call("verify", path, "--regions", "--against", "numpy", "--input", tmp_path / "feeds.npz", "--json")
     assert result.code == exits.OK, result.err
     assert [o["name"] for o in result.json["outputs"]] == ["y", "t"]
+
+
+def test_rounding_as_tflite_does_and_a_limit_of_memory(call, monkeypatch) -> None:
+    used = []
+    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.settings) or [])
+    call("verify", "digits-int8", "--regions", "--requantize", "fixed_point")
+    assert [settings.requantize for settings in used] == ["fixed_point"]
+    result = call("compile", "digits", "--shape", "image=100,1,8,8", "--memory-limit", "1000")
+    assert result.code == exits.USAGE
+    assert "more memory would be needed than the budget allows" in result.error

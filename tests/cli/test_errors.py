@@ -147,7 +147,8 @@ def test_what_does_not_go_with_a_saved_module(call, tmp_path) -> None:
     path = tmp_path / "x.tcm"
     assert call("compile", "digits", "-o", path).code == exits.OK
     fails(call("run", path, "-t", "host"), "a saved module has its target, shapes and kernels already")
-    fails(call("run", path, "--winograd", "never"), "Leave out --target, --shape, --winograd and --tuning")
+    fails(call("run", path, "--winograd", "never"), "Leave out --winograd, or compile")
+    fails(call("run", path, "--memory-limit", "9", "--shape", "x=1"), "Leave out --shape and --memory-limit, or")
     fails(call("bench", path, "--peer", "onnxruntime"), "a saved module does not hold the ONNX model")
     fails(call("verify", path), "a saved module cannot be compiled again")
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
-from tinycomp.cli.options import shapes_of, targets_of, winograd_of
+from tinycomp.cli.options import choices_of, chosen, shapes_of, targets_of
 from tinycomp.cli.session import Session
+from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.data import digits_model
 from tinycomp.dumping import read_dump
 from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.native import Pool
+from tinycomp.runtime.processor import default_isa
+from tinycomp.tuning_log import applicable
 
 SHIPPED = ("digits", "digits-int8")
 """Names that stand for the models in :mod:`tinycomp.data`."""
@@ -79,10 +84,10 @@ def load_module(options: Namespace, session: Session) -> Module:
     path = model_path(options.model)
     if path.suffix != SAVED:
         return compile_model(options, session)
-    if options.target or options.shape or options.winograd or options.tuning:
+    if given := chosen(options):
         raise UsageError(
             "a saved module has its target, shapes and kernels already", where=options.model,
-            hint="Leave out --target, --shape, --winograd and --tuning, or compile the .onnx file anew.",
+            hint=f"Leave out {' and '.join(given)}, or compile the .onnx file anew.",
         )  # fmt: skip
     return tinycomp.load(path, threads=options.threads)
 
@@ -92,6 +97,12 @@ def compile_model(options: Namespace, session: Session, graph: Graph | None = No
     targets = targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
-            graph or load_graph(options), targets, threads=options.threads, winograd=winograd_of(options),
-            tuning=options.tuning,
-        )  # fmt: skip
+            graph or load_graph(options), targets, threads=options.threads, tuning=options.tuning, **choices_of(options)
+        )
+
+
+def compiler_of(options: Namespace, **more: Any) -> Compiler:
+    """Return what compiles graphs as ``options`` say, with ``more`` attributes of it."""
+    pool = Pool(options.threads)
+    measured = applicable(options.tuning, default_isa(), pool.threads) if options.tuning else {}
+    return Compiler(resolve_targets(targets_of(options)), pool, measured=measured, **choices_of(options), **more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from tinycomp.cli.exits import UsageError
 from tinycomp.target.settings import Winograd
@@ -43,12 +44,27 @@ def add_compilation(parser: ArgumentParser) -> None:
         "--winograd", choices=tuple(WINOGRAD), metavar="WHEN",
         help="compute 3x3 convolutions by Winograd's algorithm: never, always, or where it pays (default: auto)",
     )  # fmt: skip
+    parser.add_argument(
+        "--requantize", choices=("float", "fixed_point"),
+        help="round the sums of quantised layers by a float scale as ONNX does, or as TFLite (default: float)",
+    )  # fmt: skip
+    parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
     parser.add_argument("--tuning", metavar="FILE", help="choose kernels by what tinycomp tune has measured")
 
 
-def winograd_of(options: Namespace) -> Winograd:
-    """Return what ``--winograd`` stands for."""
-    return WINOGRAD[options.winograd or "auto"]
+def choices_of(options: Namespace) -> dict[str, Any]:
+    """Return the options of :func:`tinycomp.compile` that choose how to compute, and at what cost."""
+    return {
+        "winograd": WINOGRAD[options.winograd or "auto"],
+        "requantize": options.requantize or "float",
+        "memory_limit": options.memory_limit,
+    }
+
+
+def chosen(options: Namespace) -> list[str]:
+    """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
+    names = ("--target", "--shape", "--winograd", "--requantize", "--memory-limit", "--tuning")
+    return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
 
 
 def add_feeds(parser: ArgumentParser, *, default: str) -> None:

@@ -99,7 +99,7 @@ class Archive:
                 "this is not a saved module, or it is damaged",
                 where=where,
                 found=f"{type(error).__name__}: {error}",
-                hint="Save the module again with module.save(path).",
+                hint="Save the module again with module.save(path); a model is compiled, tinycomp.compile(path).",
             ) from error
         if found != FORMAT:
             raise ArtifactError(

@@ -9,15 +9,12 @@ from pathlib import Path
 import tinycomp
 from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
-from tinycomp.cli.models import SAVED, load_graph
-from tinycomp.cli.options import add_compilation, add_model, targets_of, winograd_of
+from tinycomp.cli.models import SAVED, compiler_of, load_graph
+from tinycomp.cli.options import add_compilation, add_model, choices_of, targets_of
 from tinycomp.cli.session import Session
-from tinycomp.compiler import Compiler, resolve_targets
+from tinycomp.compiler import Compiler
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.files import write_file
-from tinycomp.runtime.native import Pool
-from tinycomp.runtime.processor import default_isa
-from tinycomp.tuning_log import applicable
 
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm
@@ -49,7 +46,7 @@ def _compile(options: Namespace, session: Session) -> int:
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         module = tinycomp.compile(
             graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify,
-            winograd=winograd_of(options), tuning=options.tuning,
+            tuning=options.tuning, **choices_of(options),
         )  # fmt: skip
     if options.output is not None:
         module.save(options.output)
@@ -67,12 +64,7 @@ def _closing(options: Namespace) -> str:
 
 
 def _emit(options: Namespace, session: Session) -> int:
-    pool = Pool(options.threads)
-    compiler = Compiler(
-        resolve_targets(targets_of(options)), pool, dump=options.dump and Path(options.dump), verify=options.verify,
-        winograd=winograd_of(options),
-        measured=applicable(options.tuning, default_isa(), pool.threads) if options.tuning else {},
-    )  # fmt: skip
+    compiler = compiler_of(options, dump=options.dump and Path(options.dump), verify=options.verify)
     with session.progress(f"compiling {options.model}"):
         partitioned = compiler.partition(load_graph(options))
         if options.emit == "onnx":

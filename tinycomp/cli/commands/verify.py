@@ -18,17 +18,13 @@ from tinycomp.checking.reproduce import reproduce_region
 from tinycomp.cli.command import Command
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.feeds import feeds_of
-from tinycomp.cli.models import compile_model, load_graph
-from tinycomp.cli.options import add_compilation, add_feeds, add_model, targets_of, winograd_of
+from tinycomp.cli.models import compile_model, compiler_of, load_graph
+from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
 from tinycomp.cli.session import Session
-from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native import Pool
-from tinycomp.runtime.processor import default_isa
 from tinycomp.target import Tolerance
-from tinycomp.tuning_log import applicable
 
 _EXAMPLE = """\
 tinycomp verify model.onnx -t c
@@ -121,16 +117,9 @@ def _reference(
 def _regions(options: Namespace, graph: Graph, module: Module, feeds: Mapping[str, Any]) -> list[RegionCheck]:
     """Compare every region with the numpy kernels, in the sizes that the inputs have."""
     shapes = {name: np.shape(value) for name, value in feeds.items() if isinstance(value, np.ndarray)}
-    compiler = _compiler(options)
+    compiler = compiler_of(options)
     partitioned = compiler.partition(tinycomp.from_onnx(graph, shapes))
     return compare_regions(partitioned, compiler.lowering(), {**module.defaults, **feeds})
-
-
-def _compiler(options: Namespace) -> Compiler:
-    """What compiles the regions as the module's are compiled."""
-    pool = Pool(options.threads)
-    measured = {} if options.tuning is None else applicable(options.tuning, default_isa(), pool.threads)
-    return Compiler(resolve_targets(targets_of(options)), pool, winograd=winograd_of(options), measured=measured)
 
 
 def _save(options: Namespace, regions: Sequence[RegionCheck]) -> Path | None:
@@ -138,7 +127,9 @@ def _save(options: Namespace, regions: Sequence[RegionCheck]) -> Path | None:
     wrong = next((r for r in regions if not r.within), None)
     if wrong is None or options.save is None:
         return None
-    return reproduce_region(wrong.node, wrong.operands, _compiler(options).lowering()).write(options.save, wrong.symbol)
+    return reproduce_region(wrong.node, wrong.operands, compiler_of(options).lowering()).write(
+        options.save, wrong.symbol
+    )
 
 
 def _first(outputs: Sequence[Difference], regions: Sequence[RegionCheck]) -> str | None:
