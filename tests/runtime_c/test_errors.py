@@ -119,7 +119,7 @@ def test_no_memory_is_a_memory_error():
 
 
 def test_pool_size():
-    with pytest.raises(TargetError, match="1 to 1024 threads, not 0"):
+    with pytest.raises(TargetError, match="expected a whole number from 1 to 1024; found 0"):
         Pool(0)
 
 
