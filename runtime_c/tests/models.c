@@ -42,6 +42,9 @@ static int32_t append(void *argument, tc_error *error) {
 #define ABSENT {TC_NONE, 0, 0}
 #define ARENA(floats) {TC_ARENA, 0, (int64_t)(floats) * 4}
 #define CONSTANT(index) {TC_CONSTANT, index, 0}
+/* The eight sizes of kernels over several dimensions, of which two are needed. */
+#define PLANE(rows, columns) \
+  .size0 = 1, .size1 = 1, .size2 = 1, .size3 = 1, .size4 = 1, .size5 = 1, .size6 = rows, .size7 = columns
 
 typedef struct constant_call {
   tc_program *program;
@@ -112,14 +115,7 @@ static int32_t build_image(tc_program *program, test_try attempt, tc_error *erro
 /* Kernels whose state is a plan rather than weights. */
 static int32_t build_strided(tc_program *program, test_try attempt, tc_error *error) {
   const tc_copy_params transpose = {.element_size = 4,
-                                    .size0 = 1,
-                                    .size1 = 1,
-                                    .size2 = 1,
-                                    .size3 = 1,
-                                    .size4 = 1,
-                                    .size5 = 1,
-                                    .size6 = WIDTH,
-                                    .size7 = ROWS,
+                                    PLANE(WIDTH, ROWS),
                                     .to_stride6 = ROWS,
                                     .to_stride7 = 1,
                                     .from_stride6 = 1,
@@ -199,41 +195,15 @@ static int32_t build_counted(tc_program *program, test_try attempt, tc_error *er
   const tc_operand positions = ARENA(0), counts = ARENA(2 * CLASSES * BOXES), scores = {TC_INPUT, 0, BOXES * 16};
   const tc_operand rows = ARENA(2 * CLASSES * (BOXES + 1)), count = ARENA(2 * CLASSES * (4 * BOXES + 1));
   const tc_nms_f32_params nms = {.batch = 1, .classes = CLASSES, .boxes = BOXES, .room = BOXES};
-  const tc_coordinates_params coordinates = {.segments = CLASSES,
-                                             .room = BOXES,
-                                             .rank = 3,
-                                             .size0 = 1,
-                                             .size1 = 1,
-                                             .size2 = 1,
-                                             .size3 = 1,
-                                             .size4 = 1,
-                                             .size5 = 1,
-                                             .size6 = CLASSES,
-                                             .size7 = BOXES};
-  const tc_fill_params fill = {.element_size = 4,
-                               .size0 = 1,
-                               .size1 = 1,
-                               .size2 = 1,
-                               .size3 = 1,
-                               .size4 = 1,
-                               .size5 = 1,
-                               .size6 = 1,
-                               .size7 = CLASSES * BOXES,
-                               .stride7 = 1};
+  const tc_coordinates_params coordinates = {.segments = CLASSES, .room = BOXES, .rank = 3, PLANE(CLASSES, BOXES)};
+  const tc_fill_params fill = {.element_size = 4, PLANE(1, CLASSES * BOXES), .stride7 = 1};
   const tc_gather_nd_params gather = {.element_size = 4,
                                       .index_size = 8,
                                       .batch = 1,
                                       .count = CLASSES * BOXES,
                                       .depth = 3,
                                       .inner = 1,
-                                      .size0 = 1,
-                                      .size1 = 1,
-                                      .size2 = 1,
-                                      .size3 = 1,
-                                      .size4 = 1,
-                                      .size5 = 1,
-                                      .size6 = CLASSES,
-                                      .size7 = BOXES};
+                                      PLANE(CLASSES, BOXES)};
   if (attempt(add_constant, &(constant_call){program, &most, sizeof(most)}, error) ||
       APPEND(nms_f32, nms, positions, counts, INPUT, scores, CONSTANT(0), ABSENT, ABSENT) ||
       APPEND(coordinates, coordinates, rows, count, positions, counts) || APPEND(fill, fill, OUTPUT) ||
