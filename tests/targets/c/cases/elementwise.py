@@ -121,6 +121,10 @@ def binary() -> Iterator[Case]:
     pair = [floats(2, 3, 4, 5, low=0.1), floats(3, 1, 1, seed=1)]
     yield Case("Pow", pair, rtol=2e-5)
     yield Case("Pow", [floats(2, 3, 4), Const(2.0)])
+    yield Case("Pow", [SPECIAL, Const(2.0)])
+    yield Case("Pow", [floats(3, 1), Const(np.full((2, 3, 4), 2, np.float32))])
+    yield Case("Pow", [floats(2, 3, 4), Const(np.int64(2))])
+    yield Case("Pow", [integers(2, 3, dtype="int32"), Const(2.0)])
     yield Case("Pow", [floats(2, 3, 4), Const(3.0)])
     yield Case("Pow", [floats(2, 3, 4, low=0.0), Const(0.5)])
     for op in ("Add", "Mul", "Min", "Max", "Div", "Pow", "Sub"):
