@@ -17,13 +17,13 @@ from onnx import defs
 
 import tinycomp
 from benchmarks.page import Page, heading, line, table
+from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
+from tinycomp.driver.report import make_report
 from tinycomp.errors import TinycompError, UnsupportedError
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.ops import OPS
 from tinycomp.ops.reference import bind_reference
-from tinycomp.pipeline import optimisation_passes, partitioning_passes
-from tinycomp.reporting import make_report
 from tinycomp.target import find
 
 PAGE = Page("operators", "operators.md")

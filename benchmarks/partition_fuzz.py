@@ -18,15 +18,15 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from tinycomp.driver.lowering import Lowering
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.ir.verify import verify
-from tinycomp.lowering import Lowering
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.rewrite import open_graphs
-from tinycomp.runtime.native import Pool
+from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target
 
 MOST_NODES = 12

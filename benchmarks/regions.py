@@ -18,12 +18,12 @@ import onnx.backend.test
 import tinycomp
 from benchmarks import corpus, page
 from tinycomp.data import digits_model
+from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
+from tinycomp.driver.report import make_report
 from tinycomp.errors import TargetError
 from tinycomp.passes.base import Pass
 from tinycomp.passes.merge_regions import MergeRegions, problem_of
 from tinycomp.passes.region_search import RegionSearch
-from tinycomp.pipeline import optimisation_passes, partitioning_passes
-from tinycomp.reporting import make_report
 from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
 

@@ -15,10 +15,9 @@ import numpy as np
 
 import tinycomp
 from tinycomp import Graph, reject
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Node, TensorType, Value
-from tinycomp.pipeline import partitioning_passes
-from tinycomp.runtime.c_source import CSource
-from tinycomp.runtime.c_text import c_comment, c_identifier, c_number
+from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number
 
 MOST_PRODUCTS = 1 << 20
 ALIGNMENT = 64

@@ -15,8 +15,8 @@ import numpy as np
 
 import tinycomp
 from tinycomp.data import digits_model
+from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.passes.merge_regions import MergeRegions
-from tinycomp.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.target import find
 
 NPU = find("npu_sim")

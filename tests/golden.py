@@ -23,8 +23,8 @@ from typing import NamedTuple
 import pytest
 
 from tinycomp.ir.graph import Graph
-from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import print_graph
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.base import Pass
@@ -57,7 +57,7 @@ def read_case(text: str) -> Case:
 
 def load_passes(text: str) -> Iterable[Pass]:
     """Look the passes of a RUN line up; imported late so that the collector itself needs no pipeline."""
-    from tinycomp.pipeline import parse_passes
+    from tinycomp.driver.pipeline import parse_passes
 
     return parse_passes(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tinycomp.ir.graph import Graph
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.target import Target

@@ -104,6 +104,11 @@ def test_examples_in_docstrings(name):
 
 def test_there_are_examples():
     finder = doctest.DocTestFinder()
-    names = ("tinycomp.runtime.module", "tinycomp.ir.layout", "tinycomp.targets.c.emit", "tinycomp.target.target")
+    names = (
+        "tinycomp.runtime.module",
+        "tinycomp.ir.layout",
+        "tinycomp.targets.c.codegen.emitter",
+        "tinycomp.target.target",
+    )
     for name in names:
         assert any(test.examples for test in finder.find(importlib.import_module(name))), name

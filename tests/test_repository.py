@@ -1,4 +1,4 @@
-"""What is true of the repository as a whole: words, lengths, links, the README, the version."""
+"""What is true of the repository as a whole: words, links, the README, the version."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = pytest.mark.skipif(
     not list(metadata.distributions(name="tinycomp")), reason="tinycomp is used in place and has no version"
 )
-MAX_LINES = 400
-LONG_FILES = {
-    "runtime_c/include/tinycomp_kernels.h": 600,  # a documented struct per kernel, read as a list
-    "tests/bad_input/environment_cases.py": 500,  # a table of cases, one row each, with what its rows need
-    "tests/bad_input/run_cases.py": 600,  # likewise
-}
-
 # The patterns are written so that they do not match themselves.
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w.])/(?:work|root|home/\w+|tmp/(?!tinycomp)\w+)/\w",
@@ -89,17 +82,6 @@ def test_the_patterns_leave_ordinary_text_alone() -> None:
         'session = InferenceSession(model)\nhttps://example.org/work/item\n"/tmp/" prefix; a/tmp/file; shared/models\n'
     )
     assert not any(found_in(ordinary, pattern) for pattern in FORBIDDEN.values())
-
-
-@pytest.mark.parametrize("name", [n for n in text_files() if Path(n).suffix in {".py", ".c", ".h"}])
-def test_files_are_short(name: str) -> None:
-    limit = LONG_FILES.get(name, MAX_LINES)
-    lines = read(name).count("\n")
-    assert lines <= limit, f"{name} has {lines} lines; a file of more than {limit} holds two ideas: name the second"
-
-
-def test_no_file_is_excused_without_need() -> None:
-    assert all(read(name).count("\n") > MAX_LINES for name in LONG_FILES)
 
 
 @pytest.mark.parametrize("name", python_files("tinycomp") + python_files("benchmarks") + python_files("examples"))

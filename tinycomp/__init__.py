@@ -5,36 +5,36 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.collection import collection_paused
+from tinycomp.memory.gc_pause import collection_paused
 
 if TYPE_CHECKING:
-    from tinycomp.compiler import compile  # noqa: A004 - the public name
-    from tinycomp.compiler import load_graph as from_onnx
+    from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
+    from tinycomp.driver.compiler import load_graph as from_onnx
+    from tinycomp.driver.load import load
+    from tinycomp.driver.pipeline import Pipeline
+    from tinycomp.driver.tune import tune
     from tinycomp.errors import TinycompError
     from tinycomp.frontend import export_model as to_onnx
     from tinycomp.ir.graph import Graph
-    from tinycomp.loading import load
-    from tinycomp.pipeline import Pipeline
     from tinycomp.quantization import quantize
     from tinycomp.rewrite import P, reject
     from tinycomp.runtime.module import Module
     from tinycomp.target import Target
-    from tinycomp.tuning import tune
 
 _WHERE = {
     "Graph": ("tinycomp.ir.graph", "Graph"),
     "Module": ("tinycomp.runtime.module", "Module"),
     "P": ("tinycomp.rewrite", "P"),
-    "Pipeline": ("tinycomp.pipeline", "Pipeline"),
+    "Pipeline": ("tinycomp.driver.pipeline", "Pipeline"),
     "Target": ("tinycomp.target", "Target"),
     "TinycompError": ("tinycomp.errors", "TinycompError"),
-    "compile": ("tinycomp.compiler", "compile"),
-    "from_onnx": ("tinycomp.compiler", "load_graph"),
-    "load": ("tinycomp.loading", "load"),
+    "compile": ("tinycomp.driver.compiler", "compile"),
+    "from_onnx": ("tinycomp.driver.compiler", "load_graph"),
+    "load": ("tinycomp.driver.load", "load"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
     "to_onnx": ("tinycomp.frontend", "export_model"),
-    "tune": ("tinycomp.tuning", "tune"),
+    "tune": ("tinycomp.driver.tune", "tune"),
 }
 __all__ = [
     "Graph",

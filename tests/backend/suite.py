@@ -11,8 +11,8 @@ import pytest
 
 from tests.backend.known_failures import FAILS, RANDOM
 from tinycomp.backend import TinycompBackend, TinycompRep
+from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.passes.base import Pass
-from tinycomp.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.target import find
 
 KINDS = ("NodeModel", "SimpleModel", "PyTorchConvertedModel", "PyTorchOperatorModel")

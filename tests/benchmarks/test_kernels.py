@@ -11,9 +11,8 @@ import pytest
 from benchmarks import kernel_cases, kernel_cases_int8, kernels
 from benchmarks.kernels import Effort
 from benchmarks.prototype import LIBRARY, Prototype
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.peak import peak_flops, peak_int8
-from tinycomp.runtime.processor import available_isas
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.processor import available_isas, peak_flops, peak_int8
 from tinycomp.runtime.work import work_of
 
 CASES = [*kernel_cases.cases(), *kernel_cases_int8.cases()]

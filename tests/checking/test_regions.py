@@ -9,12 +9,12 @@ import pytest
 import tinycomp
 from tests.partition_tools import TENSOR, graph_of, target_of
 from tinycomp.checking import RegionCheck, compare_regions
-from tinycomp.compiler import Compiler
+from tinycomp.driver.compiler import Compiler
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.native import Pool
+from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target, Tolerance
 
 LOOP = """

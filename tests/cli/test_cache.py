@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Call
 from tinycomp.cli import exits
-from tinycomp.runtime.c_cache import CCache
+from tinycomp.runtime.csource.cache import CCache
 
 DAY = 86_400
 

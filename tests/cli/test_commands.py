@@ -14,8 +14,8 @@ from tinycomp.cli import exits
 from tinycomp.cli.commands import verify
 from tinycomp.cli.commands.demo import _draw
 from tinycomp.data import digits, digits_model
-from tinycomp.dumping import read_dump
-from tinycomp.ir.parser import parse_graph
+from tinycomp.driver.dump import read_dump
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.target import lookup
 
 

@@ -4,7 +4,8 @@ import importlib
 
 import pytest
 
-from tinycomp.cli import examination, exits
+from tinycomp.cli import exits
+from tinycomp.cli.commands import doctor
 
 
 def findings(call, code: int) -> dict[str, dict[str, str]]:
@@ -25,11 +26,11 @@ def test_a_native_runtime_that_does_not_load(call, monkeypatch: pytest.MonkeyPat
     real = importlib.import_module
 
     def without_native(name: str, package: str | None = None):
-        if name == "tinycomp.runtime.kernels":
+        if name == "tinycomp.runtime.native.library":
             raise ImportError("libc.so.7 is missing")
         return real(name, package)
 
-    monkeypatch.setattr(examination.importlib, "import_module", without_native)
+    monkeypatch.setattr(doctor.importlib, "import_module", without_native)
     found = findings(call, exits.FAILED)["native runtime"]
     assert found["status"] == "broken"
     assert found["found"] == "does not load: libc.so.7 is missing"
@@ -49,7 +50,7 @@ def test_an_instruction_set_that_was_chosen(call, monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_compiler_is_a_warning(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     found = findings(call, exits.OK)["C compiler"]
     assert found["status"] == "warning"
     assert "set CC" in found["hint"]
@@ -57,9 +58,9 @@ def test_no_compiler_is_a_warning(call, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ["numpy>=1.26", "rich>=999", "no-such-package>=1", 'pytest>=8; extra == "test"']
-    monkeypatch.setattr(examination.metadata, "requires", lambda name: wanted)
-    monkeypatch.setattr(examination.metadata, "version", _versions(examination.metadata.version))
-    found = {f.what: f for f in examination._packages()}
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: wanted)
+    monkeypatch.setattr(doctor.metadata, "version", _versions(doctor.metadata.version))
+    found = {f.what: f for f in doctor._packages()}
     assert found["numpy"].status == "ok"
     assert found["rich"].status == "broken"
     assert found["rich"].hint == "pip install --upgrade 'rich>=999'"
@@ -73,9 +74,9 @@ def _versions(real):
 
 @pytest.mark.parametrize(("a", "b"), [("1.9", "1.26"), ("1.26", "1.26.1"), ("2", "10")])
 def test_versions_compare_as_numbers(a: str, b: str) -> None:
-    assert examination._numbers(a) < examination._numbers(b)
+    assert doctor._numbers(a) < doctor._numbers(b)
 
 
 def test_a_cache_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination.os, "access", lambda path, mode: False)
-    assert examination._cache().status == "warning"
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    assert doctor._cache().status == "warning"

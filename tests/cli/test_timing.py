@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tinycomp.cli.timing import BLOCKS, measure
+from tinycomp.cli.peer import BLOCKS, measure
 
 
 def test_contenders_take_turns() -> None:

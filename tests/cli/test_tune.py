@@ -14,8 +14,8 @@ SHAPE = ("--shape", "image=1,1,8,8", "--threads", "1")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tinycomp.tuning.ROUNDS", 1)
-    monkeypatch.setattr("tinycomp.tuning.PATIENCE", 0.0)
+    monkeypatch.setattr("tinycomp.driver.tune.ROUNDS", 1)
+    monkeypatch.setattr("tinycomp.driver.tune.PATIENCE", 0.0)
 
 
 def found(call, *options: object) -> set[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tinycomp.runtime import c_compiler, c_source, c_text
-from tinycomp.runtime.c_cache import VARIABLE
+from tinycomp.runtime.csource import compiler, source
+from tinycomp.runtime.csource.cache import VARIABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "code-generation.md"
 
@@ -38,13 +38,13 @@ def test_the_page_shows_the_signature_that_is_compiled() -> None:
     (shown,) = (code for language, code in blocks() if language == "c")
     documented = re.search(r"int f\((.*)\);", shown)
     assert documented is not None
-    assert documented[1] == c_compiler._SIGNATURE
-    assert shown.strip() in (c_source.__doc__ or "")
+    assert documented[1] == compiler._SIGNATURE
+    assert shown.strip() in (source.__doc__ or "")
 
 
 @pytest.mark.parametrize(
     "word",
-    [VARIABLE, *c_compiler.COMPILERS, *c_compiler.BASE_FLAGS[:3], *(n for n in dir(c_text) if n.startswith("c_"))],
+    [VARIABLE, *compiler.COMPILERS, *compiler.BASE_FLAGS[:3], *(n for n in dir(source) if n.startswith("c_"))],
 )
 def test_the_page_speaks_of(word: str) -> None:
     assert word in PAGE.read_text(encoding="utf-8")

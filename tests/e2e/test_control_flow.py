@@ -14,9 +14,9 @@ import pytest
 import tinycomp
 from tests.frontend.samples import GROWING, parse, run
 from tinycomp import P
-from tinycomp.lowering import Lowering
-from tinycomp.pipeline import optimisation_passes, partitioning_passes
-from tinycomp.runtime.native import Pool
+from tinycomp.driver.lowering import Lowering
+from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
+from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target
 
 HEADER = '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>\n'

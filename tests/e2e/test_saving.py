@@ -98,7 +98,7 @@ module = tinycomp.load(sys.argv[1])
 np.save(sys.argv[2], module(np.load(sys.argv[3])))
 heavy = sorted({"onnx", "networkx", "onnxruntime", "google.protobuf"} & sys.modules.keys())
 assert not heavy, heavy
-assert not [m for m in sys.modules if m.startswith(("tinycomp.ir", "tinycomp.ops", "tinycomp.compiler"))]
+assert not [m for m in sys.modules if m.startswith(("tinycomp.ir", "tinycomp.ops", "tinycomp.driver.compiler"))]
 """
 
 

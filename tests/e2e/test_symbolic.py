@@ -135,8 +135,8 @@ def test_sizes_that_depend_on_data_are_compiled_per_size_within_bounds():
 
 
 def test_programs_of_past_sizes_are_let_go():
-    from tinycomp.compiler import Compiler, load_graph, resolve_targets
-    from tinycomp.runtime.native import Pool
+    from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
+    from tinycomp.runtime.native.executor import Pool
 
     nodes = [helper.make_node("Slice", ["x", "zero", "end"], ["cut"]), helper.make_node("Exp", ["cut"], ["y"])]
     feeds = {"x": rows(40), "end": np.array([3])}

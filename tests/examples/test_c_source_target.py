@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tinycomp
 from examples.c_source_target import EXPRESSIONS, TARGET, gated_mlp, main
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Graph, Node, TensorType
-from tinycomp.pipeline import partitioning_passes
 
 UNARY = sorted(op for op, text in EXPRESSIONS.items() if "{1}" not in text)
 BINARY = sorted(EXPRESSIONS.keys() - set(UNARY))

@@ -25,7 +25,7 @@ from tests.frontend.test_import import float_info, make
 from tests.models import light_models, shipped_models
 from tinycomp.errors import TinycompWarning, UnsupportedError
 from tinycomp.frontend import export_model, import_model
-from tinycomp.frontend.opsets import choose_opsets, interval
+from tinycomp.frontend.onnx_export import choose_opsets, interval
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Graph
 from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types

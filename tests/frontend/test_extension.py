@@ -22,10 +22,10 @@ from tests.frontend.extension_cases import (
     stored,
 )
 from tests.targets.c.test_quantized import kernels
+from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.extension import operators
 from tinycomp.ir import Node
-from tinycomp.pipeline import Pipeline, optimisation_passes
 from tinycomp.rewrite import reject
 
 ort = pytest.importorskip("onnxruntime")

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import import_model
-from tinycomp.mapped import mapping_of
+from tinycomp.memory.mapped import mapping_of
 
 WEIGHT = np.arange(8, dtype=np.float32).reshape(2, 4)
 

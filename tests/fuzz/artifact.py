@@ -24,7 +24,7 @@ from tests.fuzz.models import random_model
 from tests.fuzz.mutation import mutate_bytes, mutate_json, mutate_text
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
-from tinycomp.limits import limited
+from tinycomp.memory.budget import limited
 
 BASES = 200
 """How many random models are saved to start from."""

@@ -15,7 +15,7 @@ from tests.fuzz.harness import Damage
 from tests.fuzz.mutation import mutate_bytes, mutate_message
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
-from tinycomp.limits import limited
+from tinycomp.memory.budget import limited
 
 MEMORY = 1 << 28
 """Bytes that a run may take; it is far less than what the process may."""

@@ -12,7 +12,7 @@ import onnxruntime
 
 import tinycomp
 from tinycomp.checking import compare
-from tinycomp.pipeline import partitioning_passes
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.target import Tolerance, find
 
 Results = dict[str, np.ndarray]

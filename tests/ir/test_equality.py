@@ -7,7 +7,7 @@ import pytest
 
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.equality import arrays_equal, attrs_equal, difference, equal
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 
 TEXT = """
 graph @main opset {"" = 17} metadata {"k" = "v"} (%x: float32[2, 4]) -> ("out" = %c, %a) {

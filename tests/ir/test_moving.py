@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinycomp.ir.equality import equal
 from tinycomp.ir.graph import COMPOSITE, Graph
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 
 TEXT = """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.graphs import decorated_graphs, graphs
 from tinycomp.ir import COMPOSITE, REGION, Graph, Node
 from tinycomp.ir.equality import difference
-from tinycomp.ir.printer import print_graph
+from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 
 RELAXED = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))

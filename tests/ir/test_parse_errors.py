@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.graphs import decorated_graphs
 from tinycomp.errors import ParseError
 from tinycomp.ir import Graph
-from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import print_graph
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.text.printer import print_graph
 
 HEAD = 'graph @main opset {"" = 17} (%x: float32[2, 4]) -> (%y) {\n'
 

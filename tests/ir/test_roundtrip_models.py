@@ -11,8 +11,8 @@ import pytest
 from tests.models import all_models
 from tinycomp.frontend.onnx_import import import_model
 from tinycomp.ir.equality import difference
-from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import print_graph
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 
 _RESULT_TYPE = re.compile(r"^( *%\S+): \w+\[[^]]*\] = (?!const)", re.MULTILINE)

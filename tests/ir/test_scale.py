@@ -11,8 +11,8 @@ import pytest
 
 from tinycomp.ir import COMPOSITE, Graph, TensorType
 from tinycomp.ir.equality import equal
-from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import print_graph
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 
 DEPTH = 100_000

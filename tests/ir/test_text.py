@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.graphs import decorated_graphs, graphs
-from tinycomp.ir import Graph, TensorType, printer
+from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.equality import difference
-from tinycomp.ir.parser import parse_graph
-from tinycomp.ir.printer import node_line, print_graph
+from tinycomp.ir.text import printer
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.text.printer import node_line, print_graph
 from tinycomp.ir.verify import verify
 
 RELAXED = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))

@@ -7,8 +7,8 @@ import pytest
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir import REGION, Graph, TensorType, Value
-from tinycomp.ir.lexer import MAX_NESTING
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.lexer import MAX_NESTING
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 
 TEXT = """

@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.harness import run_ours
 from tinycomp.errors import ExecutionError, ModelError, ParseError
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 
 

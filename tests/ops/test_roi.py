@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.harness import assert_same, check, run_onnxruntime, run_ours, sample
 from tinycomp.errors import ExecutionError, MemoryLimitError, ModelError
-from tinycomp.limits import limited
+from tinycomp.memory.budget import limited
 
 
 def regions(rng: np.random.Generator, count: int, size: float) -> np.ndarray:

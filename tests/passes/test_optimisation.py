@@ -121,7 +121,7 @@ def test_real_models_lose_what_they_can():
 
 
 def test_infinity_and_nan_pass_through():
-    from tinycomp.ir.parser import parse_graph
+    from tinycomp.ir.text.parser import parse_graph
 
     graph = parse_graph("""
     graph @main opset {"" = 17} (%x: float32[4]) -> (%y, %z) {

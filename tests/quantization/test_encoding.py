@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tinycomp.quantization.encoding import (
-    LARGEST_BIAS,
-    REDUCED_LIMIT,
-    Affine,
-    Encoding,
-    quantize_bias,
-    quantize_weight,
-)
+from tinycomp.quantization.encoding import LARGEST_BIAS, REDUCED_LIMIT, Affine, Encoding, quantize_bias, quantize_weight
 
 ENCODINGS = [Encoding(dtype, symmetric) for dtype in ("uint8", "int8") for symmetric in (False, True)]
 FINITE = st.floats(-1e6, 1e6)

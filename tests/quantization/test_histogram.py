@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tinycomp.quantization.histogram import BINS, Extremes, Histogram
+from tinycomp.quantization.calibration import BINS, Extremes, Histogram
 
 FLOATS = st.floats(-(2.0**30), 2.0**30, width=32)
 ARRAYS = hnp.arrays(np.float32, st.integers(0, 40), elements=FLOATS)

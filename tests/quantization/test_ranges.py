@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tinycomp.quantization.calibration import choose_range, divergence, observer, squared_error
 from tinycomp.quantization.encoding import Encoding
-from tinycomp.quantization.ranges import METHODS, choose_range, divergence, observer, squared_error
+from tinycomp.quantization.options import METHODS
 
 ASYMMETRIC, SYMMETRIC = Encoding("uint8", symmetric=False), Encoding("int8", symmetric=True)
 RNG = np.random.default_rng(0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.c_cache import CCache
-from tinycomp.runtime.c_compiler import CCompiler
-from tinycomp.runtime.c_source import CSource
+from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.csource.compiler import CCompiler
+from tinycomp.runtime.csource.source import CSource
 from tinycomp.target import Target
 
 SIGNATURE = "const void *const *inputs, void *const *outputs, const void *const *constants, void *scratch"

@@ -18,11 +18,11 @@ import pytest
 import tinycomp
 from tests.runtime.c_sources import X, builds, cache, doubling, files, graph_of, loop_over, target_of, times
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.runtime import c_region
-from tinycomp.runtime.c_cache import CCache
-from tinycomp.runtime.c_compiler import find_compiler
-from tinycomp.runtime.c_region import Origin, cache_key
-from tinycomp.runtime.c_source import CSource
+from tinycomp.runtime.csource import region
+from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.csource.compiler import find_compiler
+from tinycomp.runtime.csource.region import Origin, cache_key
+from tinycomp.runtime.csource.source import CSource
 
 __all__ = ["builds", "cache"]
 
@@ -130,7 +130,7 @@ def test_the_compiler_and_its_surroundings_are_part_of_the_key(monkeypatch: pyte
     monkeypatch.setenv("CPATH", "/elsewhere")
     assert cache_key(SOURCE, ORIGIN, compiler) != key
     monkeypatch.delenv("CPATH")
-    monkeypatch.setattr(c_region, "_version", lambda: "another version")
+    monkeypatch.setattr(region, "_version", lambda: "another version")
     assert cache_key(SOURCE, ORIGIN, compiler) != key
 
 

@@ -15,7 +15,7 @@ import pytest
 import tinycomp
 from tests.runtime.c_sources import X, builds, cache, doubling, files, times
 from tinycomp.errors import TinycompWarning
-from tinycomp.runtime.c_cache import CCache, UnsafeFolderError, check_folder, default_folder
+from tinycomp.runtime.csource.cache import CCache, UnsafeFolderError, check_folder, default_folder
 
 __all__ = ["builds", "cache"]
 
@@ -86,7 +86,7 @@ def test_a_full_disk(moment: str, cache: CCache, monkeypatch: pytest.MonkeyPatch
 
     cache.prepare()
     with monkeypatch.context() as patch:
-        patch.setattr(f"tinycomp.runtime.files.{moment}", full)
+        patch.setattr(f"tinycomp.runtime.archive.{moment}", full)
         store_fails(cache)
     assert files(cache) == []
 

@@ -29,9 +29,9 @@ from tests.runtime.c_sources import (
 from tinycomp.errors import ArtifactError, ExecutionError, TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.runtime.archive import read_archive
-from tinycomp.runtime.c_cache import CCache
-from tinycomp.runtime.c_region import CRegion, Origin
-from tinycomp.runtime.c_source import CSource
+from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.csource.region import CRegion, Origin
+from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec
 
 __all__ = ["builds", "cache"]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.runtime.c_sources import SIGNATURE
 from tinycomp.errors import TargetError
-from tinycomp.runtime.c_region import CRegion, Origin
-from tinycomp.runtime.c_source import CSource
-from tinycomp.runtime.c_text import c_comment, c_identifier, c_number, c_string
+from tinycomp.runtime.csource.region import CRegion, Origin
+from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
 from tinycomp.runtime.spec import TensorSpec
 
 HOSTILE = [

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tinycomp.runtime.cache import BoundedCache
+from tinycomp.runtime.regions import BoundedCache
 
 
 def test_what_was_used_longest_ago_goes_first():

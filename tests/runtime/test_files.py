@@ -19,15 +19,14 @@ import pytest
 
 import tinycomp
 from tests.runtime.c_sources import X, doubling, times
-from tinycomp import loading
 from tinycomp.checking.reproduce import Reproducer
 from tinycomp.cli import main
 from tinycomp.data import digits, digits_model
-from tinycomp.dumping import read_dump, write_graph
+from tinycomp.driver import load as load_module
+from tinycomp.driver.dump import read_dump, write_graph
+from tinycomp.driver.load import load
 from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
-from tinycomp.loading import load
-from tinycomp.runtime.archive import map_path
-from tinycomp.runtime.files import PARTIAL, make_folder, write_file, write_files
+from tinycomp.runtime.archive import PARTIAL, make_folder, map_path, write_file, write_files
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
@@ -164,7 +163,7 @@ def test_an_interrupt_at_every_step(name, failure, tmp_path, monkeypatch):
         raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"tinycomp.runtime.files.{name}", fail)
+        patch.setattr(f"tinycomp.runtime.archive.{name}", fail)
         with pytest.raises((KeyboardInterrupt, WriteError)):
             write_file(path, b"new")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("kept.tcm", b"old")]
@@ -195,7 +194,7 @@ def test_a_cache_on_a_full_disk_keeps_nothing_and_compiles_all_the_same(tmp_path
         with largest_file(100):  # for the cache alone: the compiler needs room
             write_file(*arguments)
 
-    monkeypatch.setattr("tinycomp.runtime.c_cache.write_file", full)
+    monkeypatch.setattr("tinycomp.runtime.csource.cache.write_file", full)
     with pytest.warns(TinycompWarning, match="compiled C source is not kept: .*File too large"):
         module = tinycomp.compile(doubling(), times())
     np.testing.assert_array_equal(module(X), 2 * X)
@@ -221,7 +220,7 @@ def test_a_file_that_goes_away_while_it_is_loaded(tmp_path, monkeypatch):
         return data
 
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "map_path", map_and_remove)
+        patch.setattr(load_module, "map_path", map_and_remove)
         module = load(path)
     assert not path.exists()
     module.save(path)  # from what was read

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 
 from tinycomp.runtime.archive import FORMAT
-from tinycomp.runtime.kernels import kernel_named, kernel_names
+from tinycomp.runtime.native.library import kernel_named, kernel_names
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Reason, RegionRow, Report
 
 WRITTEN = (2, "164f1768b849")

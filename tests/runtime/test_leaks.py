@@ -27,7 +27,7 @@ from tests.runtime.c_sources import X, doubling, function_of, target_of, times
 from tests.runtime_c.test_execution import feed, perceptron
 from tests.runtime_c.test_execution import run as run_program
 from tinycomp.errors import FeedError, TinycompError
-from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.native.executor import NativeProgram, Pool
 
 ROUNDS = int(os.environ.get("TINYCOMP_LEAK_ROUNDS", "25"))
 STRETCHES = 4

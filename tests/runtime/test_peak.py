@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tinycomp.errors import UnsupportedError
-from tinycomp.runtime.peak import peak_flops, peak_int8
-from tinycomp.runtime.processor import available_isas
+from tinycomp.runtime.native.processor import available_isas, peak_flops, peak_int8
 
 
 @pytest.mark.parametrize("peak", [peak_flops, peak_int8])

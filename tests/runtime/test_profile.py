@@ -13,7 +13,7 @@ import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import OptionError, WriteError
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.processor import available_isas
+from tinycomp.runtime.native.processor import available_isas
 from tinycomp.runtime.report import Report
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)

@@ -13,7 +13,7 @@ from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
 from tests.runtime_c.quantized import RESULTS
 from tests.runtime_c.test_conv2d_f32 import conv_params
 from tests.runtime_c.test_qconv2d import conv_params as quantized_params
-from tinycomp.runtime.kernels import kernel_names
+from tinycomp.runtime.native.library import kernel_names
 from tinycomp.runtime.work import COUNTS, Work, work_of
 
 

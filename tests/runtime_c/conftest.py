@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.emulated import EMULATED, EVERY, ISAS, require
-from tinycomp.runtime.native import Pool
-from tinycomp.runtime.processor import available_isas
+from tinycomp.runtime.native.executor import Pool
+from tinycomp.runtime.native.processor import available_isas
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

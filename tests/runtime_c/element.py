@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.runtime_c.helpers import Weight, run_single
 from tests.runtime_c.views import DIMENSIONS, lowest
-from tinycomp.runtime.native import Pool
+from tinycomp.runtime.native.executor import Pool
 
 TYPES = [
     np.dtype(name)

@@ -19,11 +19,10 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pytest
 
-from tinycomp.runtime.clib import ffi, raise_error
-from tinycomp.runtime.kernels import kernel_named
-from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.processor import available_isas
-from tinycomp.runtime.program import SPACES, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.library import ffi, kernel_named, raise_error
+from tinycomp.runtime.native.processor import available_isas
+from tinycomp.runtime.native.program import SPACES, Instruction, Operand, Program
 
 PROJECT = Path(__file__).resolve().parents[2]
 CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"

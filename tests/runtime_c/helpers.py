@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from tests.runtime_c.emulated import runner
-from tinycomp.runtime.native import Pool
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import Pool
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.work import work_of
 
 OWN_BLOCKS = {"block_rows": 0, "panel_order": 0}

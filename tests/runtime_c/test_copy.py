@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.views import eight, lowest, strides
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 # shape of an array, and the view of it that is copied
 VIEWS = {

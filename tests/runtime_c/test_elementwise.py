@@ -11,8 +11,8 @@ import pytest
 from tests.runtime_c.element import BINARY, CAST, COMPARE, LOGICAL, TYPES, UNARY, WHERE, encode, run_steps, step
 from tests.runtime_c.emulated import runner
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 ADD, SUB, MUL = 0, 1, 2
 F32 = "float32"

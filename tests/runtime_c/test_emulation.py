@@ -14,8 +14,8 @@ from tests.runtime_c.emulated import EmulatedProgram
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.test_gather import gather_params
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.program import BufferSpec, Program
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.program import BufferSpec, Program
 from tinycomp.runtime.regions import NativeRegion
 
 SMALL = 2 << 20

@@ -10,10 +10,10 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tinycomp.errors import FeedError, TargetError, UnsupportedError
-from tinycomp.limits import limited
-from tinycomp.runtime.kernels import kernel_named, kernel_names
-from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.program import ABSENT, Instruction, Operand, Program
+from tinycomp.memory.budget import limited
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.library import kernel_named, kernel_names
+from tinycomp.runtime.native.program import ABSENT, Instruction, Operand, Program
 
 GEMM = {"m": 2, "n": 3, "k": 4, "lda": 4, "ldc": 3, "ldr": 0, "trans_b": 0, **OWN_BLOCKS, **NO_ACTIVATION}
 

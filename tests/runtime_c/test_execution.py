@@ -12,10 +12,10 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tinycomp.errors import ArtifactError
-from tinycomp.runtime import threads
-from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.processor import available_isas, cpu_features
-from tinycomp.runtime.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
+from tinycomp.runtime.native import processor
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.processor import available_isas, cpu_features
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:
@@ -172,7 +172,7 @@ def test_program_as_text():
 
 def test_machine_is_described():
     assert available_isas()[0] == "scalar"
-    assert threads.default_threads() >= 1
+    assert processor.default_threads() >= 1
     assert ("avx512" in available_isas()) == ({"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(cpu_features()))
 
 
@@ -190,4 +190,4 @@ def test_cgroup_quota(files, quota, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert threads._cgroup_quota(tmp_path) == quota
+    assert processor._cgroup_quota(tmp_path) == quota

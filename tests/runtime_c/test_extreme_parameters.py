@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.kernels import kernel_named, kernel_names
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.program import Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import kernel_named, kernel_names
+from tinycomp.runtime.native.program import Instruction, Operand, Program
 
 VALUES = [0, -1, 2, 3, 7, 64, 2**31, -(2**31), 2**47, 2**62, 2**63 - 1, -(2**63)]
 

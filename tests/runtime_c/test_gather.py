@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 
 def gather_params(data: np.ndarray, indices: np.ndarray, axis: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.views import eight, strides
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.program import BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
 
 DTYPES = ["uint8", "int16", "float32", "int64"]
 TYPES = {"float32": 0, "float64": 1, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7, "int32": 8, "uint32": 9}

@@ -11,8 +11,8 @@ from tests.runtime_c.element import BINARY, encode, step
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.test_copy import copy_params
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Limit, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Limit, Operand, Program
 from tinycomp.runtime.work import work_of
 
 ROWS = 400

@@ -11,9 +11,9 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, run_single, single
 from tinycomp.errors import TargetError
-from tinycomp.mapped import map_file
-from tinycomp.runtime.kernels import kernel_named
-from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.memory.mapped import map_file
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.library import kernel_named
 
 DEPTH, COLUMNS = 1024, 512
 SIZES = {"m": 1, "n": COLUMNS, "k": DEPTH, "lda": DEPTH, "ldc": COLUMNS, "ldr": 0, "trans_b": 0}

@@ -61,7 +61,7 @@ from tests.runtime_c.test_execution import perceptron
 from tests.runtime_c.test_memory_faults import conv
 from tinycomp.errors import ExecutionError
 from tinycomp.runtime import _native
-from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.native.executor import NativeProgram, Pool
 
 shim = ctypes.CDLL(None)
 where = [line.split()[0].split("-") for line in open("/proc/self/maps") if _native.__file__ in line]

@@ -8,8 +8,8 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import check_work
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 ONE = np.float32(1)
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, run_single, single
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (3, 17), (64, 768), (7, 5000), (0, 4), (3, 0)], ids=str)

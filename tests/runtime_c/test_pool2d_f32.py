@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.windows import window_params
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 # x (NHWC), kernel, strides, dilations, pads (top, left, bottom, right), more output lines and columns (ceil mode)
 CASES = {

@@ -8,7 +8,7 @@ from onnx import helper
 
 from tests.runtime_c.helpers import run_single, single
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import Weight
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 RNN, LSTM, GRU, GRU_LINEAR = range(4)
 GATES = {RNN: 1, LSTM: 4, GRU: 3, GRU_LINEAR: 3}

@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import Weight, run_single, single
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
 
 
 def resize_params(shape, out_height, out_width, line_taps, column_taps):

@@ -9,8 +9,8 @@ from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import run_single, single
 from tests.runtime_c.test_indexing import TYPES
 from tinycomp.errors import TargetError
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.program import BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
 
 SHAPES = [(3, 200, 1), (2, 7, 70), (1, 1, 5), (4, 33, 3)]
 

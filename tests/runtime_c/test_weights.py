@@ -10,11 +10,10 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.windows import window_params
-from tinycomp.runtime.kernels import kernel_named
-from tinycomp.runtime.native import NativeProgram
-from tinycomp.runtime.processor import available_isas
-from tinycomp.runtime.program import Program
-from tinycomp.runtime.weights import Weights
+from tinycomp.runtime.native.executor import NativeProgram, Weights
+from tinycomp.runtime.native.library import kernel_named
+from tinycomp.runtime.native.processor import available_isas
+from tinycomp.runtime.native.program import Program
 
 B = np.random.default_rng(0).standard_normal((24, 24)).astype(np.float32)
 

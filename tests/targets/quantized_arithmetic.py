@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 import tinycomp
+from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import bind
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.spatial import make_window
-from tinycomp.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.target import Target
 from tinycomp.targets.common.quantized.reading import limits
 

@@ -10,7 +10,7 @@ import pytest
 
 import tinycomp
 from tinycomp.data import digits, digits_model
-from tinycomp.pipeline import Pipeline, optimisation_passes, partitioning_passes
+from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.targets.npu_sim import TARGET, build
 from tinycomp.targets.npu_sim_device import Program
 

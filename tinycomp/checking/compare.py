@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import VerifyError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Tolerance
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from tinycomp.checking.compare import compare, random_feeds
 from tinycomp.checking.reproduce import reproduce_pass
+from tinycomp.driver.lowering import Lowering
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph
-from tinycomp.lowering import Lowering
 from tinycomp.target import Tolerance
 
 

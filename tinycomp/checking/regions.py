@@ -12,10 +12,10 @@ import numpy as np
 
 from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
 from tinycomp.checking.reproduce import reproduce_region
+from tinycomp.driver.lowering import Lowering, specs, static_shapes
 from tinycomp.errors import TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import substitute
-from tinycomp.lowering import Lowering, specs, static_shapes
 from tinycomp.ops.typing import retype
 from tinycomp.runtime.plan import Run
 

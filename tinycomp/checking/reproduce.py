@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tinycomp.checking.compare import compare
+from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
 from tinycomp.ir.graph import REGION, Graph, Node
-from tinycomp.lowering import Lowering
-from tinycomp.runtime.files import make_folder, write_files
+from tinycomp.runtime.archive import make_folder, write_files
 from tinycomp.target import Tolerance
 
 Values = Mapping[str, Any]

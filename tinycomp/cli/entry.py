@@ -14,8 +14,7 @@ from importlib import metadata
 from typing import Any, NoReturn
 
 from tinycomp.cli import commands, exits
-from tinycomp.cli.failure import failure_block, failure_dict
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Session, failure_block, failure_dict
 from tinycomp.errors import TinycompWarning, did_you_mean
 
 _EPILOG = """\

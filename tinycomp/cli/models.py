@@ -10,15 +10,15 @@ import tinycomp
 from tinycomp.cli.exits import UsageError
 from tinycomp.cli.options import choices_of, chosen, shapes_of, targets_of
 from tinycomp.cli.session import Session
-from tinycomp.compiler import Compiler, resolve_targets
 from tinycomp.data import digits_model
-from tinycomp.dumping import read_dump
+from tinycomp.driver.compiler import Compiler, resolve_targets
+from tinycomp.driver.dump import read_dump
 from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native import Pool
-from tinycomp.runtime.processor import default_isa
-from tinycomp.tuning_log import applicable
+from tinycomp.runtime.native.executor import Pool
+from tinycomp.runtime.native.processor import default_isa
+from tinycomp.targets.c.tuning.log import applicable
 
 SHIPPED = ("digits", "digits-int8")
 """Names that stand for the models in :mod:`tinycomp.data`."""

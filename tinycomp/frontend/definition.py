@@ -8,11 +8,10 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from tinycomp.frontend.contents import function_body
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
+from tinycomp.frontend.onnx_import import Context, function_body
 from tinycomp.frontend.quantized_definition import defines, quantized_definition
-from tinycomp.frontend.scope import Context
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto, schema
 from tinycomp.ir.proto import type_to_proto

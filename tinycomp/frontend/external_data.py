@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend.loading import check_text
-from tinycomp.mapped import map_file
+from tinycomp.memory.mapped import map_file
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
 

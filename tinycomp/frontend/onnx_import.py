@@ -1,4 +1,11 @@
-"""ONNX models as graphs.
+"""The names that are visible while one graph is imported, and what all graphs of one import share.
+
+The contents of a graph: constants, operators, control flow, and calls of model-local functions.
+
+Bodies become closed graphs. What the bodies of a node read from outside, they all receive as trailing inputs, in one
+order, and the node as trailing operands; outside constants are copied into each body that reads them instead.
+
+ONNX models as graphs.
 
 Nothing in a model is trusted: whatever does not fit ONNX's rules is refused with the name of the node, before any of
 it reaches a pass or a kernel. Types are inferred as the nodes are inserted, initializers and Constant nodes become
@@ -8,22 +15,520 @@ constant values, and the bodies of control flow and of function calls become clo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
-from tinycomp.errors import ModelError
-from tinycomp.frontend.contents import check_default, declared_types, import_contents
+from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
-from tinycomp.frontend.functions import FunctionTable
-from tinycomp.frontend.loading import LoadedModel, check_text, load_model, opset_imports
-from tinycomp.frontend.naming import check_nesting, defined_names
-from tinycomp.frontend.scope import Context, Scope
+from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
+from tinycomp.frontend.loading import LoadedModel, check_text, load_model, normal_domain, opset_imports
+from tinycomp.frontend.naming import (
+    MAX_NESTING,
+    check_nesting,
+    defined_names,
+    free_names,
+    node_label,
+    produced_names,
+    sorted_nodes,
+    too_deep,
+)
 from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
-from tinycomp.ir.graph import Graph
-from tinycomp.ir.proto import type_from_proto
-from tinycomp.ir.types import UNKNOWN, TensorType, substitute, type_of
-from tinycomp.ops.typing import infer_node_types
+from tinycomp.frontend.signature import find_signature
+from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, Node, Value
+from tinycomp.ir.infer import check_declared, since_version
+from tinycomp.ir.proto import ReadExternal, attribute_from_proto, sparse_from_proto, tensor_from_proto, type_from_proto
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, substitute, type_of
+from tinycomp.ops.typing import formal_types, infer_node_types, present, record_of
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an import knows while it is inside one graph or function.
+
+    Attributes:
+        ir_version: IR version of the model.
+        opsets: Opset imports in force: the model's, or the function's.
+        functions: The model-local functions.
+        read_external: Fetches external tensor data; None where the model has no folder.
+        sizes: Sizes of symbolic dimensions that the caller has fixed.
+        environment: Attributes of the function call, None outside functions.
+        prefix: Label of the function call, put before the names of nodes.
+        depth: How many bodies and calls enclose this graph.
+        reshaped: Whether the caller has replaced shapes of inputs, so that declared shapes may be out of date.
+        labels: The labels given to nodes so far, with how many nodes asked for each.
+    """
+
+    ir_version: int
+    opsets: Mapping[str, int]
+    functions: FunctionTable
+    read_external: ReadExternal | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, onnx.AttributeProto] | None = None
+    prefix: str = ""
+    depth: int = 0
+    reshaped: bool = False
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def label(self, node: onnx.NodeProto) -> str:
+        """Return a name for a node that no other node of the model has: names may repeat, in other graphs even must."""
+        wanted = found = self.prefix + node_label(node)
+        while found in self.labels:
+            self.labels[wanted] += 1
+            found = f"{wanted}#{self.labels[wanted]}"
+        self.labels[found] = 1
+        return found
+
+    def deeper(self, where: str, **changes: object) -> Context:
+        """Return the context of a body or function body.
+
+        Raises:
+            UnsupportedError: If the nesting limit is passed.
+        """
+        if self.depth >= MAX_NESTING:
+            raise too_deep(where)
+        return replace(self, depth=self.depth + 1, **changes)  # type: ignore[arg-type]
+
+
+class Scope:
+    """Names of one graph under construction. Constants enter the graph when they are first read.
+
+    Args:
+        graph: The graph.
+        reserved: Names that the graph's own nodes will define; captured values must not take them.
+        declared: Types that the model states, by name.
+    """
+
+    def __init__(self, graph: Graph, reserved: Iterable[str] = (), declared: Mapping[str, Type] | None = None) -> None:
+        self.graph = graph
+        self.declared = dict(declared or {})
+        self.reserved = set(reserved)
+        self._values: dict[str, Value | None] = {}
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def known(self) -> set[str]:
+        """Return the names defined so far."""
+        return {*self._values, *self._arrays}
+
+    def define(self, name: str, value: Value | None) -> None:
+        """Bind a name to a value of the graph, or to None for an absent optional input of a function."""
+        self._values[name] = value
+
+    def define_constant(self, name: str, array: np.ndarray) -> None:
+        """Bind a name to a constant."""
+        self._arrays[name] = array
+
+    def array(self, name: str) -> np.ndarray | None:
+        """Return the array of a name that stands for a constant, else None."""
+        return self._arrays.get(name)
+
+    def lookup(self, name: str, where: str) -> Value | None:
+        """Return the value of a name; None for the empty name and for absent optional inputs.
+
+        Raises:
+            ModelError: If nothing has that name.
+        """
+        if not name:
+            return None
+        if name not in self._values:
+            if name not in self._arrays:
+                raise ModelError(
+                    f'reads the value "{name}", which is never produced',
+                    where=where,
+                    hint=did_you_mean(name, self.known()),
+                )
+            self._values[name] = self.graph.add_const(self._arrays[name], self.free_name(name))
+        return self._values[name]
+
+    def free_name(self, name: str) -> str:
+        """Return ``name`` if no other value of the graph has or will have it, else a name near it."""
+        if name not in self.graph.values and (name not in self.reserved or name in self._arrays):
+            return name
+        candidate = name
+        while candidate in self.reserved or candidate in self.graph.values:
+            candidate = self.graph.fresh(f"{candidate}_outer")
+        return candidate
+
+
+_AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
+    "value": lambda v: v,
+    "sparse_value": lambda v: v,
+    "value_float": lambda v: np.array(v, np.float32),
+    "value_floats": lambda v: np.array(v, np.float32),
+    "value_int": lambda v: np.array(v, np.int64),
+    "value_ints": lambda v: np.array(v, np.int64),
+    "value_string": lambda v: np.array(v, object),
+    "value_strings": lambda v: np.array(v, object),
+}
+
+
+def constant_array(attributes: Sequence[onnx.AttributeProto], context: Context, where: str) -> np.ndarray:
+    """Return the array of a Constant node.
+
+    Raises:
+        ModelError: If the node does not have exactly one value.
+    """
+    if len(attributes) != 1:
+        raise ModelError(
+            "a Constant needs exactly one value",
+            where=where,
+            expected=f"one of {sorted(_AS_ARRAY)}",
+            found=str([a.name for a in attributes]),
+        )
+    value = attribute_from_proto(attributes[0], where, context.read_external)
+    return _AS_ARRAY[attributes[0].name](value)
+
+
+def operands_of(scope: Scope, node: onnx.NodeProto, least: int, where: str) -> list[Value | None]:
+    """Return the operands of a node without the absent ones at its end, but at least ``least``.
+
+    Raises:
+        ModelError: If one is never produced.
+    """
+    names = node.input[:]
+    while len(names) > least and not names[-1]:
+        names.pop()
+    return [scope.lookup(name, where) for name in names]
+
+
+def result_names(node: onnx.NodeProto, least: int) -> list[str]:
+    """Return the result names of a node without the skipped ones at its end, but at least ``least``."""
+    names: list[str] = node.output[:]
+    while len(names) > max(least, 1) and not names[-1]:
+        names.pop()
+    return names
+
+
+def insert(
+    scope: Scope,
+    draft: Node,
+    outputs: Sequence[str],
+    context: Context,
+    *,
+    bodies: Mapping[str, Graph] | None = None,
+) -> Node:
+    """Add a node to the graph of a scope, bind its results, and check their types against the declared ones.
+
+    Args:
+        scope: The scope.
+        draft: Operator, domain, version, operands, attributes, captures, target and source name of the new node.
+        outputs: Result names.
+        context: The context.
+        bodies: Nested graphs.
+
+    Raises:
+        TypeInferenceError: If the operands do not fit the operator.
+        ModelError: If a declared type contradicts the inferred one.
+    """
+    added = scope.graph.add(
+        draft.op,
+        draft.inputs,
+        draft.attrs,
+        domain=draft.domain,
+        version=draft.version,
+        outputs=outputs,
+        bodies=bodies,
+        captures=draft.captures,
+        target=draft.target,
+        sources=draft.sources,
+    )
+    for value in added.outputs:
+        if value.name:
+            declared = scope.declared.get(value.name)
+            if declared is not None:
+                _check_kind(value, declared)
+                if not context.reshaped:
+                    _check_shape(value, declared)
+                check_declared(value, declared)
+            scope.define(value.name, value)
+    return added
+
+
+def _check_kind(value: Value, declared: Type) -> None:
+    if UNKNOWN not in (declared, value.type) and type(present(declared)) is not type(present(value.type)):
+        raise TypeInferenceError(
+            "the declared type contradicts the inferred one",
+            where=f'value "{value.name}"',
+            expected=str(value.type),
+            found=str(declared),
+        )
+
+
+def _check_shape(value: Value, declared: Type) -> None:
+    """Warn of a declared shape that cannot be right: exporters leave such behind, and inference knows better."""
+    if not isinstance(declared, TensorType) or not isinstance(value.type, TensorType):
+        return
+    stated, found = declared.shape, value.type.shape
+    if stated is None or found is None:
+        return
+    pairs = zip(stated, found, strict=False)
+    if len(stated) != len(found) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+        message = f'value "{value.name}": declared as {declared}, but it is {value.type}; the declaration is ignored'
+        warnings.warn(message, TinycompWarning, stacklevel=2)
+
+
+OP_KEY, TARGET_KEY = "tinycomp.op", "tinycomp.target"
+"""Where a function's metadata keeps the name and target of the composite or region that it was."""
+
+
+def import_contents(
+    scope: Scope,
+    proto: onnx.GraphProto,
+    context: Context,
+    where: str,
+    weights: Mapping[int, NDArray[np.uint8]] = MappingProxyType({}),
+) -> None:
+    """Import the constants, nodes and results of a graph whose inputs stand already.
+
+    Args:
+        scope: The scope.
+        proto: The graph.
+        context: The context.
+        where: The graph, for messages.
+        weights: The bytes of initializers that have been read apart, by position.
+
+    Raises:
+        ModelError: If anything in the graph is not valid.
+    """
+    _import_constants(scope, proto, context, weights)
+    _import_nodes(scope, proto.node, context, where)
+    _set_outputs(scope, [o.name for o in proto.output], where)
+
+
+def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
+    """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
+    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info, *proto.output)}
+    return {name: substitute(type_, context.sizes) for name, type_ in types.items() if type_ != UNKNOWN}
+
+
+def _import_constants(
+    scope: Scope, proto: onnx.GraphProto, context: Context, weights: Mapping[int, NDArray[np.uint8]]
+) -> None:
+    """Bind initializers; one that repeats an input of the main graph is that input's default value."""
+    arrays = [
+        (t.name, tensor_from_proto(t, f'initializer "{t.name}"', context.read_external, weights.get(index)))
+        for index, t in enumerate(proto.initializer)
+    ]
+    arrays += [(s.values.name, sparse_from_proto(s)) for s in proto.sparse_initializer]
+    inputs = {v.name for v in scope.graph.inputs}
+    for name, array in arrays:
+        if not name:
+            raise ModelError("an initializer has no name", where=f"graph {scope.graph.name}")
+        if name not in inputs:
+            scope.define_constant(name, array)
+        elif context.depth == 0:
+            scope.graph.defaults[name] = array
+
+
+def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
+    results = []
+    for name in names:
+        check_text(name, where)
+        value = scope.lookup(name, f'{where}, output "{name}"')
+        if value is None:
+            raise ModelError("an output has no name, or stands for an absent input", where=where)
+        results.append(value)
+    scope.graph.set_outputs(results, names)
+
+
+def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
+    for node in sorted_nodes(nodes, scope.known(), where):
+        for text in (node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]):
+            check_text(text, where)
+        label = context.label(node)
+        function = context.functions.find(node) or _extension(scope, node, context, label)
+        if function is not None:
+            _import_call(scope, node, function, context, label)
+        else:
+            _import_operator(scope, node, context, label)
+
+
+def _extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> LocalFunction | None:
+    """Return the definition of an operator outside ONNX's own domains, if tinycomp has one for the node."""
+    if not is_extension(node) or normal_domain(node.domain) not in context.opsets:
+        return None
+    where = _place(label, node)
+    attributes = resolve(node.attribute, context.environment, where)
+    return extension(node, attributes, operands_of(scope, node, 0, where), context.opsets.get("", 1))
+
+
+def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> None:
+    where = _place(label, node)
+    domain = normal_domain(node.domain)
+    attributes = resolve(node.attribute, context.environment, where)
+    signature = find_signature(node.op_type, domain, context.opsets, where)
+    if signature is not None:
+        signature.check_attributes(attributes, where)
+    if node.op_type == "Constant" and not domain:
+        for name in result_names(node, 1)[:1]:
+            scope.define_constant(name, constant_array(attributes, context, where))
+        return
+    least = (0, 1) if signature is None else (signature.inputs[0], signature.outputs[0])
+    operands, outputs = operands_of(scope, node, least[0], where), result_names(node, least[1])
+    if signature is not None:
+        signature.check_operands(operands, len(outputs), where)
+        version = signature.version
+    else:
+        version = since_version(node.op_type, domain, context.opsets.get(domain))
+    draft = Node(node.op_type, domain, version, tuple(operands))
+    draft.sources = (label,)
+    graphs = {a.name: a.g for a in attributes if a.HasField("g")}
+    draft.attrs = {
+        a.name: attribute_from_proto(a, where, context.read_external) for a in attributes if a.name not in graphs
+    }
+    bodies = _import_bodies(scope, draft, graphs, context, where) if graphs else None
+    insert(scope, draft, outputs, context, bodies=bodies)
+
+
+def _place(label: str, node: onnx.NodeProto) -> str:
+    return f"node {label} ({node.op_type})"
+
+
+def _import_bodies(
+    scope: Scope, draft: Node, protos: dict[str, onnx.GraphProto], context: Context, where: str
+) -> dict[str, Graph]:
+    """Import the graphs that a node holds, and append what they capture to its operands."""
+    record = record_of(draft)
+    if record is None or "bodies" not in record.traits:
+        raise UnsupportedError(
+            "nothing is known about the graphs of this operator", where=where, found=draft.qualified_op
+        )
+    outside = dict.fromkeys(name for proto in protos.values() for name in free_names(proto))
+    captured = {name: scope.lookup(name, where) for name in outside if scope.array(name) is None}
+    passed = {name: value for name, value in captured.items() if value is not None}
+    draft.inputs = (*draft.inputs, *passed.values())
+    draft.captures = len(passed)
+    formals = formal_types(draft)
+    inner = context.deeper(where)
+    bodies = {}
+    for key, proto in protos.items():
+        body = _open_body(proto, key, formals[: len(formals) - len(passed)], inner, f"{where}, {key}")
+        for name, value in captured.items():
+            if value is None or name in passed:
+                formal = None if value is None else body.graph.add_input(body.free_name(name), value.type)
+                if name not in body.reserved:
+                    body.define(name, formal)
+        _bind_outer_constants(scope, body, proto)
+        import_contents(body, proto, inner, f"{where}, {key}")
+        bodies[key] = body.graph
+    return bodies
+
+
+def _open_body(proto: onnx.GraphProto, key: str, formals: Sequence[Type], context: Context, where: str) -> Scope:
+    """Return the scope of a body with its own inputs, typed from the operands (declared types fill what is unknown)."""
+    if len(proto.input) != len(formals):
+        raise ModelError(
+            "the body has the wrong number of inputs",
+            where=where,
+            expected=str(len(formals)),
+            found=str(len(proto.input)),
+        )
+    check_text(proto.name, where)
+    graph = Graph(proto.name or key, infer=infer_node_types, opsets=context.opsets)
+    scope = Scope(graph, defined_names(proto, where), declared_types(proto, context))
+    for entry, wanted in zip(proto.input, formals, strict=True):
+        declared = type_from_proto(entry.type)
+        if not entry.name:
+            raise ModelError("an input of the body has no name", where=where)
+        _check_formal(entry.name, declared, wanted, where)
+        scope.define(entry.name, graph.add_input(entry.name, declared if wanted == UNKNOWN else wanted))
+    return scope
+
+
+def _check_formal(name: str, declared: Type, wanted: Type, where: str) -> None:
+    kinds_differ = UNKNOWN not in (declared, wanted) and type(declared) is not type(wanted)
+    dtypes_differ = getattr(declared, "dtype", "?") != getattr(wanted, "dtype", "?")
+    if kinds_differ or (dtypes_differ and "?" not in (getattr(declared, "dtype", "?"), getattr(wanted, "dtype", "?"))):
+        raise ModelError(
+            "the declared type of a body's input contradicts the operand",
+            where=f'{where}, input "{name}"',
+            expected=str(wanted),
+            found=str(declared),
+        )
+
+
+def _bind_outer_constants(outer: Scope, body: Scope, proto: onnx.GraphProto) -> None:
+    for name in free_names(proto):
+        array = outer.array(name)
+        if array is not None:
+            body.define_constant(name, array)
+
+
+def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, label: str) -> None:
+    """Import a call: a node whose body is the function, specialised for the types and attributes of this call."""
+    proto, where = function.proto, _place(label, node)
+    attributes = resolve(node.attribute, context.environment, where)
+    call = onnx.NodeProto(attribute=attributes)
+    operands = operands_of(scope, node, 0, where)
+    if len(operands) > len(proto.input) or len(result_names(node, 0)) > len(proto.output):
+        raise ModelError(
+            f"the call does not fit {function.label}",
+            where=where,
+            expected=f"up to {len(proto.input)} inputs and {len(proto.output)} outputs",
+            found=f"{len(operands)} and {len(node.output)}",
+        )
+    operands += [None] * (len(proto.input) - len(operands))
+    outputs = [*node.output[: len(proto.output)], *[""] * (len(proto.output) - len(node.output))]
+    draft = _call_draft(proto, operands)
+    plain = [a for a in attributes if not a.HasField("g")]
+    draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in plain}
+    inner = context.deeper(
+        where,
+        opsets=function.opsets,
+        environment=function.environment(call, where),
+        prefix=f"{label}/",
+    )
+    draft.sources = (label,)
+    insert(scope, draft, outputs, context, bodies={"body": function_body(function, operands, inner)})
+
+
+def _call_draft(proto: onnx.FunctionProto, operands: Sequence[Value | None]) -> Node:
+    """Return the call node; a function that was a composite or region gets its name and target back."""
+    domain = normal_domain(proto.domain)
+    kept = {entry.key: entry.value for entry in proto.metadata_props} if domain in (COMPOSITE, REGION) else {}
+    draft = Node(kept.get(OP_KEY, proto.name), domain, 1, tuple(operands))
+    draft.target = kept.get(TARGET_KEY)
+    return draft
+
+
+def function_body(function: LocalFunction, operands: Sequence[Value | None], context: Context) -> Graph:
+    """Return the body of a function for the types of these operands; a formal without operand is absent inside.
+
+    Raises:
+        ModelError: If the body is not valid.
+        TypeInferenceError: If the operands do not fit it.
+    """
+    proto = function.proto
+    graph = Graph(proto.name, infer=infer_node_types, opsets=function.opsets)
+    scope = Scope(graph, produced_names(proto.node))
+    for name, operand in zip(proto.input, operands, strict=True):
+        formal = graph.add_input(name, UNKNOWN if operand is None else operand.type)
+        scope.define(name, None if operand is None else formal)
+    _import_nodes(scope, proto.node, context, function.label)
+    _set_outputs(scope, list(proto.output), function.label)
+    return graph
+
+
+def check_default(name: str, type_: Type, found: Type) -> None:
+    """Refuse an initializer that does not fit the input of the same name.
+
+    Raises:
+        ModelError: If dtype or shape contradict each other.
+    """
+    if not compatible(type_, found):
+        raise ModelError(
+            "the initializer does not fit the input of the same name",
+            where=f'input "{name}"',
+            expected=str(type_),
+            found=str(found),
+        )
+
 
 _DEFAULTS_SINCE = 4
 """Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
@@ -38,7 +543,7 @@ def import_model(
         model: Path of a file, the bytes of a file, or a parsed model. Weights in external files need a path.
         shapes: Shapes that replace the declared ones of graph inputs; a dimension is a size, a symbol or None.
         mapped: Whether large weights may be views of the model's file, at any address: whoever asks for that must not
-            read them after the file was written to (:meth:`tinycomp.mapped.Mapping.check` tells).
+            read them after the file was written to (:meth:`tinycomp.memory.mapped.Mapping.check` tells).
 
     Returns:
         The graph. An input that has an initializer (IR version 4 and later) keeps it in ``graph.defaults``.

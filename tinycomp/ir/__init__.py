@@ -1,6 +1,5 @@
 """The intermediate representation: types, values, nodes, graphs, their text, and their verifier."""
 
-from tinycomp.ir import outline as _outline  # noqa: F401 (graphs ask for it when they change: too late for the first)
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Graph, Node, Value
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import UNKNOWN, Dim, MapType, OptionalType, SequenceType, TensorType, Type

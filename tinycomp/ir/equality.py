@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.literals import raw_bytes
-from tinycomp.ir.printer import attr_text
+from tinycomp.ir.text.literals import raw_bytes
+from tinycomp.ir.text.printer import attr_text
 from tinycomp.ir.types import dtype_name
 
 

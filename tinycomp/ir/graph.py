@@ -1,4 +1,6 @@
-"""The graph: values, nodes, and the few operations that change them.
+"""Values and nodes: what a graph is made of.
+
+The graph: values, nodes, and the few operations that change them.
 
 A :class:`Graph` is connected by ``node.inputs``, the truth, and by the producer and the users that every value knows.
 Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`, :meth:`Graph.outline`
@@ -12,20 +14,277 @@ Loop, …) captures are trailing operands of the node (``node.captures`` counts 
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.errors import VerifyError
-from tinycomp.ir.node import COMPOSITE, REGION, TINYCOMP, Attr, Node, Value, connect, disconnect
-from tinycomp.ir.order import links_among, stable_order
 from tinycomp.ir.remarks import Remark
-from tinycomp.ir.types import UNKNOWN, Type, type_of
+from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+COMPOSITE = "tinycomp.composite"
+REGION = "tinycomp.region"
+TINYCOMP = "tinycomp"
+
+Attr = Any
+"""A plain Python value: int, float, str, bytes, a list of one of these, an ndarray, or a Type."""
+
+
+class Value:
+    """A tensor (or sequence, optional, map) that flows along the edges; compared by identity.
+
+    Attributes:
+        name: Unique in its graph; empty for an output that the model skips.
+        type: Always present.
+        producer: The node that makes it; None for graph inputs and constants.
+        const: The array of a constant, else None. Constants are never changed in place.
+        users: How many operand slots of each node read it.
+    """
+
+    __slots__ = ("const", "name", "producer", "type", "users")
+
+    def __init__(self, name: str, type_: Type, producer: Node | None = None, const: np.ndarray | None = None) -> None:
+        self.name = name
+        self.type = type_
+        self.producer = producer
+        self.const = const
+        self.users: dict[Node, int] = {}
+
+    @property
+    def is_const(self) -> bool:
+        """Whether the value is known at compile time."""
+        return self.const is not None
+
+    @property
+    def dtype(self) -> str:
+        """The element type of a tensor; ``"?"`` where it is unknown, and for the other kinds of values."""
+        return tensor(self.type).dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """The dimensions of a tensor; None where even the rank is unknown, and for the other kinds of values."""
+        return tensor(self.type).shape
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions of a tensor; None where it is unknown, and for the other kinds of values."""
+        return tensor(self.type).rank
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The dimensions of a tensor if every one is a number, else None."""
+        return tensor(self.type).static_shape
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name or '_'}: {self.type}>"
+
+
+class Node:
+    """One operator application; compared by identity.
+
+    Attributes:
+        op: Operator name, composite name, or region symbol.
+        domain: Operator domain; ``""`` is ONNX's own.
+        version: The operator's since-version in its domain.
+        inputs: Operands in order, None for an absent optional one; captured values come last.
+        outputs: Results in order.
+        attrs: Plain Python values.
+        bodies: Nested graphs by attribute name.
+        captures: How many trailing operands are captured values.
+        target: The target that has claimed the node, or None.
+        region: Number of the region that the node will be outlined with, or None; meaningful until partitioning.
+        sources: Names of the nodes of the user's model that this node came from.
+        position: Where the node stands among independent nodes; kept through rewrites.
+    """
+
+    __slots__ = (
+        "attrs", "bodies", "captures", "domain", "inputs", "op", "outputs", "position", "region", "serial",
+        "sources", "target", "version",
+    )  # fmt: skip
+
+    def __init__(self, op: str, domain: str, version: int, inputs: tuple[Value | None, ...]) -> None:
+        self.op = op
+        self.domain = domain
+        self.version = version
+        self.inputs = inputs
+        self.outputs: tuple[Value, ...] = ()
+        self.attrs: dict[str, Attr] = {}
+        self.bodies: dict[str, Graph] = {}
+        self.captures = 0
+        self.target: str | None = None
+        self.region: int | None = None
+        self.sources: tuple[str, ...] = ()
+        self.position = 0
+        self.serial = 0
+
+    @property
+    def body(self) -> Graph:
+        """The only body of a composite, region or function.
+
+        Raises:
+            KeyError: If the node has no body of that kind.
+        """
+        return self.bodies["body"]
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether the node is an atom made by composite merging."""
+        return self.domain == COMPOSITE
+
+    @property
+    def is_region(self) -> bool:
+        """Whether the node is a partitioned region."""
+        return self.domain == REGION
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the node does exactly what its single body does (composite, region, model-local function)."""
+        return "body" in self.bodies and (self.domain != "" or self.op not in _BODY_OPS)
+
+    @property
+    def output(self) -> Value:
+        """The first result."""
+        return self.outputs[0]
+
+    @property
+    def label(self) -> str:
+        """The name to use in messages: the source name if there is one."""
+        if self.sources:
+            return self.sources[0] if len(self.sources) == 1 else f"{self.sources[0]}…{self.sources[-1]}"
+        return next((v.name for v in self.outputs if v.name), self.op)
+
+    @property
+    def qualified_op(self) -> str:
+        """Operator with its domain, such as ``Conv`` or ``com.vendor::Op``."""
+        return f"{self.domain}::{self.op}" if self.domain else self.op
+
+    def operand(self, index: int) -> Value:
+        """Return the operand at ``index``, which must be there.
+
+        Raises:
+            VerifyError: If the node has no such operand.
+        """
+        value = self.optional_operand(index)
+        if value is None:
+            raise VerifyError(f"operand {index} is absent", where=repr(self), expected="a value")
+        return value
+
+    def optional_operand(self, index: int) -> Value | None:
+        """Return the operand at ``index``, or None if it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def const(self, index: int) -> np.ndarray | None:
+        """Return the array of the operand at ``index`` if that is a constant, else None."""
+        value = self.optional_operand(index)
+        return None if value is None else value.const
+
+    def used_outputs(self) -> list[Value]:
+        """Return the results that have a name, that is, that are not skipped."""
+        return [v for v in self.outputs if v.name]
+
+    def __repr__(self) -> str:
+        return f"<Node {self.qualified_op} {self.label}>"
+
+
+_BODY_OPS = frozenset({"Loop", "Scan", "SequenceMap"})
+
+
+def connect(value: Value | None, node: Node) -> None:
+    """Note that one more operand slot of ``node`` reads ``value``."""
+    if value is not None:
+        value.users[node] = value.users.get(node, 0) + 1
+
+
+def disconnect(value: Value | None, node: Node) -> None:
+    """Note that one operand slot of ``node`` less reads ``value``."""
+    if value is not None:
+        value.users[node] -= 1
+        if not value.users[node]:
+            del value.users[node]
+
+
+def stable_order(members: Collection[Node]) -> list[Node]:
+    """Return nodes in topological order; among independent ones the earlier in the model comes first.
+
+    Args:
+        members: The nodes to order, by the links among themselves; a set or a mapping, which is asked for members.
+
+    Raises:
+        VerifyError: If the links have a cycle; the message shows it.
+    """
+    by_place = sorted(members, key=_place)
+    return by_place if _is_ordered(by_place, members) else _searched_order(members)
+
+
+def _place(node: Node) -> tuple[int, int]:
+    return node.position, node.serial
+
+
+def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
+    """Whether every node stands behind what it reads, as in most graphs they do by their places alone."""
+    seen: set[Node | None] = {None}
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None and value.producer not in seen and value.producer in members:
+                return False
+        seen.add(node)
+    return True
+
+
+def _searched_order(members: Collection[Node]) -> list[Node]:
+    waiting = {node: sum(v is not None and v.producer in members for v in node.inputs) for node in members}
+    ready = [(*_place(node), node) for node, slots in waiting.items() if not slots]
+    heapq.heapify(ready)
+    order: list[Node] = []
+    while ready:
+        node = heapq.heappop(ready)[2]
+        order.append(node)
+        for user, slots in _users(node):
+            if user in waiting:
+                waiting[user] -= slots
+                if not waiting[user]:
+                    heapq.heappush(ready, (*_place(user), user))
+    if len(order) != len(waiting):
+        raise _cycle_error([node for node, slots in waiting.items() if slots])
+    return order
+
+
+def _users(node: Node) -> Iterable[tuple[Node, int]]:
+    return (use for value in node.outputs for use in value.users.items())
+
+
+def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
+    """Return the links among nodes; the attribute ``slots`` counts the operand slots of each.
+
+    Args:
+        members: The nodes; a set or a mapping, which is asked for members.
+    """
+    import networkx as nx  # 17 MB, and hardly any compilation asks for it
+
+    links: nx.DiGraph[Node] = nx.DiGraph()
+    links.add_nodes_from(members)
+    for node in members:
+        for user, slots in _users(node):
+            if user in members:
+                held = links.get_edge_data(node, user, {"slots": 0})["slots"]
+                links.add_edge(node, user, slots=held + slots)
+    return links
+
+
+def _cycle_error(tangle: list[Node]) -> VerifyError:
+    import networkx as nx
+
+    cycle = nx.find_cycle(links_among(dict.fromkeys(tangle)))
+    path = " -> ".join(edge[0].label for edge in cycle)
+    return VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")
+
 
 InferTypes = Callable[[Node], Sequence[Type]]
 """Output types of a node from its operands, attributes and bodies."""
@@ -357,24 +616,18 @@ class Graph:
         Returns:
             The new node.
         """
-        from tinycomp.ir.outline import outline
-
         return outline(self, nodes, op, domain, target, params, bind_constants, attrs)
 
     def inline(self, node: Node) -> list[Node]:
         """Replace a composite, region or function node by the contents of its body; the inverse of :meth:`outline`."""
-        from tinycomp.ir.outline import inline
-
         return inline(self, node)
 
     def clone(self) -> Graph:
         """Return a deep copy that shares only the arrays of constants."""
-        from tinycomp.ir.outline import clone
-
         return clone(self)
 
     def __str__(self) -> str:
-        from tinycomp.ir.printer import print_graph
+        from tinycomp.ir.text.printer import print_graph
 
         return print_graph(self)
 
@@ -398,3 +651,184 @@ class Graph:
 
 
 _PENDING = UNKNOWN
+
+
+def outline(
+    graph: Graph,
+    nodes: Iterable[Node],
+    op: str,
+    domain: str,
+    target: str | None,
+    params: Sequence[Value] | None,
+    bind_constants: bool,
+    attrs: Mapping[str, Attr] | None,
+) -> Node:
+    """See :meth:`tinycomp.ir.graph.Graph.outline`."""
+    inside = set(nodes)
+    members = stable_order(inside)
+    body = Graph(op, infer=graph.infer, opsets=graph.opsets)
+    wanted = _parameters(members, inside, params, bind_constants)
+    results = [v for n in members for v in n.outputs if graph.is_output(v) or not inside.issuperset(v.users)]
+    mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
+    mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
+    _lift_out(graph, members, inside)
+    for node in members:
+        _settle(node, body, mapping)
+    body._order = members
+    body.set_outputs([mapping[v] for v in results])
+    for value in wanted:
+        graph._values.setdefault(value.name, value)
+    node = Node(op, domain, 1, tuple(wanted))
+    node.outputs = tuple(results)
+    node.bodies = {"body": body}
+    node.attrs = dict(attrs or {})
+    node.target = target
+    node.sources = tuple(dict.fromkeys([s for n in members for s in n.sources]))
+    node.position = members[-1].position
+    node.serial = next(graph._serial)
+    for value in results:
+        value.producer = node
+    graph._insert(node)
+    return node
+
+
+def _parameters(
+    members: list[Node], inside: set[Node], params: Sequence[Value] | None, bind_constants: bool
+) -> list[Value]:
+    wanted = dict.fromkeys(params or ())
+    for node in members:
+        for value in node.inputs:
+            if value is None or value.producer in inside:
+                continue
+            if not (value.is_const and bind_constants):
+                wanted.setdefault(value)
+    return list(wanted)
+
+
+def _lift_out(graph: Graph, members: list[Node], inside: set[Node]) -> None:
+    """Take ``members`` out of the graph but leave the values that others still read, and what they read themselves."""
+    for node in members:
+        del graph._members[node]
+        for value in dict.fromkeys(node.inputs):
+            if value is not None and value.producer not in inside:
+                del value.users[node]
+                if value.is_const and not graph.use_count(value):
+                    graph._values.pop(value.name, None)
+        for value in node.outputs:
+            graph._values.pop(value.name, None)
+    graph._edited()
+
+
+def _settle(node: Node, body: Graph, mapping: dict[Value, Value]) -> None:
+    """Put a node that was lifted out into ``body``; ``mapping`` has the stand-ins of what it shares with the graph."""
+    operands = []
+    for value in node.inputs:
+        if value is not None and value.is_const and value not in mapping:
+            mapping[value] = _copy_const(value, body)
+        inner = value if value is None else mapping.get(value, value)
+        if inner is not None and inner is not value:
+            assert value is not None
+            connect(inner, node)
+            value.users.pop(node, None)
+        operands.append(inner)
+    node.inputs = tuple(operands)
+    node.outputs = tuple([mapping.get(v, v) for v in node.outputs])
+    node.serial = next(body._serial)
+    body._members[node] = None
+    for value in node.outputs:
+        if value.name:
+            body._declare(value)
+
+
+def _copy_node(node: Node, into: Graph, mapping: dict[Value, Value], names: Mapping[str, str] | None = None) -> Node:
+    """Copy one node; operands come from ``mapping``, constants are copied on first use."""
+    operands: list[Value | None] = []
+    for value in node.inputs:
+        if value is not None and value not in mapping:
+            assert value.const is not None, f"{value!r} is not available in graph {into.name}"
+            mapping[value] = _copy_const(value, into)
+        operands.append(None if value is None else mapping[value])
+    copy = _like(node, tuple(operands))
+    copy.serial = next(into._serial)
+    outputs = []
+    for value in node.outputs:
+        name = value.name and into.fresh((names or {}).get(value.name, value.name))
+        outputs.append(Value(name, value.type, copy))
+        mapping[value] = outputs[-1]
+    copy.outputs = tuple(outputs)
+    into._insert(copy)
+    return copy
+
+
+def _copy_const(value: Value, into: Graph) -> Value:
+    held = into.values.get(value.name)
+    if held is not None and held.const is value.const:
+        return held
+    assert value.const is not None
+    return into._declare(Value(into.fresh(value.name or "const"), value.type, const=value.const))
+
+
+def inline(graph: Graph, node: Node) -> list[Node]:
+    """See :meth:`tinycomp.ir.graph.Graph.inline`."""
+    body = node.body
+    mapping = {formal: actual for formal, actual in zip(body.inputs, node.inputs, strict=True) if actual is not None}
+    outer_names = {b.name: v.name for b, v in zip(body.outputs, node.outputs, strict=True) if v.name and b.producer}
+    for value in node.used_outputs():
+        del graph._values[value.name]
+    copies = []
+    for inner in body.nodes:
+        copy = _copy_node(inner, graph, mapping, outer_names)
+        copy.sources = copy.sources or node.sources
+        if not (node.is_composite or node.is_region):
+            copy.position = node.position
+        copies.append(copy)
+    for value, result in zip(node.outputs, body.outputs, strict=True):
+        if result not in mapping:
+            mapping[result] = _copy_const(result, graph)
+        graph.replace_uses(value, mapping[result])
+    for operand in node.inputs:
+        disconnect(operand, node)
+    del graph._members[node]
+    graph._edited()
+    return copies
+
+
+def clone(graph: Graph) -> Graph:
+    """See :meth:`tinycomp.ir.graph.Graph.clone`."""
+    copy = Graph(graph.name, infer=graph.infer, opsets=graph.opsets)
+    copy.metadata = dict(graph.metadata)
+    copy.defaults = dict(graph.defaults)
+    copy.remarks = list(graph.remarks)
+    mapping = {value: Value(value.name, value.type, None, value.const) for value in graph.values.values()}
+    copy.inputs = [mapping[value] for value in graph.inputs]
+    copy._order = [_twin(node, copy, mapping) for node in graph.nodes]
+    copy._members = dict.fromkeys(copy._order)
+    copy._values = {value.name: value for value in mapping.values() if value.name}
+    copy.set_outputs([mapping[v] for v in graph.outputs], graph.output_names)
+    return copy
+
+
+def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
+    """Return a node's copy for a graph that has all its values, under the same names."""
+    twin = _like(node, tuple([None if v is None else mapping[v] for v in node.inputs]))
+    twin.serial = next(into._serial)
+    twin.outputs = tuple([mapping[v] if v.name else Value("", v.type) for v in node.outputs])
+    for value in twin.outputs:
+        value.producer = twin
+    for operand in twin.inputs:
+        connect(operand, twin)
+    return twin
+
+
+def _like(node: Node, operands: tuple[Value | None, ...]) -> Node:
+    """Return a copy of a node with other operands and no results."""
+    copy = Node(node.op, node.domain, node.version, operands)
+    copy.attrs = dict(node.attrs)
+    if node.bodies:
+        copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
+    copy.captures = node.captures
+    copy.target = node.target
+    copy.region = node.region
+    copy.sources = node.sources
+    copy.position = node.position
+    return copy

@@ -14,8 +14,8 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError, VerifyError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.lexer import MAX_NESTING, caret
-from tinycomp.ir.printer import Span, node_line
+from tinycomp.ir.text.lexer import MAX_NESTING, caret
+from tinycomp.ir.text.printer import Span, node_line
 from tinycomp.ir.types import MapType, OptionalType, SequenceType, TensorType, compatible, type_of
 
 _T = TypeVar("_T")

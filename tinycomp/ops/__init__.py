@@ -14,7 +14,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, TinycompError
 from tinycomp.ir.types import TensorType, tensor
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops import (
     activation,
     attention,

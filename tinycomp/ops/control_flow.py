@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.limits import reserve_bytes
+from tinycomp.memory.budget import reserve_bytes
 from tinycomp.ops.numeric import Array, fix_axis
 from tinycomp.ops.registry import OpFamily
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import dtype_of_enum
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.registry import OpFamily

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.errors import ModelError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.registry import OpFamily

@@ -11,7 +11,7 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
 from tinycomp.ops.registry import OpFamily
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, fix_axes, ints
 from tinycomp.ops.registry import OpFamily
 

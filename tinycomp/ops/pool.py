@@ -14,7 +14,7 @@ from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.integers import integer_range
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, widened
 from tinycomp.ops.registry import OpFamily

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, quiet
 from tinycomp.ops.registry import OpFamily
 

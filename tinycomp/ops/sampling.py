@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 
 from tinycomp.errors import ModelError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
 from tinycomp.ops.registry import OpFamily
 

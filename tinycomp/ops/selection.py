@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.limits import reserve
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, scalar_int
 from tinycomp.ops.registry import OpFamily
 

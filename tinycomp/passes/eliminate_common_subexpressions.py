@@ -1,6 +1,6 @@
 """EliminateCommonSubexpressions: compute once what the graph computes twice, and store equal constants once.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
 ...   %a: float32[2] = Add(%x, %k) from ["a"]
@@ -27,7 +27,7 @@ import numpy as np
 
 from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.literals import content_hash, raw_bytes
+from tinycomp.ir.text.literals import content_hash, raw_bytes
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import erase_dead, joined_sources

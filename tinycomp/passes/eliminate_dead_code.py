@@ -1,6 +1,6 @@
 """EliminateDeadCode: remove nodes, constants and captures that no result depends on.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {
 ...   %a: float32[2] = Exp(%x)

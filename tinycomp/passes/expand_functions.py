@@ -1,6 +1,6 @@
 """ExpandFunctions: put what ONNX defines an operator by in its place, where a target takes all of it.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> from tinycomp.ops.typing import infer_node_types
 >>> npu = Target("npu")
 >>> npu.accept("Sigmoid", "Mul")

@@ -1,6 +1,6 @@
 """FoldConstants: compute at compile time what does not depend on the inputs.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17} (%x: float32[N, 3, 8, 8]) -> (%y) {
 ...   %shape: int64[4] = Shape(%x)

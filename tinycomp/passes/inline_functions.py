@@ -1,6 +1,6 @@
 """InlineFunctions: replace calls of model-local functions by what the functions do.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17, local = 1} (%x: float32[2]) -> (%y) {
 ...   %y: float32[2] = local::Twice(%x) from ["call"]

@@ -1,6 +1,6 @@
 """Simplify: the rewrites that are right on every machine.
 
->>> from tinycomp.ir.parser import parse_graph
+>>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17} (%x: float32[N, 1, 4, 4]) -> (%y) {
 ...   %w: float32[1, 1, 1, 1] = const [3.0]

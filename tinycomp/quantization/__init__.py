@@ -2,7 +2,7 @@
 
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.noise import LayerNoise, NoiseTable, noise
+from tinycomp.quantization.options import METHODS
 from tinycomp.quantization.quantizer import quantize
-from tinycomp.quantization.ranges import METHODS
 
 __all__ = ["METHODS", "Layer", "LayerNoise", "NoiseTable", "noise", "quantize"]

@@ -1,21 +1,385 @@
-"""The range of every value that will be rounded, from one pass over the data."""
+"""Watching values go by in constant memory: their range, and how often which of them occurs.
+
+Choosing the range of a value from what was seen of it: the four methods of calibration.
+
+``minmax`` covers everything. The others cut off what is rare, so that what is frequent gets finer steps:
+``percentile`` a fixed share; ``mse`` what makes the mean squared error of rounding and cutting off smallest;
+``entropy`` what changes the distribution least, by the Kullback-Leibler divergence (after S. Migacz, "8-bit Inference
+with TensorRT", 2017).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any
 
-from tinycomp.errors import QuantizationError
+import numpy as np
+from numpy.typing import NDArray
+
+from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.progress import Bar
+from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value
-from tinycomp.progress import Bar
 from tinycomp.quantization.bias_correction import MeanErrors
-from tinycomp.quantization.encoding import Affine
-from tinycomp.quantization.evaluation import Watch, watched
-from tinycomp.quantization.feeds import CalibrationData
-from tinycomp.quantization.histogram import Extremes
-from tinycomp.quantization.layers import Layer
-from tinycomp.quantization.operators import Kind
-from tinycomp.quantization.options import Options
-from tinycomp.quantization.ranges import Range, choose_range, observer
+from tinycomp.quantization.encoding import Affine, Encoding
+from tinycomp.quantization.layers import Kind, Layer
+from tinycomp.quantization.options import Method, Options
+
+BINS = 4096
+"""The most bins that a histogram has; a range takes at least half of them, minus one."""
+_LEAST_EXPONENT = -140
+
+
+class Extremes:
+    """The smallest and largest number seen; 0 counts as seen, because every range must represent it."""
+
+    def __init__(self) -> None:
+        self.low = 0.0
+        self.high = 0.0
+        self.count = 0
+
+    def add(self, array: np.ndarray) -> None:
+        """Look at the numbers of a float32 array."""
+        if array.size:
+            # Unlike Python's own, these hand NaN on.
+            self.low = float(np.minimum(self.low, array.min()))
+            self.high = float(np.maximum(self.high, array.max()))
+            self.count += array.size
+
+    @property
+    def finite(self) -> bool:
+        """Whether no number was infinite or NaN."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+class Histogram(Extremes):
+    """How often numbers occur, in bins that grow with the range.
+
+    A bin is as wide as a power of two, and begins at a multiple of it. Where the range outgrows :data:`BINS`,
+    neighbours are joined, which loses no count: the result does not depend on the order in which the numbers come, nor
+    on how they are divided into arrays. Zeros are counted apart; they are what rounding never changes.
+
+    >>> histogram = Histogram()
+    >>> histogram.add(np.float32([0, 1, 2, 3]))
+    >>> histogram.add(np.float32([1000]))
+    >>> histogram.counts.sum(), histogram.zeros, histogram.high
+    (np.int64(4), 1, 1000.0)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zeros = 0
+        self._exponent = _LEAST_EXPONENT
+        self._first = 0
+        self._counts: NDArray[np.int64] = np.zeros(1, np.int64)
+
+    def add(self, array: np.ndarray) -> None:
+        """Count the numbers of a float32 array."""
+        super().add(array)
+        if not array.size or not self.finite:
+            return
+        self._grow()
+        flat = array.reshape(-1)
+        nonzero = flat[flat != 0]
+        self.zeros += flat.size - nonzero.size
+        places = np.floor(np.ldexp(nonzero.astype(np.float64), -self._exponent)).astype(np.int64) - self._first
+        self._counts += np.bincount(places, minlength=self._counts.size)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often numbers other than 0 occur, by bin."""
+        return self._counts
+
+    @property
+    def width(self) -> float:
+        """How wide a bin is."""
+        return math.ldexp(1.0, self._exponent)
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """Where the bins begin, and where the last one ends."""
+        return np.ldexp(np.arange(self._first, self._first + self._counts.size + 1).astype(np.float64), self._exponent)
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """The middle of every bin."""
+        edges = self.edges
+        return (edges[1:] + edges[:-1]) / 2
+
+    def _grow(self, doublings: int = 0) -> None:
+        """Make bins for the whole range, wider ones if there would be too many or if it is asked for."""
+        exponent = max(self._exponent, self._needed()) + doublings
+        first, last = (math.floor(math.ldexp(end, -exponent)) for end in (self.low, self.high))
+        counts = np.zeros(last - first + 1, np.int64)
+        held = np.flatnonzero(self._counts)
+        np.add.at(counts, ((held + self._first) >> (exponent - self._exponent)) - first, self._counts[held])
+        self._exponent, self._first, self._counts = exponent, first, counts
+
+    def coarse(self, doublings: int) -> Histogram:
+        """Return the histogram with bins that have been doubled in width so many times."""
+        copy = Histogram()
+        copy.low, copy.high, copy.count, copy.zeros = self.low, self.high, self.count, self.zeros
+        copy._exponent, copy._first, copy._counts = self._exponent, self._first, self._counts
+        copy._grow(doublings)
+        return copy
+
+    def _needed(self) -> int:
+        """Return the least exponent with which the range has no more than :data:`BINS` bins."""
+        exponent = _LEAST_EXPONENT
+        if self.high > self.low:
+            exponent = max(exponent, math.frexp((self.high - self.low) / BINS)[1] - 1)
+        while math.floor(math.ldexp(self.high, -exponent)) - math.floor(math.ldexp(self.low, -exponent)) >= BINS:
+            exponent += 1
+        return exponent
+
+
+PERCENTILE = 99.999
+"""Per cent of the numbers that a range holds unless somebody says otherwise."""
+Range = tuple[float, float]
+Cost = Callable[[float, float], float]
+_SHRINK = np.concatenate([np.linspace(1.0, 0.5, 51), np.geomspace(0.49, 0.02, 30)])
+"""The shares of the whole range that a search tries; 1 first, so that it wins a draw."""
+
+
+def observer(method: Method) -> Extremes:
+    """Return what has to watch a value."""
+    return Extremes() if method == "minmax" else Histogram()
+
+
+def choose_range(seen: Extremes, method: Method, encoding: Encoding, percentile: float | None = None) -> Range:
+    """Return the range to represent.
+
+    Args:
+        seen: What :func:`observer` returned, after the calibration.
+        method: How to choose.
+        encoding: What the range is for.
+        percentile: For the method of this name: how many per cent of the numbers the range holds; None for
+            :data:`PERCENTILE`.
+    """
+    if not isinstance(seen, Histogram) or not seen.counts.any():
+        return seen.low, seen.high
+    if method == "percentile":
+        return _percentile(seen, encoding.symmetric, PERCENTILE if percentile is None else percentile)
+    cost = squared_error(seen, encoding) if method == "mse" else divergence(seen, encoding)
+    return _search(seen, cost, encoding.symmetric)
+
+
+def _percentile(seen: Histogram, symmetric: bool, percentile: float) -> Range:
+    """Cut the same share off both ends; of the magnitudes where zero is the middle. A bin that is cut into stays."""
+    cut = 1 - percentile / 100
+    counts, edges = seen.counts.copy(), seen.edges
+    counts[int(np.searchsorted(edges, 0.0))] += seen.zeros
+    if symmetric:
+        reach = np.maximum(np.abs(edges[1:]), np.abs(edges[:-1]))
+        order = np.argsort(reach)
+        limit = float(reach[order][_first_reaching(counts[order], 1 - cut)])
+        return max(seen.low, -limit), min(seen.high, limit)
+    one_sided = seen.low == 0 or seen.high == 0
+    share = cut if one_sided else cut / 2
+    high = edges[1 + _first_reaching(counts, 1 - share)]
+    low = edges[-2 - _first_reaching(counts[::-1], 1 - share)]
+    return max(seen.low, min(float(low), 0.0)), min(seen.high, max(float(high), 0.0))
+
+
+def _first_reaching(counts: np.ndarray, share: float) -> int:
+    """Return the first bin at which ``share`` of all has been counted; the sums are whole numbers below 2**53."""
+    sums = np.cumsum(counts)
+    return int(np.searchsorted(sums, min(share * float(sums[-1]), float(sums[-1]))))
+
+
+def _search(seen: Histogram, cost: Cost, symmetric: bool) -> Range:
+    """Return the range of least cost: both ends are drawn in together first, then each by itself."""
+    low, high = seen.low, seen.high
+    if symmetric:
+        reach = max(-low, high)
+        best = min(_SHRINK, key=lambda share: cost(-share * reach, share * reach)) * reach
+        return max(low, -best), min(high, best)
+    share = min(_SHRINK, key=lambda share: cost(share * low, share * high))
+    low, high = share * low, share * high
+    if low < 0 < high:
+        high = min(_ends(high, seen.high), key=lambda end: cost(low, end))
+        low = min(_ends(low, seen.low), key=lambda end: cost(end, high))
+    return float(low), float(high)
+
+
+def _ends(now: float, furthest: float) -> list[float]:
+    """The ends to try: the one there is, then shares of the furthest."""
+    return [now, *(furthest * _SHRINK)]
+
+
+def squared_error(seen: Histogram, encoding: Encoding) -> Cost:
+    """Return what a range costs as the sum of squared errors; every number counts as the middle of its bin."""
+    places = np.flatnonzero(seen.counts)
+    centres, counts = seen.centres[places].astype(np.float32), seen.counts[places].astype(np.float64)
+
+    def cost(low: float, high: float) -> float:
+        affine = encoding.affine(low, high)
+        error = affine.dequantize(affine.quantize(centres)) - centres
+        return float((error.astype(np.float64) ** 2 * counts).sum())
+
+    return cost
+
+
+def divergence(seen: Histogram, encoding: Encoding) -> Cost:
+    """Return what a range costs as the divergence of the rounded distribution from the one that was seen.
+
+    The bins of one step share their counts equally, as far as they hold any. What lies outside the range counts at its
+    ends in the rounded distribution, and is missing where it was seen: cutting off costs by how much is cut off. The
+    whole range has one or two bins per step; with finer ones the peaks of a distribution, which a finer step tells
+    from their neighbours, would weigh more than its tails.
+    """
+    coarse = seen.coarse(_COARSE)
+    counts, edges = coarse.counts.astype(np.float64), coarse.edges
+    width, levels = coarse.width, encoding.levels
+    wanted, places = counts / counts.sum(), np.arange(counts.size)
+
+    def cost(low: float, high: float) -> float:
+        first = int(np.clip(np.floor((low - edges[0]) / width), 0, counts.size - 1))
+        last = int(np.clip(np.floor((high - edges[0]) / width) + 1, first + 1, counts.size))
+        size = last - first
+        step = (np.clip(places, first, last - 1) - first) * levels // max(size, levels)
+        held = (counts > 0) & (places >= first) & (places < last)
+        share = np.bincount(step, wanted) / np.maximum(np.bincount(step, held), 1)
+        return _divergence(wanted, np.where(held, share[step], 0.0))
+
+    return cost
+
+
+_COARSE = 3
+_SMOOTH = 1e-4
+
+
+def _divergence(wanted: np.ndarray, found: np.ndarray) -> float:
+    """The Kullback-Leibler divergence; where nothing was found, almost nothing is taken for it."""
+    places = wanted > 0
+    p, q = wanted[places], np.maximum(found[places], _SMOOTH / wanted.size)
+    return float((p * np.log(p / q)).sum())
+
+
+Feeds = dict[str, np.ndarray]
+_HINT = 'Give an iterable of inputs, each a dict such as {"%s": array}; of a model with one input, the array will do.'
+
+
+class CalibrationData:
+    """Inputs of a model, one after another.
+
+    Args:
+        given: An iterable of inputs: a dict of arrays by name each, or the array of the only input.
+        names: The inputs of the model.
+
+    Raises:
+        QuantizationError: If it is not an iterable of inputs.
+    """
+
+    def __init__(self, given: Iterable[Any], names: list[str]) -> None:
+        self._given, self._names = given, names
+        if isinstance(given, (Mapping, np.ndarray, str, bytes)) or not hasattr(given, "__iter__"):
+            found = f"an array of shape {list(given.shape)}" if isinstance(given, np.ndarray) else type(given).__name__
+            raise self._wrong("not an iterable of inputs", "calibration", found)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it can be gone through more than once."""
+        return iter(self._given) is not self._given
+
+    def __len__(self) -> int:
+        """How many inputs there are; 0 if only going through them would tell."""
+        return len(self._given) if isinstance(self._given, Sized) else 0
+
+    def __iter__(self) -> Iterator[tuple[str, Feeds]]:
+        """Yield every input with what it is called in messages.
+
+        Raises:
+            QuantizationError: If there is none, or one is not a dict of arrays, is empty or holds what is not finite.
+        """
+        number = -1
+        for number, item in enumerate(self._given):
+            where = f"calibration input {number}"
+            feeds = self._named(item, where)
+            _check_not_empty(feeds, where)
+            for name, array in feeds.items():
+                _check_finite(array, f'{where}, "{name}"')
+            yield where, feeds
+        if number < 0:
+            hint = "The first pass over a generator uses it up; give a list." if not self.repeatable else ""
+            raise QuantizationError(
+                "no calibration data", where="calibration", expected="inputs that the model will see", found="none",
+                hint=hint,
+            )  # fmt: skip
+
+    def _named(self, item: Any, where: str) -> Feeds:
+        if isinstance(item, Mapping):
+            return {str(name): np.asarray(array) for name, array in item.items()}
+        if isinstance(item, np.ndarray) and len(self._names) == 1:
+            return {self._names[0]: item}
+        raise self._wrong("not the inputs of the model", where, type(item).__name__)
+
+    def _wrong(self, message: str, where: str, found: str) -> QuantizationError:
+        wanted = f"arrays by name: {', '.join(self._names)}"
+        return QuantizationError(message, where=where, expected=wanted, found=found, hint=_HINT % self._names[0])
+
+
+def _check_not_empty(feeds: Feeds, where: str) -> None:
+    # Some inputs may be empty, such as the past of a model that generates text.
+    if feeds and not any(array.size for array in feeds.values()):
+        shapes = ", ".join(f"{name} of shape {list(array.shape)}" for name, array in feeds.items())
+        raise QuantizationError(
+            "calibration data must have elements", where=where, expected="an input that shows something",
+            found=shapes, hint="Leave this input out.",
+        )  # fmt: skip
+
+
+def _check_finite(array: np.ndarray, where: str) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise QuantizationError(
+            "calibration data must be finite", where=where, expected="finite numbers",
+            found=f"{array[place]} at {list(place)}", hint="Leave this input out.",
+        )  # fmt: skip
+
+
+class Watch:
+    """Runs a graph and returns chosen values, by name.
+
+    Args:
+        graph: The graph; it is left alone.
+        values: Inputs of the graph, or results of its nodes.
+        threads: Of the runs.
+    """
+
+    def __init__(self, graph: Graph, values: Sequence[Value], threads: int | None = None) -> None:
+        self._fed = [v.name for v in values if v.producer is None]
+        made = [v.name for v in values if v.producer is not None]
+        copy = graph.clone()
+        copy.set_outputs([copy.values[name] for name in made] or copy.outputs)
+        # Winograd's algorithm rounds more; what is measured here should be the model's own numbers.
+        self._module = compile_model(copy, threads=threads, winograd=False)
+        self._made = made
+
+    def __call__(self, feeds: Feeds, where: str) -> Feeds:
+        """Return the values for one input.
+
+        Raises:
+            QuantizationError: If the input does not fit the model.
+        """
+        try:
+            found = self._module.run(feeds)
+        except FeedError as error:
+            raise QuantizationError(
+                error.message, where=f"{where}, {error.where}" if error.where else where, expected=error.expected,
+                found=error.found, hint=error.hint,
+            ) from error  # fmt: skip
+        fed = {**self._module.defaults, **feeds}
+        return {**{name: found[name] for name in self._made}, **{name: fed[name] for name in self._fed}}
+
+
+def watched(watch: Watch, data: CalibrationData, bar: Bar, what: str) -> Iterator[tuple[str, Feeds, Feeds]]:
+    """Yield what every input of the data is called in messages, the input, and the values for it."""
+    with bar.over(what, data, len(data)) as inputs:
+        for where, feeds in inputs:
+            yield where, feeds, watch(feeds, where)
+
 
 Scales = dict[Value, Affine]
 """Scale and zero point by value."""

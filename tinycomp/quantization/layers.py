@@ -1,4 +1,6 @@
-"""Layers: what is quantised as one, because there is no rounding to 8 bits between its parts.
+"""Which operators can compute on 8-bit numbers, and what that asks of the scales around them.
+
+Layers: what is quantised as one, because there is no rounding to 8 bits between its parts.
 
 A layer is an operator with what follows it in full precision: the bias that is added to a product, and the Relu or Clip
 that alone reads the result.
@@ -6,14 +8,136 @@ that alone reads the result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
-from tinycomp.quantization.operators import Kind, Rule, constant_of, rule_of
+
+
+class Kind(Enum):
+    """When an operator is worth computing on 8-bit numbers, and what its scales must fulfil.
+
+    ``PRODUCT``: always; it is what quantising is for. ``SAME_SCALE``: where data come as 8-bit numbers anyway; the
+    numbers are only moved or chosen, so operands and results have one scale. ``COMPUTED``: likewise, with a scale of
+    its own for the result. ``INNER``: only between layers that are quantised, because it is sensitive.
+    """
+
+    PRODUCT = "product"
+    SAME_SCALE = "same scale"
+    COMPUTED = "computed"
+    INNER = "inner"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What there is to know about an operator.
+
+    Attributes:
+        kind: See :class:`Kind`.
+        operands: How many leading operands are data; None for all.
+        accepts: Whether a node of the operator can be quantised; its dtype is looked at apart.
+    """
+
+    kind: Kind
+    operands: int | None = 1
+    accepts: Callable[[Node], bool] = lambda node: True
+
+
+def constant_of(node: Node, index: int) -> np.ndarray | None:
+    """Return the array of a constant operand; None if it is absent or not known."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    return None if value is None else value.const
+
+
+def operand(node: Node, index: int) -> Value | None:
+    """Return an operand, or None if it is absent."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _is_conv(node: Node) -> bool:
+    return constant_of(node, 1) is not None and (operand(node, 2) is None or constant_of(node, 2) is not None)
+
+
+def _is_gemm(node: Node) -> bool:
+    """A Gemm with a constant matrix and at most one bias per column."""
+    bias, plain = constant_of(node, 2), not node.attrs.get("transA", 0)
+    columns = tensor(node.output.type).shape
+    if not plain or constant_of(node, 1) is None or columns is None:
+        return False
+    return operand(node, 2) is None or (bias is not None and bias.size in (1, columns[-1]) and bias.size == _last(bias))
+
+
+def _last(array: np.ndarray) -> int:
+    return array.shape[-1] if array.ndim else 1
+
+
+def _is_matmul(node: Node) -> bool:
+    return all(v is not None and tensor(v.type).rank is not None for v in node.inputs)
+
+
+def _pads_with_zero(node: Node) -> bool:
+    """Zero always has an exact 8-bit number; another constant need not have one."""
+    value = constant_of(node, 2)
+    absent = operand(node, 2) is None and not node.attrs.get("value", 0.0)
+    return node.attrs.get("mode", "constant") != "constant" or absent or (value is not None and not value.any())
+
+
+def _chooses(node: Node) -> bool:
+    return str(node.attrs.get("mode", "nearest")) == "nearest"
+
+
+def _gives_no_indices(node: Node) -> bool:
+    return len(node.used_outputs()) == 1
+
+
+def _reads_data(node: Node) -> bool:
+    """A lookup in a constant table has no data to quantise."""
+    return constant_of(node, 0) is None
+
+
+_MOVES = ("DepthToSpace", "Expand", "Flatten", "GlobalMaxPool", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
+          "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+_FUNCTIONS = ("AveragePool", "Celu", "Clip", "Elu", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
+              "LeakyRelu", "Mish", "ReduceMean", "Relu", "Selu", "Sigmoid", "Softplus", "Swish", "Tanh")  # fmt: skip
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "Conv": Rule(Kind.PRODUCT, 1, _is_conv),
+        "Gemm": Rule(Kind.PRODUCT, 1, _is_gemm),
+        "MatMul": Rule(Kind.PRODUCT, 2, _is_matmul),
+        **dict.fromkeys(_MOVES, Rule(Kind.SAME_SCALE)),
+        "MaxPool": Rule(Kind.SAME_SCALE, 1, _gives_no_indices),
+        "Concat": Rule(Kind.SAME_SCALE, None),
+        "Pad": Rule(Kind.SAME_SCALE, 1, _pads_with_zero),
+        "Resize": Rule(Kind.SAME_SCALE, 1, _chooses),
+        "Gather": Rule(Kind.SAME_SCALE, 1, _reads_data),
+        **dict.fromkeys(_FUNCTIONS, Rule(Kind.COMPUTED)),
+        **dict.fromkeys(("Add", "Sub", "Mul"), Rule(Kind.COMPUTED, 2)),
+        "Softmax": Rule(Kind.INNER),
+    }
+)
+"""Every operator of ONNX's own domain that can be quantised; all others stay in float."""
+
+
+def rule_of(node: Node) -> Rule | None:
+    """Return what holds for a node, or None if it has to stay in float: other operators, other dtypes, no data."""
+    rule = RULES.get(node.op) if not node.domain else None
+    if rule is None or node.bodies or any(tensor(v.type).dtype != "float32" for v in node.used_outputs()):
+        return None
+    data = node.inputs[: rule.operands]
+    if all(v is None or v.is_const for v in data) or not rule.accepts(node):
+        return None
+    return rule
+
 
 _ACTIVATIONS = ("Clip", "Relu")
 
@@ -159,3 +283,77 @@ def choose(layers: Sequence[Layer], kept: Collection[Layer], graph: Graph) -> li
                 chosen.add(layer)
         if len(chosen) == before:
             return [layer for layer in layers if layer in chosen]
+
+
+Selector = str | Callable[[Node], bool]
+"""A name of a node or value (``*`` and ``?`` stand for what they do in file names), an operator, ``"first 2 conv"``,
+``"last gemm"``, or a predicate of a node."""
+
+_POSITION = re.compile(r"(?P<end>first|last)(?: (?P<count>[1-9]\d*))? (?P<op>\w+)", re.IGNORECASE)
+
+
+def select(layers: Sequence[Layer], selectors: Selector | Iterable[Selector]) -> list[Layer]:
+    """Return the layers that at least one selector means, in the order of the graph.
+
+    A name means the layer that the node of this name has become a part of, such as a batch normalisation that was
+    folded into the convolution before it. Predicates are asked for the core of every layer.
+
+    Raises:
+        QuantizationError: If a selector means none.
+    """
+    if not isinstance(selectors, str) and not callable(selectors) and not isinstance(selectors, Iterable):
+        raise _not_a_selector(selectors)
+    given = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
+    found: set[Layer] = set()
+    for selector in given:
+        found.update(_meant(layers, selector))
+    return [layer for layer in layers if layer in found]
+
+
+def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
+    if callable(selector):
+        return [layer for layer in layers if selector(layer.core)]
+    if not isinstance(selector, str):
+        raise _not_a_selector(selector)
+    position = _POSITION.fullmatch(selector.strip())
+    if position is not None:
+        return _at_the_end(layers, selector, position)
+    found = [layer for layer in layers if _is_called(layer, selector)]
+    if not found:
+        known = [name for layer in layers for name in (*_names(layer), layer.core.op)]
+        raise QuantizationError(
+            f'no layer is called "{selector}"', where="keep_float",
+            expected="the name of a node or value, or an operator, that can be quantised",
+            hint=did_you_mean(selector, known) or "tinycomp.quantization.noise lists the layers.",
+        )  # fmt: skip
+    return found
+
+
+def _not_a_selector(found: Any) -> QuantizationError:
+    return QuantizationError(
+        "not a way to name layers", where="keep_float", found=repr(found),
+        expected='names, operators, predicates, or texts such as "last 3 conv"',
+    )  # fmt: skip
+
+
+def _at_the_end(layers: Sequence[Layer], text: str, position: re.Match[str]) -> list[Layer]:
+    op = position["op"].lower()
+    alike = [layer for layer in layers if layer.core.op.lower() in (op, op.removesuffix("s"))]
+    count = int(position["count"] or 1)
+    if len(alike) < count:
+        ops = sorted({layer.core.op for layer in layers})
+        raise QuantizationError(
+            f'"{text}" asks for more layers than there are', where="keep_float", expected=f"at least {count}",
+            found=f"{len(alike)}", hint=f"The model has layers of {', '.join(ops) or 'no kind'}.",
+        )  # fmt: skip
+    return alike[:count] if position["end"].lower() == "first" else alike[-count:]
+
+
+def _names(layer: Layer) -> list[str]:
+    sources = [name for node in layer.nodes for name in node.sources]
+    return [*sources, *(v.name for node in layer.nodes for v in node.used_outputs())]
+
+
+def _is_called(layer: Layer, text: str) -> bool:
+    # A name is taken as it stands first: names may hold the characters of patterns.
+    return text == layer.core.op or any(text == name or fnmatchcase(name, text) for name in _names(layer))

@@ -11,12 +11,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tinycomp.compiler import Model
+from tinycomp.driver.compiler import Model
+from tinycomp.driver.progress import Bar
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.progress import Bar
-from tinycomp.quantization.evaluation import Watch
-from tinycomp.quantization.feeds import Feeds
+from tinycomp.quantization.calibration import Feeds, Watch
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.options import Options
 from tinycomp.quantization.products import quantized_weight, weight_of

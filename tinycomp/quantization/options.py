@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.quantization.encoding import REDUCED_LIMIT, WEIGHT_LIMIT, Encoding
-from tinycomp.quantization.ranges import METHODS, Method
-from tinycomp.quantization.selection import Selector
+from tinycomp.quantization.layers import Selector
 
+Method = Literal["minmax", "percentile", "entropy", "mse"]
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")
 Activations = Literal["uint8", "int8"]
 _ACTIVATIONS: tuple[Activations, ...] = ("uint8", "int8")
 

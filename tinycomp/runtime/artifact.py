@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError
-from tinycomp.mapped import mapping_of
+from tinycomp.memory.constants import Constants
+from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive
-from tinycomp.runtime.constants import Constants
 from tinycomp.runtime.module import Module, ModuleParts
-from tinycomp.runtime.native import Pool
+from tinycomp.runtime.native.executor import Pool
+from tinycomp.runtime.native.processor import default_threads
+from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
-from tinycomp.runtime.program import Program
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.runtime.threads import default_threads
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.runtime.clib import address, ffi, lib
-from tinycomp.runtime.counted import actual_results
-from tinycomp.runtime.native import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import address, ffi, lib
+from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.program import Array, Program
-from tinycomp.runtime.regions import NativeRegion
+from tinycomp.runtime.regions import NativeRegion, actual_results
 from tinycomp.runtime.spec import array_dtype
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError, FeedError
-from tinycomp.limits import limited
+from tinycomp.memory.budget import limited
+from tinycomp.runtime.archive import write_file
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable
-from tinycomp.runtime.cache import BoundedCache
 from tinycomp.runtime.direct import direct_call
-from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.regions import SPECIALISATIONS
+from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 

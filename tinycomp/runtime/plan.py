@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
-from tinycomp.limits import ENLARGE, check_time, current
+from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
@@ -78,7 +78,8 @@ class Plan:
             feeds: One value per input, already checked.
 
         Raises:
-            ExecutionError: If a step fails, or the time of :func:`tinycomp.limits.limited` is up; it names the step.
+            ExecutionError: If a step fails, or the time of :func:`tinycomp.memory.budget.limited` is up; it names
+                the step.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
         limits = current()

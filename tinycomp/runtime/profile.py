@@ -1,12 +1,21 @@
-"""Where the time of a run goes, step by step and kernel call by kernel call, beside what the machine could do."""
+"""Where the time of a run goes, step by step and kernel call by kernel call, beside what the machine could do.
+
+A profile in the trace-event format, which Perfetto and Chrome's ``about:tracing`` open.
+
+The format is described in "Trace Event Format" (Google). The trace holds one run on one track: steps, and inside each
+the kernel calls that it made. Durations are medians over all runs, laid end to end, so that the picture is that of a
+typical run and gaps between steps do not show.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
+import json
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,14 +26,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tinycomp.errors import OptionError
-from tinycomp.runtime.files import write_file
-from tinycomp.runtime.peak import peak_flops
+from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.native.processor import peak_flops
+from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step
-from tinycomp.runtime.program import Instruction
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.report import Position
 from tinycomp.runtime.report_text import milliseconds
-from tinycomp.runtime.trace import trace_text
 from tinycomp.runtime.work import Work, work_of
 
 _WIDTH = 120
@@ -336,3 +344,62 @@ class _Calls:
         trips = statistics.median_high(trips for _, trips in self._runs)
         columns = zip(*(seconds for seconds, _ in self._runs), strict=True)
         return [(i, statistics.median(c), trips) for i, c in zip(self._instructions, columns, strict=True)]
+
+
+_PROCESS, _TRACK = 1, 1
+_MICROSECONDS = 1e6
+
+
+def trace_text(rows: Iterable[ProfileRow], machine: Machine) -> str:
+    """Return the rows of a profile, in order of execution, as the JSON text of a trace."""
+    events = [_name("process_name", "tinycomp"), _name("thread_name", _track_name(machine)), *_events(rows)]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _track_name(machine: Machine) -> str:
+    if not machine.isa:
+        return "run"
+    return f"run ({machine.isa}, {machine.threads} thread(s))"
+
+
+def _name(kind: str, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": _TRACK, "args": {"name": name}}
+
+
+def _events(rows: Iterable[ProfileRow]) -> Iterator[dict[str, Any]]:
+    """An event for every row; one around those of a step that has several."""
+    clock = 0.0
+    for label, group in itertools.groupby(rows, key=lambda row: (row.step, row.tier)):
+        members = list(group)
+        if len(members) > 1:
+            sources = [source for row in members for source in row.sources]
+            whole = sum(row.seconds for row in members)
+            yield _complete(label[0], label[1], clock, whole, {"nodes": list(dict.fromkeys(sources))})
+        for row in members:
+            yield _complete(row.kernel, row.tier, clock, row.seconds, _details(row))
+            clock += row.seconds
+
+
+def _complete(name: str, category: str, start: float, seconds: float, details: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "ts": start * _MICROSECONDS,
+        "dur": seconds * _MICROSECONDS,
+        "pid": _PROCESS,
+        "tid": _TRACK,
+        "args": details,
+    }
+
+
+def _details(row: ProfileRow) -> dict[str, Any]:
+    return {
+        "nodes": list(row.sources),
+        "step": row.step,
+        "algorithm": row.algorithm,
+        "GFLOP/s": round(row.gflops, 2),
+        "share of peak": round(row.share_of_peak, 4),
+        "bytes": row.bytes,
+        "GB/s": round(row.gigabytes, 2),
+    }

@@ -1,19 +1,87 @@
-"""How a plan runs an offloaded region: natively in one C call, or specialised per shape."""
+"""A small cache that many threads share: what was used longest ago goes first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tinycomp.runtime.cache import BoundedCache
-from tinycomp.runtime.counted import actual_results
-from tinycomp.runtime.native import NativeProgram, Pool
+from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
+from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
-from tinycomp.runtime.program import Array, Program
 from tinycomp.runtime.spec import array_dtype
-from tinycomp.runtime.weights import Weights
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class BoundedCache(Generic[K, V]):
+    """Keeps the ``limit`` values used last.
+
+    Args:
+        limit: The most values kept; at least 1.
+    """
+
+    def __init__(self, limit: int) -> None:
+        assert limit >= 1, limit
+        self._limit = limit
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._making: dict[K, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value for ``key``, made on first use.
+
+        Two threads never make the same value; while one is made, other keys are served.
+        """
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+            try:
+                value = make()
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+            with self._lock:
+                self._values[key] = value
+                if len(self._values) > self._limit:
+                    self._values.popitem(last=False)
+            return value
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return what is cached, used longest ago first."""
+        with self._lock:
+            return list(self._values.items())
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def actual_results(program: Program, outputs: Sequence[Array]) -> list[Array]:
+    """Return the results of a run of ``program`` with the rows that they turned out to have.
+
+    A result with fewer rows than there was room for is a copy: nobody keeps memory for what is not there.
+
+    Args:
+        program: What has run.
+        outputs: What it wrote: its results, and behind them how many rows they have.
+    """
+    results = list(outputs[: len(program.results)])
+    for counted in program.counted:
+        rows = int(outputs[counted.count][()])
+        if rows < len(results[counted.output]):
+            results[counted.output] = results[counted.output][:rows].copy()
+    return results
+
 
 SPECIALISATIONS = 16
 """How many sets of input shapes a region or module keeps compiled."""

@@ -7,7 +7,7 @@ from onnx import helper
 
 import tinycomp
 from tinycomp.frontend.definition import definition, is_defined_by_others
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops import bind
 from tinycomp.ops.typing import infer_node_types

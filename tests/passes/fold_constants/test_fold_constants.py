@@ -5,7 +5,7 @@ import pytest
 
 from tests.passes.evaluation import assert_same_results, random_feeds
 from tinycomp.ir import Graph, TensorType
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.fold_constants import FoldConstants
 

@@ -14,7 +14,7 @@ from tests.graphs import decorated_graphs, graphs
 from tests.rewrite.build import Net
 from tinycomp.ir import Graph, Value
 from tinycomp.ir.equality import difference
-from tinycomp.ir.printer import attr_text
+from tinycomp.ir.text.printer import attr_text
 from tinycomp.ir.verify import verify
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.rewrite import Composite, Match, P

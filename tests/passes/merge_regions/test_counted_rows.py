@@ -8,7 +8,7 @@ import pytest
 
 from tests.graphs_partition import is_acyclic, random_problem
 from tests.partition_tools import regions, remarks, target_of
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MergeRegions

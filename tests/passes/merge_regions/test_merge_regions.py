@@ -9,11 +9,11 @@ import re
 import pytest
 
 from tests.partition_tools import claims, graph_of, regions, remarks, target_of
+from tinycomp.driver.report import make_report
 from tinycomp.errors import TinycompError
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MINIMUM, MergeRegions, problem_of
 from tinycomp.passes.region_remarks import MOST
-from tinycomp.reporting import make_report
 from tinycomp.target import Policy, TransferCost
 
 STAGE = "merge-regions"

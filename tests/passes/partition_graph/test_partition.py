@@ -13,7 +13,7 @@ from tests.graphs import graphs
 from tests.partition_tools import graph_of, remarks, target_of, without_marks
 from tinycomp.errors import VerifyError
 from tinycomp.ir.equality import difference
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MergeRegions

@@ -8,7 +8,7 @@ import pytest
 
 from tests.passes.evaluation import assert_same_results, evaluate, random_feeds
 from tinycomp.ir import Graph, TensorType
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ir.verify import verify
 from tinycomp.passes.simplify import RULES, Simplify

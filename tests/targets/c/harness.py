@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import tinycomp
 from tests.ops.harness import tensor_type
-from tinycomp.pipeline import partitioning_passes
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.runtime.module import Module
 from tinycomp.targets.c import TARGET
 

@@ -11,11 +11,12 @@ from onnx import helper
 import tinycomp
 from tests.ops.harness import dtype_of
 from tests.targets.c.harness import compile_for, make_model
-from tinycomp.ir.parser import parse_graph
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.processor import available_isas
-from tinycomp.targets.c import TABLE, chains, codegen
-from tinycomp.targets.c.activations import spelled_out
+from tinycomp.runtime.native.processor import available_isas
+from tinycomp.targets.c import TABLE
+from tinycomp.targets.c.codegen import fusion_groups, generate
+from tinycomp.targets.c.codegen.epilogue import spelled_out
 
 X = "%x: float32[2, 8, 40]"
 
@@ -24,7 +25,7 @@ def grouping(body: str, outputs: str, inputs: str = X) -> list[str]:
     """Return the operators of each chain, in the order of the graph."""
     text = f'graph @g opset {{"" = 17}} ({inputs}) -> ({outputs}) {{\n{body}\n}}'
     graph = parse_graph(text, infer=infer_node_types)
-    found = chains.find_chains(graph, lambda node: codegen._steps_alone(node, TABLE))
+    found = fusion_groups.find_chains(graph, lambda node: generate._steps_alone(node, TABLE))
     return [" ".join(n.op for n in chain.nodes) for chain in dict.fromkeys(found.values())]
 
 
@@ -117,7 +118,7 @@ def test_chains_compute_what_their_operators_do(isa, case):
     with np.errstate(all="ignore"):
         found, host = run_c(model, feeds, isa), compile_for(model, "host").run(feeds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chains._Grouping, "_join", lambda self, first, second: False)
+        patch.setattr(fusion_groups._Grouping, "_join", lambda self, first, second: False)
         alone = run_c(model, feeds, isa)
     for name, wanted in host.items():
         np.testing.assert_array_equal(found[name].view("u1"), alone[name].view("u1"), "fusing changes the bits")
@@ -159,6 +160,6 @@ def test_activations_that_are_spelled_out(name, inner_is_wanted):
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     graph = tinycomp.from_onnx(model)
-    (chain,) = set(chains.find_chains(graph, lambda node: codegen._steps_alone(node, TABLE)).values())
+    (chain,) = set(fusion_groups.find_chains(graph, lambda node: generate._steps_alone(node, TABLE)).values())
     spelled = spelled_out(chain.nodes, chain.outputs(graph.outputs))
     assert len(spelled) == (0 if inner_is_wanted else len(nodes))

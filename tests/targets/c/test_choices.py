@@ -12,16 +12,16 @@ from onnx import helper, numpy_helper
 
 import tinycomp
 from tinycomp.errors import OptionError
-from tinycomp.runtime.clib import lib
-from tinycomp.runtime.native import NativeProgram, Pool
-from tinycomp.runtime.processor import IsaShape, default_isa, isa_shape
-from tinycomp.runtime.program import ALGORITHMS, Instruction, Operand, Program
+from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.library import lib
+from tinycomp.runtime.native.processor import IsaShape, default_isa, isa_shape
+from tinycomp.runtime.native.program import ALGORITHMS, Instruction, Operand, Program
 from tinycomp.target import Settings
 from tinycomp.target.settings import Allowance
-from tinycomp.targets.c.candidates import Problem, problem_of
-from tinycomp.targets.c.choices import SHAPE_GAIN, choose
-from tinycomp.targets.c.cost import Processor
-from tinycomp.targets.c.trial import trial_of
+from tinycomp.targets.c.tuning.candidates import Problem, problem_of
+from tinycomp.targets.c.tuning.choices import SHAPE_GAIN, choose
+from tinycomp.targets.c.tuning.cost import Processor
+from tinycomp.targets.c.tuning.trial import trial_of
 
 AVX2 = Processor(IsaShape(8, 16), 512 << 10)
 AVX512 = Processor(IsaShape(16, 64), 1 << 20)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import tinycomp
 from tests.targets.c.harness import assert_ran_on_c, compile_for, make_model, run_onnxruntime
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
-from tinycomp.runtime.c_source import CSource
+from tinycomp.runtime.csource.source import CSource
 
 BATCH, CLASSES, BOXES = 2, 3, 60
 MOST = 8

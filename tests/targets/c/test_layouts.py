@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 import tinycomp
 from tests.targets.c.cases.values import floats
 from tests.targets.c.harness import make_model
-from tinycomp.pipeline import partitioning_passes
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.target import find
 
 X = floats(1, 3, 6, 6)

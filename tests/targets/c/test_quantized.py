@@ -16,7 +16,7 @@ from tests.targets.quantized_layers import Layer
 from tests.targets.quantized_models import random_model
 from tinycomp.ir import Graph
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.processor import available_isas
+from tinycomp.runtime.native.processor import available_isas
 from tinycomp.targets.c import TARGET
 
 MODELS = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")

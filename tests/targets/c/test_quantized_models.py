@@ -12,9 +12,9 @@ import tinycomp
 from tests.targets.c.test_quantized import calls, conv, kernels
 from tests.targets.quantized_arithmetic import evaluate
 from tests.targets.quantized_layers import Layer
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Graph, TensorType, Value
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.pipeline import partitioning_passes
 from tinycomp.targets.c import TARGET
 from tinycomp.targets.npu_sim import TARGET as NPU
 

@@ -8,7 +8,7 @@ from onnx import helper
 
 from tests.targets.c.cases.values import floats
 from tests.targets.c.harness import Case, assert_close, compile_for, make_model
-from tinycomp.targets.c.spacing import Band
+from tinycomp.targets.c.codegen.images import Band
 
 CLOSE = Case("Conv", [], of_largest=1e-5)
 SAME = {"pads": [1, 1, 1, 1]}

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 import tinycomp
-from tinycomp.ir.parser import parse_graph
+from tinycomp.driver.pipeline import partitioning_passes
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.pipeline import partitioning_passes
 from tinycomp.target import find
 
 X = np.array([[-1.0, 2.0, 3.0]], np.float32)

@@ -10,7 +10,7 @@ from onnx import helper
 from tests.targets.c.cases.values import floats
 from tests.targets.c.harness import Case, assert_close, compile_for, make_model
 from tinycomp.ops.spatial import make_window
-from tinycomp.targets.c.volume import planes_of
+from tinycomp.targets.c.ops.conv import planes_of
 
 X, W = floats(2, 16, 6, 9, 8), floats(16, 16, 3, 3, 3, low=-0.1, high=0.1, seed=1)
 PADS = {"pads": [1] * 6}

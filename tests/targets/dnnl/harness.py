@@ -12,8 +12,8 @@ from onnx import helper
 
 import tinycomp
 from tests.targets.c.harness import Case, make_model
+from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.errors import TargetError
-from tinycomp.pipeline import Pipeline, partitioning_passes
 from tinycomp.runtime.module import Module
 from tinycomp.targets.dnnl import TARGET
 from tinycomp.targets.dnnl.codegen import generate

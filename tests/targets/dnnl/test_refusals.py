@@ -8,8 +8,8 @@ import pytest
 import tinycomp
 from tests.targets.c.harness import Case, Const
 from tests.targets.dnnl.harness import TARGET, floats
-from tinycomp.pipeline import Pipeline, partitioning_passes
-from tinycomp.reporting import make_report
+from tinycomp.driver.pipeline import Pipeline, partitioning_passes
+from tinycomp.driver.report import make_report
 
 IMAGE = floats(1, 3, 6, 6)
 FILTERS = floats(4, 3, 3, 3)

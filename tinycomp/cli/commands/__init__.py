@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import MappingProxyType
 
-from tinycomp.cli.command import Command
+from tinycomp.cli.session import Command
 
 SUMMARIES = MappingProxyType(
     {

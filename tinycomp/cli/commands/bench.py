@@ -9,14 +9,12 @@ from typing import Any
 
 from rich.table import Table
 
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import SAVED, load_module, model_path
 from tinycomp.cli.options import add_compilation, add_feeds, add_model, positive
-from tinycomp.cli.peer import onnxruntime_runner
-from tinycomp.cli.session import Session
-from tinycomp.cli.timing import Timing, measure
+from tinycomp.cli.peer import Timing, measure, onnxruntime_runner
+from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
 tinycomp bench model.onnx --threads 4 --peer onnxruntime

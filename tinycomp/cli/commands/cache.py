@@ -9,10 +9,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
-from tinycomp.cli.session import Session
-from tinycomp.runtime.c_cache import CCache, Entry
+from tinycomp.cli.session import Command, Session
+from tinycomp.runtime.csource.cache import CCache, Entry
 
 _EXAMPLE = """\
 tinycomp cache list

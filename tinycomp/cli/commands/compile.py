@@ -7,14 +7,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import tinycomp
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import SAVED, compiler_of, load_graph
 from tinycomp.cli.options import add_compilation, add_model, choices_of, targets_of
-from tinycomp.cli.session import Session
-from tinycomp.compiler import Compiler
+from tinycomp.cli.session import Command, Session
+from tinycomp.driver.compiler import Compiler
 from tinycomp.ir.graph import Graph
-from tinycomp.runtime.files import write_file
+from tinycomp.runtime.archive import write_file
 
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm

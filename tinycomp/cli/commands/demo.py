@@ -12,9 +12,8 @@ import numpy as np
 from rich.table import Table
 
 import tinycomp
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TargetError
 from tinycomp.runtime.module import Module

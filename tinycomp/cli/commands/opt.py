@@ -12,17 +12,16 @@ from typing import Any
 from rich.table import Table
 
 import tinycomp
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import TEXT, load_graph
 from tinycomp.cli.options import add_model, add_shape
-from tinycomp.cli.session import Session
-from tinycomp.dumping import write_graph
+from tinycomp.cli.session import Command, Session
+from tinycomp.driver.dump import write_graph
+from tinycomp.driver.pipeline import Observer, Pipeline, parse_passes, pass_types
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
-from tinycomp.pipeline import Observer, Pipeline, parse_passes, pass_types
-from tinycomp.runtime.files import write_file
+from tinycomp.runtime.archive import write_file
 
 _EXAMPLE = """\
 tinycomp opt --list

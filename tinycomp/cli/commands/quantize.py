@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import tinycomp
-from tinycomp.cli.calibration import CalibrationFiles
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
+from tinycomp.cli.feeds import CalibrationFiles
 from tinycomp.cli.models import load_graph, model_path
 from tinycomp.cli.options import add_model, add_shape, positive
-from tinycomp.cli.session import Session
-from tinycomp.lowering import specs
+from tinycomp.cli.session import Command, Session
+from tinycomp.driver.lowering import specs
 from tinycomp.quantization import METHODS, noise
-from tinycomp.runtime.files import write_file
+from tinycomp.runtime.archive import write_file
 
 _EXAMPLE = """\
 tinycomp quantize model.onnx --calibration images/ -o model-int8.onnx

@@ -6,11 +6,10 @@ import dataclasses
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import load_module
 from tinycomp.cli.options import add_compilation, add_model
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 from tinycomp.errors import did_you_mean
 from tinycomp.runtime.report import HostRow, RegionRow, Report
 

@@ -11,12 +11,11 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK
 from tinycomp.cli.feeds import feeds_of, save_outputs
 from tinycomp.cli.models import load_module
 from tinycomp.cli.options import add_compilation, add_feeds, add_model
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
 tinycomp run model.onnx --input image=photo.npy -o results.npz

@@ -8,9 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 from tinycomp.errors import TargetError
 from tinycomp.target import Target, find, names
 

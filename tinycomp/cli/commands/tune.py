@@ -6,11 +6,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import tinycomp
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import OK
 from tinycomp.cli.models import load_graph
 from tinycomp.cli.options import add_model, add_shape, positive
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
 tinycomp tune model.onnx

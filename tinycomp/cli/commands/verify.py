@@ -15,13 +15,12 @@ from rich.text import Text
 import tinycomp
 from tinycomp.checking import Difference, RegionCheck, compare, compare_regions
 from tinycomp.checking.reproduce import reproduce_region
-from tinycomp.cli.command import Command
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import compile_model, compiler_of, load_graph
 from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
-from tinycomp.cli.session import Session
+from tinycomp.cli.session import Command, Session
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
 from tinycomp.target import Tolerance

@@ -8,40 +8,31 @@ from __future__ import annotations
 from collections.abc import Set
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.runtime.program import Program
+from tinycomp.runtime.native.program import Program
 from tinycomp.target import Settings, Target, Tolerance
-from tinycomp.targets.c import (
+from tinycomp.targets.c.codegen.composites import add_composites
+from tinycomp.targets.c.codegen.generate import generate
+from tinycomp.targets.c.codegen.rules import merged
+from tinycomp.targets.c.ops import (
     attention,
     conv,
     detection,
     elementwise,
-    gather,
+    indexing,
     matmul,
     movement,
     norm,
     pool,
-    quantize,
-    quantized_elements,
-    quantized_matmul,
-    quantized_operators,
-    quantized_products,
-    quantized_weights,
-    rearrange,
     recurrent,
     reduction,
     resize,
-    scatter,
-    selection,
 )
-from tinycomp.targets.c.choices import choose
-from tinycomp.targets.c.codegen import generate
-from tinycomp.targets.c.composites import add_composites
-from tinycomp.targets.c.rules import merged
+from tinycomp.targets.c.quantized import conversion, elements, operators, products, run_time_products, weights
+from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
-    attention, conv, detection, elementwise, gather, matmul, movement, norm, pool, quantize, quantized_elements,
-    quantized_matmul, quantized_operators, quantized_products, quantized_weights, rearrange, recurrent, reduction,
-    resize, scatter, selection,
+    attention, conv, conversion, detection, elementwise, elements, indexing, matmul, movement, norm, operators, pool,
+    products, recurrent, reduction, resize, run_time_products, weights,
 )  # fmt: skip
 TABLE = merged([family.FAMILY for family in FAMILIES])
 """The lowering of every operator that the target knows, by domain and name."""

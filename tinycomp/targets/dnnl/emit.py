@@ -8,7 +8,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor as tensor_type
-from tinycomp.runtime.program import Array
+from tinycomp.runtime.native.program import Array
 from tinycomp.targets.dnnl.library import Layout, Library
 from tinycomp.targets.dnnl.primitives import DST, SRC, Primitive, Primitives
 from tinycomp.targets.dnnl.program import Place, Program, Step, Storage, Tensor, aligned_bytes, run_once

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.runtime.memory import ALIGNMENT, Lifetime, aligned, plan_arena
-from tinycomp.runtime.program import Array
+from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, plan_arena
+from tinycomp.runtime.native.program import Array
 from tinycomp.targets.dnnl.library import Layout, Library
 from tinycomp.targets.dnnl.primitives import SCRATCH, Primitive
 

@@ -1,0 +1,110 @@
+"""The arguments of ``tinycomp.compile``: targets and shapes, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tests.partition_tools import graph_of, target_of
+from tinycomp.data import digits, digits_model
+from tinycomp.errors import FallbackError, FeedError, ModelError, OptionError, PatternError, TargetError, TuningError
+
+BODY = "%a = Neg(%x)\n%y = Sinh(%a)"
+
+
+def test_strict_cuts_long_lists_short():
+    graph = graph_of("\n".join(f"%a{i} = Sinh(%{f'a{i - 1}' if i else 'x'})" for i in range(12)), "a11")
+    with pytest.raises(FallbackError, match=r"12 node\(s\) would run .*; and 2 more\. Compile"):
+        tinycomp.compile(graph, target_of("npu", "Neg"), strict=True)
+
+
+def test_shapes_make_one_plan_for_one_size():
+    images, _ = digits()
+    module = tinycomp.compile(digits_model(), shapes={"image": (3, 1, 8, 8)})
+    assert module.inputs[0].shape == (3, 1, 8, 8)
+    np.testing.assert_array_equal(module(images[:3]), tinycomp.compile(digits_model())(images[:3]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"target": "cc"}, TargetError, 'there is no target "cc"; expected one of c, dnnl, npu_sim. Did you mean "c"?'),
+        ({"target": 3}, TargetError, "not a target; expected a name or a tinycomp.Target; found 3"),
+        ({"target": None}, TargetError, "a name or a tinycomp.Target; found None"),
+        ({"target": ["c", 3]}, TargetError, "found 3"),
+        (
+            {"target": ["host", "c"]},
+            TargetError,
+            "stands for no target at all; expected it alone, or targets; found host, c.",
+        ),
+        ({"target": ["c", "c"]}, TargetError, "two targets share a name; found c, c. List every target once."),
+        (
+            {"threads": 0},
+            TargetError,
+            "not a number of threads; expected a whole number from 1 to 1024; found 0",
+        ),
+        ({"threads": 1025}, TargetError, "found 1025"),
+        ({"threads": "2"}, TargetError, "found '2'"),
+        ({"passes": "simplfy"}, PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
+        ({"passes": [3]}, PatternError, 'not a pass; expected a list of passes; found 3. A text such as "simplify'),
+        (
+            {"shapes": [2, 4]},
+            ModelError,
+            'shapes: not shapes by name; expected a dict such as {"x": (2, 4)}; found [2, 4]',
+        ),
+        (
+            {"tuning": 3},
+            TuningError,
+            "tuning: not a tuning log; expected a tinycomp.targets.c.tuning.log.TuningLog or its path",
+        ),
+        ({"memory_limit": -1}, OptionError, "memory_limit: not a limit; expected bytes, a number above 0, or None"),
+        ({"shapes": {"y": (2, 4)}}, ModelError, 'shapes names the input "y", which the model does not have'),
+        ({"shapes": {"x": (2,)}}, ModelError, "expected 2 dimensions as in float32[2, 4]; found [2]"),
+    ],
+)
+def test_wrong_options(options, error, text):
+    with pytest.raises(error, match=re.escape(text)):
+        tinycomp.compile(graph_of(BODY, "y"), **options)
+
+
+def test_a_saved_module_is_no_model(tmp_path):
+    path = tmp_path / "m.tcm"
+    tinycomp.compile(graph_of(BODY, "y")).save(path)
+    with pytest.raises(ModelError, match=r"open a saved module with tinycomp\.load"):
+        tinycomp.compile(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda x: x[:1], 'returned a wrong array for "a"; expected float32[2, 4]; found float32[1, 4]'),
+        (lambda x: x.astype(np.float64), "expected float32[2, 4]; found float64[2, 4]"),
+    ],
+)
+def test_what_a_code_generator_s_function_returns_is_checked(wrong, text):
+    target = target_of("npu", "Neg")
+    target.codegen(lambda region: wrong)
+    module = tinycomp.compile(graph_of(BODY, "y"), target)
+    with pytest.raises(TargetError, match=r"^npu, region npu_0: the region's code returned a wrong array") as caught:
+        module(np.ones((2, 4), np.float32))
+    assert text in str(caught.value)
+
+
+def test_a_target_without_a_code_generator_is_refused_when_compiling():
+    with pytest.raises(TargetError, match=r"target npu: the target has no code generator\. Add one with @npu\.codegen"):
+        tinycomp.compile(digits_model(), target_of("npu", "Relu"))
+
+
+def test_only_graphs_are_exported():
+    module = tinycomp.compile(graph_of(BODY, "y"))
+    with pytest.raises(ModelError, match=r"not a graph; expected a tinycomp\.Graph; found Module\. Graphs come from"):
+        tinycomp.to_onnx(module)
+
+
+def test_run_wants_names():
+    module = tinycomp.compile(graph_of(BODY, "y"))
+    with pytest.raises(FeedError, match=r"arrays by name: x; found ndarray\. Pass arrays by position to the module"):
+        module.run(np.ones((2, 4), np.float32))

@@ -1,0 +1,104 @@
+"""The arena planner: no overlap, alignment, reuse order, bounds."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, plan_arena
+
+lifetimes = st.lists(
+    st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 10)).map(
+        lambda t: Lifetime(t[0], t[1], t[1] + t[2])
+    ),
+    max_size=40,
+)
+
+
+@given(lifetimes)
+def test_buffers_alive_together_never_overlap(buffers):
+    arena = plan_arena(buffers)
+    spans = [(o, o + b.size, b) for o, b in zip(arena.offsets, buffers, strict=True)]
+    for i, (start, end, a) in enumerate(spans):
+        assert start % ALIGNMENT == 0
+        assert end <= arena.size
+        for start2, end2, b in spans[i + 1 :]:
+            if a.first <= b.last and b.first <= a.last and a.size and b.size:
+                assert end <= start2 or end2 <= start
+
+
+@given(lifetimes)
+def test_lower_bound_is_the_largest_live_set(buffers):
+    arena = plan_arena(buffers)
+    steps = range(50)
+    live = [sum(aligned(b.size) for b in buffers if b.first <= s <= b.last) for s in steps]
+    assert arena.lower_bound == max(live)
+    assert arena.size >= arena.lower_bound
+
+
+def test_the_block_freed_last_is_reused_first():
+    # a and b are both free when d is placed; b died later, so its (warm) bytes are taken.
+    a, b, c, d = Lifetime(64, 0, 0), Lifetime(64, 0, 1), Lifetime(64, 0, 9), Lifetime(64, 2, 3)
+    arena = plan_arena([a, b, c, d])
+    assert arena.offsets[3] == arena.offsets[1]
+
+
+def test_neighbouring_free_blocks_serve_a_larger_buffer():
+    arena = plan_arena([Lifetime(64, 0, 0), Lifetime(64, 0, 0), Lifetime(64, 0, 5), Lifetime(128, 1, 2)])
+    assert arena.offsets[3] == 0
+    assert arena.size == 192
+
+
+def test_nothing_to_place():
+    assert plan_arena([]).size == 0
+
+
+def smallest(buffers):
+    """The smallest arena of all: some order of placing each buffer as low as it can be leads to it."""
+
+    def height(order):
+        placed = []
+        for buffer in order:
+            size = aligned(buffer.size)
+            others = sorted((o, s) for o, s, b in placed if b.first <= buffer.last and buffer.first <= b.last)
+            offset = 0
+            for other, length in others:
+                if other - offset >= size:
+                    break
+                offset = max(offset, other + length)
+            placed.append((offset, size, buffer))
+        return max((offset + size for offset, size, _ in placed), default=0)
+
+    return min(height(order) for order in itertools.permutations(buffers))
+
+
+@settings(max_examples=200, deadline=None)
+@given(lifetimes.filter(lambda buffers: len(buffers) <= 6))
+def test_no_plan_is_smaller_than_the_smallest(buffers):
+    arena = plan_arena(buffers)
+    assert arena.lower_bound <= smallest(buffers) <= arena.size <= sum(aligned(b.size) for b in buffers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_plans_of_networks_are_near_the_bound(seed):
+    # As in a residual network: every result is read by the next step, and some once more a few steps later.
+    rng = np.random.default_rng(seed)
+    sizes = 64 * rng.choice([1, 2, 4], 60) * rng.integers(50, 60)
+    buffers = [Lifetime(int(s), i, i + (4 if i % 4 == 0 else 1)) for i, s in enumerate(sizes)]
+    arena = plan_arena(buffers)
+    assert arena.size <= 1.2 * arena.lower_bound
+
+
+def test_gaps_that_add_up_make_the_largest_go_first():
+    # In the order of lives, c would lie behind a, and d, the largest, behind c.
+    a, b, c, d = Lifetime(128, 0, 0), Lifetime(64, 0, 1), Lifetime(64, 1, 3), Lifetime(192, 2, 3)
+    arena = plan_arena([a, b, c, d])
+    assert arena.size == arena.lower_bound == 256
+
+
+def test_very_many_buffers_take_no_quadratic_time():
+    buffers = [Lifetime(64 * (1 + i % 7), i, i + i % 5) for i in range(20_000)]
+    arena = plan_arena(buffers)
+    assert arena.size < 2 * arena.lower_bound

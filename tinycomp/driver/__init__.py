@@ -1,0 +1,1 @@
+"""From a model to a module: compile, lower, report, save and load."""

@@ -1,0 +1,393 @@
+"""From a model to a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package.
+
+What only some options need (checks, dumps, tuning logs) and what saves a module is imported where it is used: that is a
+third of the package, and most programs compile without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import onnx
+
+from tinycomp.driver.constant_placement import check_files, evict
+from tinycomp.driver.lowering import Lowering, specs
+from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
+from tinycomp.driver.report import make_report
+from tinycomp.driver.specialisation import partitioned_with_sizes, with_sizes
+from tinycomp.errors import FallbackError, OptionError, TargetError, did_you_mean
+from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.types import Dim, TensorType, substitute
+from tinycomp.memory.budget import check_positive, limited
+from tinycomp.memory.constants import Constants
+from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.ops.typing import retype, use_records
+from tinycomp.passes.base import Pass
+from tinycomp.runtime.module import Module, ModuleParts, Specialised
+from tinycomp.runtime.native.executor import Pool, Weights
+from tinycomp.runtime.native.processor import default_isa, default_threads
+from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.regions import arenas
+from tinycomp.runtime.report import Report
+from tinycomp.target import Policy, Settings, Target, find_all
+from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
+
+if TYPE_CHECKING:
+    from tinycomp.targets.c.tuning.log import Tuning
+
+Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
+AnyTarget = str | Target
+HOST = "host"
+"""The name of no target at all: everything runs on the numpy kernels."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _suggesting(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a function answer an unknown option with the one that may have been meant."""
+    known = [p.name for p in inspect.signature(function).parameters.values()]
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> _R:
+        for name in options:
+            if name not in known:
+                raise OptionError(
+                    f'{function.__name__} has no option "{name}"',
+                    expected=f"one of {', '.join(known)}",
+                    hint=did_you_mean(name, known),
+                )
+        return function(*args, **options)
+
+    return call
+
+
+@_suggesting
+def compile(  # noqa: A001 - the public name
+    model: Model,
+    target: AnyTarget | Sequence[AnyTarget] = "c",
+    *,
+    shapes: Shapes | None = None,
+    threads: int | None = None,
+    strict: bool = False,
+    passes: str | Sequence[Pass] | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    verify: bool = False,
+    memory_limit: int | None = None,
+    policy: Policy | None = None,
+    winograd: Winograd = "auto",
+    requantize: Requantize = "float",
+    tuning: Tuning | None = None,
+) -> Module:
+    """Compile a model for one or more targets; what none of them takes runs on the host.
+
+    Args:
+        model: Path or bytes of an ONNX file, a ModelProto, or a graph.
+        target: Name of a target, a Target, or several in order of priority; ``"host"`` for none.
+        shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``.
+        threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
+        strict: Raise if any node is left to the host.
+        passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
+        dump: A folder to write the graph to after every pass.
+        verify: Check structure and numbers after every pass, and every region against the numpy kernels.
+        policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.
+        memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
+            available. What is known to need more is refused here, the rest when it runs, before it is allocated.
+        winograd: Whether the target ``c`` may compute 3x3 convolutions by Winograd's algorithm: ``False`` for never,
+            ``True`` for wherever it is possible, ``"auto"`` for where it is expected to pay, and as long as the weights
+            do not grow by more than :data:`tinycomp.target.settings.EXTRA_WEIGHT_BYTES` together.
+        requantize: How the target ``c`` turns the integer sums of quantised layers into 8-bit numbers: by the model's
+            scales in float32, as ONNX defines it (``"float"``), or as TFLite does in integers (``"fixed_point"``).
+        tuning: A log that :func:`tinycomp.tune` wrote, or its path: what it has measured on this machine decides which
+            kernels and blocks are used; what it has not is estimated.
+
+    Returns:
+        The module.
+
+    Raises:
+        ModelError: If the model is not valid.
+        UnsupportedError: If it asks for something that no tier can do.
+        TargetError: If a target is unknown, or its code generator fails.
+        FallbackError: If ``strict`` and nodes were left to the host.
+        VerifyError: If ``verify`` finds a difference.
+        MemoryLimitError: If the model needs more memory than ``memory_limit``.
+        OptionError: If ``memory_limit``, ``winograd`` or ``requantize`` is not one of its values.
+        TuningError: If the tuning log cannot be read.
+    """
+    check_positive("memory_limit", memory_limit, "bytes")
+    pool = Pool(threads if threads is not None else default_threads())
+    with collection_paused():  # the first use of a target imports it
+        targets = resolve_targets(target)
+    compiler = Compiler(
+        targets=targets,
+        pool=pool,
+        passes=passes,
+        dump=None if dump is None else Path(dump),
+        verify=verify,
+        threads=threads,
+        memory_limit=memory_limit,
+        policy=policy,
+        winograd=checked_winograd(winograd),
+        requantize=checked_requantize(requantize),
+        measured={} if tuning is None else _measured(tuning, pool.threads),
+    )
+    with limited(memory_limit), collection_paused():
+        graph = _loaded(model, shapes, mapped=True)
+        partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
+        compiler.partition_in_place(partitioned)
+        if strict:
+            _refuse_fallback(compiler, partitioned)
+        return compiler.module(graph, partitioned)
+
+
+def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
+    """Return a model as a graph of its own, with a symbol for every dimension that nothing names.
+
+    Raises:
+        ModelError: If the model is not valid or ``shapes`` does not fit it.
+    """
+    return _loaded(model, shapes, mapped=False)
+
+
+def _loaded(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
+    """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
+    if isinstance(model, Graph):
+        graph = model.clone()
+        use_records(graph)
+        if shapes:
+            _give_shapes(graph, shapes)
+    else:
+        graph = import_model(model, shapes=shapes, mapped=mapped)
+    named = [_with_symbols(v.name, v.type) for v in graph.inputs]
+    if named != [v.type for v in graph.inputs]:
+        retype(graph, named)
+    return graph
+
+
+def _give_shapes(graph: Graph, shapes: Shapes) -> None:
+    declared = {v.name: v.type for v in graph.inputs}
+    given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
+    sizes = fixed_symbols(declared, given)
+    retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
+
+
+def _with_symbols(name: str, type_: Any) -> Any:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims: tuple[Dim, ...] = tuple(f"{name}.{i}" if d is None else d for i, d in enumerate(type_.shape))
+    return dataclasses.replace(type_, shape=dims)
+
+
+def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ...]:
+    """Return targets in priority order from names and Target objects.
+
+    Raises:
+        TargetError: If a name is unknown, two targets share one, one lacks what it needs on this machine, or
+            ``"host"`` is one of several.
+    """
+    wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
+    if HOST in wanted and len(wanted) > 1:
+        raise TargetError(
+            f'"{HOST}" stands for no target at all', expected="it alone, or targets", found=", ".join(map(str, wanted)),
+            hint="Leave it out: what no target takes runs on the host anyway.",
+        )  # fmt: skip
+    found = find_all(t for t in wanted if t != HOST)
+    for each in found:
+        if not isinstance(each, Target):
+            raise TargetError("not a target", expected="a name or a tinycomp.Target", found=repr(each))
+    names = [t.name for t in found]
+    if len(set(names)) != len(names):
+        raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
+    for each in found:
+        each.require()
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How to turn graphs into modules: the options of :func:`compile`, resolved.
+
+    Attributes:
+        targets: In priority order.
+        pool: Threads of the module.
+        passes: Replaces the default pipeline.
+        dump: Where to write the graph after every pass.
+        verify: Whether to check numbers on the way.
+        memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        policy: What every region must fulfil.
+        threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
+        weights: Packed weights, which the plans for different sizes share.
+        winograd: Whether convolutions may use Winograd's algorithm.
+        requantize: How sums of quantised layers become 8-bit numbers.
+        measured: What a tuning log says for this machine.
+        constants: Copies of constants, likewise.
+    """
+
+    targets: tuple[Target, ...]
+    pool: Pool
+    passes: str | Sequence[Pass] | None = None
+    dump: Path | None = None
+    verify: bool = False
+    memory_limit: int | None = None
+    threads: int | None = None
+    policy: Policy | None = None
+    weights: Weights = field(default_factory=Weights)
+    winograd: Winograd = "auto"
+    requantize: Requantize = "float"
+    measured: Measured = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
+
+    def pipeline(self) -> list[Pass]:
+        """Return the passes that will run."""
+        if self.passes is None:
+            return [*optimisation_passes(self.targets), *partitioning_passes(self.targets, self.policy)]
+        return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
+
+    def partition(self, graph: Graph) -> Graph:
+        """Return the optimised graph with its regions outlined; the one given is left alone.
+
+        Raises:
+            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+        """
+        partitioned = graph.clone()
+        self.partition_in_place(partitioned)
+        return partitioned
+
+    def partition_in_place(self, graph: Graph) -> None:
+        """Optimise a graph and outline its regions.
+
+        Raises:
+            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+        """
+        Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
+        if self.verify:
+            from tinycomp.checking import check_regions
+
+            check_regions(graph, self.lowering(), self._reproducers())
+
+    def _observers(self) -> list[Observer]:
+        observers: list[Observer] = []
+        if self.dump is not None:
+            from tinycomp.driver.dump import Dump
+
+            observers.append(Dump(self.dump))
+        if self.verify:
+            from tinycomp.checking import NumericCheck
+
+            observers.append(NumericCheck(self.lowering(), self._reproducers()))
+        return observers
+
+    def _reproducers(self) -> Path | None:
+        """The folder for graphs that show a difference: beside the dumps, if there are any."""
+        return None if self.dump is None else self.dump / "reproducers"
+
+    def lowering(self) -> Lowering:
+        """Return a fresh lowering for these targets."""
+        targets = {t.name: t for t in self.targets}
+        settings = Settings(self.winograd, self.measured, requantize=self.requantize)
+        return Lowering(targets, self.pool, self.weights, settings, self.constants)
+
+    def module(self, graph: Graph, partitioned: Graph) -> Module:
+        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
+        evict([graph, partitioned])
+        lowering = self.lowering()
+        plan = lowering.plan(partitioned)
+        symbolic = has_symbols(graph)
+        report = functools.partial(self._report, partitioned, graph.name, _notes(symbolic), plan, lowering.programs)
+        parts = ModuleParts(
+            inputs=specs([v.name for v in graph.inputs], graph.inputs),
+            outputs=specs(partitioned.output_names, partitioned.outputs),
+            plan=plan,
+            report=report,
+            graph=functools.partial(_text, partitioned),
+            pack=functools.partial(_packed, self, graph, partitioned, plan, report, lowering.programs),
+            threads=self.pool.threads,
+            defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
+            specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
+            memory_limit=self.memory_limit,
+        )
+        return Module(parts)
+
+    def specialise(self, graph: Graph, partitioned: Graph, sizes: Mapping[str, int]) -> Specialised:
+        """Return the plan for concrete sizes of the symbols of ``graph``, and its report.
+
+        Args:
+            graph: The model.
+            partitioned: What it became for all sizes.
+            sizes: The size of every symbol.
+
+        Raises:
+            TypeInferenceError: If the model does not work for these sizes.
+        """
+        with collection_paused():
+            check_files(graph)
+            concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
+            if concrete is None:
+                quiet = dataclasses.replace(self, dump=None, verify=False)
+                concrete = with_sizes(graph, sizes)
+                quiet.partition_in_place(concrete)
+            notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
+            lowering = self.lowering()
+            plan = lowering.plan(concrete)
+            return Specialised(plan, self._report(concrete, graph.name, notes, plan, lowering.programs))
+
+    def _report(
+        self,
+        partitioned: Graph,
+        name: str,
+        notes: Sequence[str],
+        plan: Plan,
+        programs: Mapping[tuple[str, Any], object],
+    ) -> Report:
+        names = [t.name for t in self.targets]
+        return make_report(partitioned, name, names, notes, programs).with_arenas(arenas(plan))
+
+
+def _measured(tuning: Tuning, threads: int) -> Measured:
+    from tinycomp.targets.c.tuning.log import applicable
+
+    return applicable(tuning, default_isa(), threads)
+
+
+def _packed(*arguments: Any) -> bytes:
+    """Return the bytes of a saved module: what :func:`tinycomp.driver.save.pack` says."""
+    from tinycomp.driver.save import pack
+
+    return pack(*arguments)
+
+
+def _text(graph: Graph) -> str:
+    check_files(graph)
+    return str(graph)
+
+
+def has_symbols(graph: Graph) -> bool:
+    """Whether any input of the graph has a named dimension."""
+    return any(isinstance(d, str) for v in graph.inputs if isinstance(v.type, TensorType) for d in v.type.shape or ())
+
+
+def _notes(symbolic: bool) -> list[str]:
+    return ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
+
+
+def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:
+    report = make_report(partitioned, partitioned.name, [t.name for t in compiler.targets])
+    if not report.hosts:
+        return
+    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in report.hosts]
+    raise FallbackError(
+        f"{len(rows)} node(s) would run on the host",
+        where=partitioned.name,
+        expected=f"every node on {', '.join(t.name for t in compiler.targets) or 'a target'}",
+        found="; ".join(rows[:10]) + (f"; and {len(rows) - 10} more" if len(rows) > 10 else ""),
+        hint="Compile without strict=True, or add a target that takes them.",
+    )

@@ -1,0 +1,58 @@
+"""Loading saved modules. Those that are native through and through need neither onnx nor the compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinycomp.memory.constants import is_large, spilled
+from tinycomp.memory.mapped import mappings_of
+from tinycomp.runtime.archive import Archive, map_path
+from tinycomp.runtime.artifact import load_native
+from tinycomp.runtime.module import Module
+
+if TYPE_CHECKING:
+    from tinycomp.target import Target
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    threads: int | None = None,
+    targets: Sequence[Target] = (),
+    trusted: bool = False,
+) -> Module:
+    """Return a module that :meth:`Module.save` wrote.
+
+    Args:
+        source: Path of the file, or its bytes.
+        threads: Threads that a run may use; by default what the process may use.
+        targets: Targets that are not installed under their names, for regions that need them.
+        trusted: Compile and run the C source in the file, if it has any. Without it, the target generates the source
+            anew, so that nothing is executed that came with the file.
+
+    Raises:
+        ArtifactError: If the file is damaged, was written by another format version, or is not a saved module.
+        TargetError: If a target is missing.
+    """
+    # Opened once: the file may have been replaced or removed a moment later.
+    data, where = (_kept(source), "saved module") if isinstance(source, bytes) else (map_path(source), str(source))
+    archive = Archive.from_bytes(data, where)
+    for mapping in mappings_of([data]):
+        mapping.give_back()  # the checksums have read everything
+    module = load_native(archive, data, threads)
+    if module is None:
+        from tinycomp.driver.save import restore
+
+        module = restore(archive, data, targets, threads, trusted=trusted)
+    return module
+
+
+def _kept(source: bytes) -> NDArray[np.uint8]:
+    """The bytes of a saved module where they take no memory while nobody reads them, if that is worth a file."""
+    data = np.frombuffer(source, np.uint8)
+    return spilled([data])[0] if is_large(data) else data

@@ -1,0 +1,266 @@
+"""Pipelines: passes in order, with dumps and checks between them, and the text form that the command line uses."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import re
+import time
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tinycomp.passes
+from tinycomp.errors import PatternError, TinycompError, did_you_mean
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.verify import verify
+from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.base import Pass
+from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.expand_functions import ExpandFunctions
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.passes.inline_functions import InlineFunctions
+from tinycomp.passes.merge_composite import MergeComposite
+from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.simplify import Simplify
+from tinycomp.target import Policy, Target, find
+
+Observer = Callable[[int, str, Graph], None]
+"""Called with the number and name of each pass, and the graph behind it."""
+
+
+_AS_TEXT = 'A text such as "simplify,fold-constants" is read by tinycomp.driver.pipeline.parse_passes.'
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a pass took.
+
+    Attributes:
+        name: The pass.
+        seconds: Its wall time.
+        changed: Whether it changed anything.
+        nodes: How many nodes the graph had afterwards.
+    """
+
+    name: str
+    seconds: float
+    changed: bool
+    nodes: int
+
+
+class Pipeline:
+    """Runs passes one after the other.
+
+    Args:
+        passes: What to run.
+        check: Whether to verify the graph after every pass.
+        observers: Called after every pass, and once before the first with number 0 and the name ``input``.
+
+    Raises:
+        PatternError: If something among the passes is none.
+
+    Example:
+        >>> from tinycomp.ir.text.parser import parse_graph
+        >>> from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+        >>> graph = parse_graph('graph @main opset {"" = 17} (%x: float32[2]) -> (%x) { %y = Relu(%x) }')
+        >>> len(Pipeline([EliminateDeadCode()])(graph))
+        0
+    """
+
+    def __init__(self, passes: Iterable[Pass], *, check: bool = False, observers: Sequence[Observer] = ()) -> None:
+        self.passes = tuple(passes)
+        for each in self.passes:
+            if not isinstance(each, Pass):
+                raise PatternError("not a pass", expected="a list of passes", found=repr(each), hint=_AS_TEXT)
+        self.check = check
+        self.observers = tuple(observers)
+        self.timings: list[Timing] = []
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the transformed graph; the one given is left alone.
+
+        Raises:
+            VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
+        """
+        graph = graph.clone()
+        self.run(graph)
+        return graph
+
+    def run(self, graph: Graph) -> None:
+        """Transform a graph in place.
+
+        Raises:
+            VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
+        """
+        self.timings = []
+        self._after(0, "input", graph)
+        for number, entry in enumerate(self.passes, 1):
+            started = time.perf_counter()
+            changed = entry.run(graph)
+            self.timings.append(Timing(entry.name, time.perf_counter() - started, changed, len(graph)))
+            self._after(number, entry.name, graph)
+
+    def _after(self, number: int, name: str, graph: Graph) -> None:
+        if self.check:
+            try:
+                verify(graph)
+            except TinycompError as error:
+                error.add_note(f"The graph was well-formed before the pass {name}.")
+                raise
+        for observe in self.observers:
+            observe(number, name, graph)
+
+
+@functools.cache
+def pass_types() -> Mapping[str, type[Pass]]:
+    """Return every pass class by its command-line name: what the files of ``tinycomp.passes`` define."""
+    for info in pkgutil.iter_modules(tinycomp.passes.__path__):
+        importlib.import_module(f"{tinycomp.passes.__name__}.{info.name}")
+    found = {}
+    waiting = list(Pass.__subclasses__())
+    while waiting:
+        kind = waiting.pop()
+        waiting.extend(kind.__subclasses__())
+        if kind.__module__.startswith(f"{tinycomp.passes.__name__}."):
+            found[kind.name] = kind
+    return dict(sorted(found.items()))
+
+
+_ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s*(,|$)")
+
+
+def parse_passes(text: str) -> list[Pass]:
+    """Return the passes that a text such as ``"simplify,merge-composite{target=npu}"`` names.
+
+    Options are ``field=value`` pairs separated by spaces; a value is a number, ``true``, ``false``, ``none``, a name,
+    or several joined by ``+``; fields called ``target`` or ``targets`` take target names.
+
+    Raises:
+        PatternError: If a pass or option is unknown, or the text is not of this form.
+    """
+    passes = []
+    at = 0
+    while at < len(text):
+        item = _ITEM.match(text, at)
+        if item is None:
+            raise PatternError(
+                "cannot read the list of passes", where=text[at:], expected="name or name{option=value …}, by commas"
+            )
+        passes.append(_make_pass(item["name"], item["options"] or ""))
+        at = item.end()
+    return passes
+
+
+def _make_pass(name: str, options: str) -> Pass:
+    kinds = pass_types()
+    if name not in kinds:
+        hint = did_you_mean(name, kinds) or f"There are: {', '.join(kinds)}."
+        raise PatternError(f'there is no pass "{name}"', hint=hint)
+    kind = kinds[name]
+    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    values: dict[str, Any] = {}
+    for option in options.split():
+        key, _, value = option.partition("=")
+        field = key.replace("-", "_")
+        if field not in fields:
+            known = [f.replace("_", "-") for f in fields]
+            hint = did_you_mean(key, known) or f"It has: {', '.join(known) or 'none'}."
+            raise PatternError(f'the pass {name} has no option "{key}"', hint=hint)
+        values[field] = _option_value(field, value)
+        _check_option(kind, field, values[field], value)
+    missing = [f.replace("_", "-") for f, field in fields.items() if f not in values and not _has_default(field)]
+    if missing:
+        example = " ".join(f"{option}=…" for option in missing)
+        raise PatternError(
+            f"the pass {name} lacks an option", expected=f"{name}{{{example}}}", found=options.strip() or "none"
+        )
+    return kind(**values)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def _check_option(kind: type[Pass], field: str, value: Any, text: str) -> None:
+    hint = typing.get_type_hints(kind)[field]
+    if not _fits(value, hint):
+        raise PatternError(
+            f'the pass {kind.name} cannot take "{text}" as {field.replace("_", "-")}',
+            expected=f"a value of type {getattr(hint, '__name__', hint)}",
+            hint="Options that are no numbers, words or targets can be given in Python only.",
+        )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value has a declared type: a class, a union, or a sequence of either."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        return any(_fits(value, each) for each in arguments)
+    if origin is Sequence:
+        return isinstance(value, tuple) and all(_fits(each, arguments[0]) for each in value)
+    if isinstance(value, bool) or not isinstance(hint, type):
+        return hint is bool
+    return isinstance(value, hint) or (hint is float and isinstance(value, int))
+
+
+def _option_value(field: str, text: str) -> Any:
+    if field == "target":
+        return find(text)
+    if field == "targets":
+        return tuple(find(name) for name in text.split("+"))
+    if "+" in text:
+        return tuple(_option_value(field, part) for part in text.split("+"))
+    words: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
+    """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised.
+
+    Args:
+        targets: Functions that one of these takes whole are not inlined.
+    """
+    return [
+        InlineFunctions(tuple(targets)),
+        FoldConstants(),
+        Simplify(),
+        FoldConstants(),
+        EliminateCommonSubexpressions(),
+        EliminateDeadCode(),
+    ]
+
+
+def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
+    """Return the passes that give every node to a target or to the host.
+
+    What no composite has claimed by then is folded for good, dequantised weights included: no later rule could make
+    use of them.
+
+    Args:
+        targets: In priority order; each has a policy of its own, too.
+        policy: What every region must fulfil, whatever its target.
+    """
+    policy = policy or Policy()
+    return [
+        *(MergeComposite(target) for target in targets),
+        FoldConstants(keep_quantized=False),
+        EliminateDeadCode(),
+        ExpandFunctions(tuple(targets), policy),
+        AnnotateTarget(tuple(targets), policy),
+        MergeRegions(policy=policy, targets=tuple(targets)),
+        PartitionGraph(targets=tuple(targets)),
+    ]

@@ -1,0 +1,184 @@
+"""Building the report of a partitioned graph from its regions, its host nodes, and the passes' remarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops import OPS
+from tinycomp.passes.merge_regions import MINIMUM
+from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, Reason, RegionRow, Report
+
+_CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+_INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
+
+
+def make_report(
+    graph: Graph,
+    model: str,
+    targets: Sequence[str],
+    notes: Sequence[str] = (),
+    programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
+) -> Report:
+    """Return what runs where in a partitioned graph, and why.
+
+    Args:
+        graph: The graph.
+        model: Name of the model.
+        targets: In priority order.
+        notes: What else the reader should know.
+        programs: What was generated for its regions, by symbol and shapes.
+    """
+    regions, hosts = [], []
+    conversions: list[ConversionRow] = []
+    reasons = _reasons(graph)
+    for position, node in _outside_regions(graph):
+        if node.is_region:
+            regions.append(_region_row(node, position))
+            conversions += [_conversion_row(inner, node.op) for inner in node.body.nodes if _converts(inner)]
+        else:
+            hosts.append(_host_row(node, position, reasons))
+            conversions += [_conversion_row(node, "host")] if _converts(node) else []
+    return Report(
+        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
+        tuple(conversions),
+    )  # fmt: skip
+
+
+def _converts(node: Node) -> bool:
+    """Whether a node turns real numbers into quantised ones or back."""
+    return not node.domain and node.op in _CONVERSIONS
+
+
+def _conversion_row(node: Node, place: str) -> ConversionRow:
+    before, after = tensor(node.inputs[0].type), tensor(node.output.type)  # type: ignore[union-attr]
+    return ConversionRow(place, node.sources, before.dtype, after.dtype, after.size())
+
+
+def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
+    """The calls of native programs that could have been computed otherwise."""
+    return tuple(
+        LayerRow(symbol, call.source, call.kernel, call.algorithm)
+        for (symbol, _), program in programs.items()
+        if isinstance(program, Program)
+        for call in program.instructions
+        if call.algorithm
+    )
+
+
+def _doubts(graph: Graph) -> list[str]:
+    """Which graphs may have more regions than necessary."""
+    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
+
+
+def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
+    """Every node of the graph and of the bodies of host nodes, in the order and at the positions of a plan's steps."""
+    stack = _placed(graph)
+    while stack:
+        position, node = stack.pop()
+        yield position, node
+        if not node.is_call:
+            bodies = [_placed(body, (*position, index)) for index, body in enumerate(node.bodies.values())]
+            stack.extend(each for body in reversed(bodies) for each in body)
+
+
+def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
+    """The nodes of a graph with their positions, the last one first."""
+    return [((*path, index), node) for index, node in enumerate(graph.nodes)][::-1]
+
+
+def _flat(node: Node) -> list[Node]:
+    """The operators inside a region, composite or function; the node itself if it is none."""
+    found: list[Node] = []
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.is_call:
+            stack.extend(reversed(current.body.nodes))
+        else:
+            found.append(current)
+    return found
+
+
+def node_macs(node: Node) -> int:
+    """Multiply-accumulate operations of one run of a node; symbolic sizes count as 1."""
+    total = 0
+    for inner in _flat(node):
+        record = OPS.find(inner.op, inner.domain, inner.version)
+        total += record.macs(inner) if record is not None and record.macs is not None else 0
+    return total
+
+
+def integer_macs(node: Node) -> int:
+    """The multiply-accumulate operations of a region that multiply 8-bit integers, as :func:`node_macs` counts them."""
+    return sum(
+        node_macs(inner)
+        for atom in node.body.nodes
+        for inner in (atom.body.nodes if atom.is_composite else [atom])
+        if inner.op in _INTEGER_OPERATORS or (atom.is_composite and _reads_dequantized(inner))
+    )
+
+
+def _reads_dequantized(node: Node) -> bool:
+    """Whether both factors of a product have been dequantised inside the composite that the node belongs to."""
+    return node.op in _PRODUCTS and all(_is_dequantized(v) for v in node.inputs[:2])
+
+
+def _is_dequantized(value: Value | None) -> bool:
+    while value is not None and value.producer is not None:
+        if value.producer.op == "DequantizeLinear":
+            return True
+        value = value.producer.inputs[0]
+    return False
+
+
+def _region_row(node: Node, position: Position) -> RegionRow:
+    inside = _flat(node)
+    return RegionRow(
+        symbol=node.op,
+        target=node.target or "",
+        nodes=len(inside),
+        composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
+        singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
+        ops=dict(Counter(n.qualified_op for n in inside)),
+        macs=node_macs(node),
+        integer_macs=integer_macs(node),
+        bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
+        bytes_out=_bytes(node.outputs),
+        sources=node.sources,
+        position=position,
+    )
+
+
+def _bytes(values: Iterable[Value]) -> int:
+    return sum(tensor(v.type).nbytes() for v in values)
+
+
+def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Reason, ...]]) -> HostRow:
+    record = OPS.find(node.op, node.domain, node.version)
+    has_kernel = node.is_call or (record is not None and record.kernel is not None)
+    found = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
+    macs = node_macs(node) if node.is_call or not node.bodies else 0  # the nodes in its bodies have rows of their own
+    tier = "numpy" if has_kernel else "reference"
+    return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources, position)
+
+
+def _reasons(graph: Graph) -> dict[str, tuple[Reason, ...]]:
+    """Every remark as a reason, by source name."""
+    found: dict[str, dict[Reason, None]] = {}
+    graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
+    for remark in dict.fromkeys(r for g in graphs for r in g.remarks):
+        reason = Reason(remark.stage, remark.target, remark.rule, remark.reason, remark.progress)
+        for source in remark.sources:
+            found.setdefault(source, {})[reason] = None
+    return {source: _ranked(reasons) for source, reasons in found.items()}
+
+
+def _ranked(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    return tuple(sorted(reasons, key=lambda r: -r.progress))

@@ -1,0 +1,1 @@
+"""The textual form of graphs: print and parse."""

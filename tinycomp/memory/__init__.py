@@ -1,0 +1,1 @@
+"""Memory: what a run may spend, where buffers and constants lie, and files that are mapped."""

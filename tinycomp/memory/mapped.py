@@ -1,0 +1,106 @@
+"""Arrays in files that are mapped for reading: memory that the system can take back at any time.
+
+A page of such an array costs nothing until it is read, and once read it can be given up without being written anywhere.
+Weights lie there while nobody needs them: in the model's own file, or, where they were computed, in a file without a
+name (``memory/constants.py``). The C runtime gives their pages back as soon as it has packed them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinycomp.errors import ModelError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Mapping(mmap.mmap):
+    """A file mapped for reading only. Nothing writes to it, so giving its pages back loses nothing.
+
+    Attributes:
+        path: The file, if others may write to it; None for one without a name.
+        state: Device, inode, size and time of the last change when it was mapped.
+    """
+
+    path: Path | None = None
+    state: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Refuse a file that was written to since it was mapped: reading what was cut off would end the process.
+
+        Raises:
+            ModelError: If it was. A file that was removed or replaced as a whole lives on here.
+        """
+        if self.path is None:
+            return
+        try:
+            found = _state(self.path.stat())
+        except OSError:
+            return
+        if found[:2] == self.state[:2] and found != self.state:
+            raise ModelError(
+                "the file has changed since the model was compiled, and with it the weights",
+                where=str(self.path),
+                expected=f"{self.state[2]} bytes, untouched",
+                found=f"{found[2]} bytes, written to meanwhile",
+                hint="Compile the model again; to exchange the file of a model in use, rename a new one over it.",
+            )
+
+    def give_back(self) -> None:
+        """Let the system have all pages that are in memory."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.madvise(mmap.MADV_DONTNEED)
+
+
+def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint8]:
+    """Return the contents of an open file, mapped for reading; the file may be closed afterwards.
+
+    Args:
+        file: An open file or its descriptor.
+        path: Where it lies, if others may write to it.
+
+    Raises:
+        OSError: If it cannot be mapped.
+    """
+    descriptor = file if isinstance(file, int) else file.fileno()
+    info = os.fstat(descriptor)
+    if not info.st_size:
+        return np.zeros(0, np.uint8)
+    mapping = Mapping(descriptor, 0, access=mmap.ACCESS_READ)
+    mapping.path, mapping.state = path, _state(info)
+    return np.frombuffer(mapping, np.uint8)
+
+
+def mapping_of(view: Any) -> Mapping | None:
+    """Return the mapping that an array or another view is one of, or None."""
+    owner = view
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return owner if isinstance(owner, Mapping) else None
+
+
+def mappings_of(arrays: Iterable[Array]) -> list[Mapping]:
+    """Return every mapping that one of the arrays is a view of, once."""
+    found: dict[int, Mapping] = {}
+    for base in {id(array.base): array.base for array in arrays}.values():  # the weights of a model share one
+        mapping = mapping_of(base)
+        if mapping is not None:
+            found[id(mapping)] = mapping
+    return list(found.values())
+
+
+def is_foreign(array: Array) -> bool:
+    """Whether an array lies in a file that others may write to: nothing that runs may depend on it."""
+    mapping = mapping_of(array)
+    return mapping is not None and mapping.path is not None
+
+
+def _state(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns

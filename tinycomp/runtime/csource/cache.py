@@ -1,0 +1,190 @@
+"""The folder where compiled C source is kept: safe against races, damage, and other users.
+
+An entry is ``<key>.json``, which describes it, and the shared object that this names. The object's name contains the
+checksum of its bytes, so two processes that make the same entry never overwrite each other's halves; both files come
+into being under another name and are then renamed. Code from the folder is executed, so a folder that someone else
+owns or may write to is not used at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from tinycomp.runtime.archive import PARTIAL, write_file
+
+VARIABLE = "TINYCOMP_CACHE"
+"""The environment variable that names another folder for everything that tinycomp keeps."""
+FORMAT = 1
+_MODE = 0o600
+"""Nobody else has to read what is kept."""
+_ABANDONED = 3600
+"""Seconds after which a file that belongs to no entry is not one that is just being written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A compiled region in the cache.
+
+    Attributes:
+        key: Hash of everything that went into it.
+        target: Name of the target.
+        region: Symbol of the region.
+        bytes: Size of the shared object.
+        used: When it was last used, in seconds since the epoch.
+        library: The shared object's file name.
+    """
+
+    key: str
+    target: str
+    region: str
+    bytes: int
+    used: float
+    library: str
+
+
+class UnsafeFolderError(OSError):
+    """Somebody else could change what is in the folder."""
+
+
+class CCache:
+    """The cache in a folder, which need not exist yet.
+
+    Args:
+        folder: By default ``c`` in the folder that ``TINYCOMP_CACHE`` names, or else in the user's cache folder.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = default_folder() if folder is None else folder
+
+    def prepare(self) -> None:
+        """Make the folder if it is not there, and see that nobody else can write to it.
+
+        Raises:
+            UnsafeFolderError: If somebody else can.
+            OSError: If it cannot be made.
+        """
+        for folder in reversed([self.folder, *self.folder.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+        check_folder(self.folder)
+
+    def find(self, key: str) -> bytes | None:
+        """Return the shared object of an entry, or None if there is none or it is damaged."""
+        try:
+            entry = self._read(self.folder / f"{key}.json")
+            data = None if entry is None else (self.folder / entry.library).read_bytes()
+            if entry is None or data is None or entry.library != _library(key, data):
+                return None
+            with contextlib.suppress(OSError):  # a cache that is only readable serves too
+                os.utime(self.folder / f"{key}.json")
+            return data
+        except OSError:
+            return None
+
+    def store(self, key: str, data: bytes, target: str, region: str) -> None:
+        """Put a shared object into the cache.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        name = _library(key, data)
+        about = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "library": name}
+        write_file(self.folder / name, data, _MODE)
+        write_file(self.folder / f"{key}.json", json.dumps(about).encode(), _MODE)
+
+    def place(self, key: str, data: bytes) -> Path:
+        """Return where :meth:`store` puts a shared object."""
+        return self.folder / _library(key, data)
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, the one used last first.
+
+        Raises:
+            OSError: If the folder is there and cannot be read.
+        """
+        if not self.folder.exists():
+            return []
+        check_folder(self.folder)
+        found = [entry for path in self.folder.glob("*.json") if (entry := self._read(path)) is not None]
+        return sorted(found, key=lambda entry: -entry.used)
+
+    def prune(self, older_than: float = 0.0) -> list[Entry]:
+        """Remove entries that were not used for so many seconds, and what no entry needs; return the entries.
+
+        Modules that run already keep what they loaded.
+
+        Raises:
+            OSError: If the folder cannot be read or written.
+        """
+        now = time.time()
+        entries = self.entries()
+        old = [entry for entry in entries if now - entry.used >= older_than]
+        for entry in old:
+            (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
+            (self.folder / entry.library).unlink(missing_ok=True)
+        kept = {name for e in entries if e not in old for name in (f"{e.key}.json", e.library)}
+        for path in self._files():
+            everything = older_than <= 0 and path.suffix != PARTIAL
+            if path.name not in kept and (everything or now - path.stat().st_mtime >= _ABANDONED):
+                path.unlink(missing_ok=True)
+        return old
+
+    def _files(self) -> Iterator[Path]:
+        if self.folder.exists():
+            yield from (p for p in self.folder.iterdir() if p.suffix in {".so", ".json", PARTIAL} and p.is_file())
+
+    def _read(self, path: Path) -> Entry | None:
+        """Return what a description says; None if it is damaged or of another version."""
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            library = str(about["library"])
+            if about["format"] != FORMAT or not library.startswith(f"{path.stem}-") or Path(library).name != library:
+                return None
+            used = path.stat().st_mtime
+            return Entry(path.stem, str(about["target"]), str(about["region"]), int(about["bytes"]), used, library)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def default_folder() -> Path:
+    """Return the folder that is used unless another is asked for."""
+    root = os.environ.get(VARIABLE)
+    return (Path(root) if root else platformdirs.user_cache_path("tinycomp")).absolute() / "c"
+
+
+def check_folder(folder: Path) -> None:
+    """See that only this user can put files into ``folder``, and nobody can put another folder in its place.
+
+    Raises:
+        UnsafeFolderError: Otherwise; it says what is wrong and how to mend it.
+        OSError: If the folder cannot be looked at.
+    """
+    if not hasattr(os, "geteuid"):
+        return  # elsewhere the user's own folders are protected by access lists, which stat does not show
+    folder = folder.resolve(strict=True)
+    status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(f"{folder} is not a folder")
+    if status.st_uid != os.geteuid():
+        raise UnsafeFolderError(f"{folder} belongs to user {status.st_uid}; set {VARIABLE} to a folder of your own")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFolderError(f"others may write to {folder}; run chmod go-w on it, or set {VARIABLE}")
+    for parent in folder.parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise UnsafeFolderError(f"others may write to {parent}, and so replace {folder}; run chmod o-w on it")
+
+
+def _library(key: str, data: bytes) -> str:
+    """The name of a shared object with these bytes."""
+    return f"{key}-{hashlib.sha256(data).hexdigest()[:32]}.so"

@@ -1,0 +1,329 @@
+"""Packed weights that several programs use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
+from tinycomp.memory.budget import reserve_bytes
+from tinycomp.memory.mapped import mapping_of
+from tinycomp.runtime.native.library import address, ffi, kernel_named, lib, raise_error
+from tinycomp.runtime.native.processor import default_threads
+from tinycomp.runtime.native.program import SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
+from tinycomp.runtime.spec import array_dtype
+
+
+class Weights:
+    """Packed weights that the programs of one model share: what a change of batch size need not make anew.
+
+    Programs over the same arrays find each other's packed weights here; what no program uses any more is freed.
+    """
+
+    def __init__(self) -> None:
+        error, out = ffi.new("tc_error *"), ffi.new("tc_weights **")
+        if lib.tc_weights_create(out, error):
+            raise_error(error, "packed weights")
+        self.handle = ffi.gc(out[0], lib.tc_weights_destroy)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the programs alive share."""
+        return int(lib.tc_weights_bytes(self.handle))
+
+
+# Bound once: these are on the path of every run.
+tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
+
+# Position, dtype and shape of an input or output array, and whether it will be written.
+_Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
+
+_INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
+_SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
+
+MOST_THREADS = 1024
+"""The largest pool that the C runtime makes."""
+
+
+class Pool:
+    """Threads that share the work of a run, the calling thread among them.
+
+    One run at a time uses them; a run that comes from another thread meanwhile proceeds on that thread alone, with the
+    same bits. In a forked child, whose threads are gone, every run proceeds that way.
+
+    Args:
+        threads: How many, counting the caller; by default what the process may use.
+
+    Raises:
+        TargetError: If that is not a number from 1 to 1024.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        error, out = ffi.new("tc_error *"), ffi.new("tc_pool **")
+        wanted = default_threads() if threads is None else threads
+        if not isinstance(wanted, int) or not 1 <= wanted <= MOST_THREADS:
+            raise TargetError(
+                "not a number of threads", where="threads", expected=f"a whole number from 1 to {MOST_THREADS}",
+                found=repr(wanted),
+            )  # fmt: skip
+        if lib.tc_pool_create(wanted, out, error):
+            raise_error(error, "thread pool")
+        self.threads = wanted
+        self.handle = ffi.gc(out[0], lib.tc_pool_destroy)
+
+
+class _Context:
+    """The memory of one run at a time: arena, scratch, and reusable argument arrays."""
+
+    def __init__(self, program: Any, inputs: int, outputs: int, threads: int) -> None:
+        self.error = ffi.new("tc_error *")
+        out = ffi.new("tc_context **")
+        if lib.tc_context_create(program, threads, out, self.error):
+            raise_error(self.error, "execution context")
+        self.handle = ffi.gc(out[0], lib.tc_context_destroy)
+        self.address = address(self.handle)
+        self.inputs = ffi.new("void *[]", max(inputs, 1))
+        self.outputs = ffi.new("void *[]", max(outputs, 1))
+
+
+class NativeProgram:
+    """A program made ready for this machine; immutable, and safe to run from many threads at once.
+
+    Args:
+        program: What to run. Its constants must not change from here on.
+        pool: Threads to share the work with; by default the calling thread does it all.
+        isa: An instruction set from :func:`available_isas`; by default the environment variable ``TINYCOMP_ISA``, or
+            else the best one.
+        weights: Where programs over the same constants find each other's packed weights.
+        beside: Bytes that a run needs beside the memory of this program, for the budget in force.
+
+    Raises:
+        TargetError: If the program is not valid; the message names the instruction.
+        UnsupportedError: If this machine does not run the instruction set.
+        MemoryError: If there is no memory for the packed weights.
+        MemoryLimitError: If a run would need more than the budget in force.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        pool: Pool | None = None,
+        isa: str | None = None,
+        weights: Weights | None = None,
+        beside: int = 0,
+    ) -> None:
+        self.program = program
+        self.pool = pool
+        self._threads = pool.threads if pool is not None else 1
+        self._beside = beside
+        self._constants: list[Any] = []
+        self.handle = self._create(isa)
+        for constant in program.constants:
+            self._add_constant(constant)
+        for index, call in enumerate(program.instructions):
+            self._append(index, call)
+        error = ffi.new("tc_error *")
+        if not 0 <= program.arena_bytes < 1 << 63:
+            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+        shared = ffi.NULL if weights is None else weights.handle
+        if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
+            raise_error(error, program.name)
+        self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
+        self._outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
+        self.pool_handle = pool.handle if pool is not None else ffi.NULL
+        self.contexts = [self.new_context()]
+
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        return str(ffi.string(lib.tc_program_isa(self.handle)).decode())
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of packed weights that the program owns alone."""
+        return int(lib.tc_program_state_bytes(self.handle))
+
+    @property
+    def context_bytes(self) -> int:
+        """Bytes that one run at a time needs: the arena, and the scratch memory of all threads."""
+        return int(lib.tc_program_context_bytes(self.handle, self._threads))
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run the program on contiguous arrays, writing the outputs in place.
+
+        Raises:
+            FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
+            ExecutionError: If a kernel refused its data, for example an index out of range.
+        """
+        free = self.contexts
+        # list.pop and list.append are atomic, so the free list needs no lock.
+        try:
+            context = free.pop()
+        except IndexError:
+            context = self.new_context()
+        try:
+            self._bind(context.inputs, inputs, self._inputs)
+            self._bind(context.outputs, outputs, self._outputs)
+            if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
+                self._raise_run(context.error)
+        finally:
+            free.append(context)
+
+    def bound(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
+        """Return a function that runs the program on these arrays, whose memory stays where it is.
+
+        Raises:
+            FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
+        """
+        context = self.new_context()
+        self._bind(context.inputs, inputs, self._inputs)
+        self._bind(context.outputs, outputs, self._outputs)
+        kept = (*inputs, *outputs)
+        arguments = (self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error)
+
+        def run() -> None:
+            if tc_run(*arguments):
+                assert kept
+                self._raise_run(context.error)
+
+        return run
+
+    def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
+        """Run once and return the seconds that every instruction took."""
+        context = self.new_context()
+        seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
+        self._bind(context.inputs, inputs, self._inputs)
+        self._bind(context.outputs, outputs, self._outputs)
+        if lib.tc_run_profiled(
+            self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
+        ):
+            self._raise_run(context.error)
+        return [seconds[i] for i in range(len(self.program.instructions))]
+
+    def _create(self, isa: str | None) -> Any:
+        error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
+        name = ffi.NULL if isa is None else isa.encode()
+        if lib.tc_program_create(name, len(self.program.inputs), len(self.program.outputs), out, error):
+            raise_error(error, self.program.name)
+        constants = self._constants
+
+        def destroy(handle: Any) -> None:
+            lib.tc_program_destroy(handle)
+            constants.clear()  # not before: shared weights are found by the addresses of these
+
+        return ffi.gc(out[0], destroy)
+
+    def _add_constant(self, constant: Array) -> None:
+        buffer = _buffer(constant, False)
+        self._constants.append(buffer)
+        error = ffi.new("tc_error *")
+        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, mapping_of(constant) is not None, error):
+            raise_error(error, self.program.name)
+
+    def _append(self, index: int, call: Instruction) -> None:
+        where = f"{self.program.name}, instruction {index} ({call.kernel})"
+        kernel = kernel_named(call.kernel, where)
+        params = kernel.make_params(call.params, where)
+        operands = [_place(operand, where) for operand in call.operands]
+        error = ffi.new("tc_error *")
+        size = ffi.sizeof(kernel.ctype)
+        try:
+            array = ffi.new("tc_operand[]", operands)
+            limit = None if call.limit is None else ffi.new("tc_operand *", _place(call.limit.count, where))
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
+        if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
+            raise_error(error, self.program.name)
+        if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
+            raise_error(error, self.program.name)
+
+    def _expected(
+        self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
+    ) -> tuple[_Expected, ...]:
+        """Return what arrays must look like, having checked that the program stays inside them."""
+        for index, spec in enumerate(specs):
+            size = int(np.prod(spec.shape, dtype=object)) * array_dtype(spec.dtype).itemsize
+            needed = touched(self.handle, index)
+            if needed > size:
+                raise TargetError(
+                    f'the program reaches past the end of "{spec.name}"',
+                    where=self.program.name,
+                    expected=f"at most {size} bytes",
+                    found=f"{needed}",
+                )
+        return tuple((i, array_dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
+
+    def new_context(self) -> _Context:
+        """Return the memory for one more run at a time.
+
+        Raises:
+            MemoryLimitError: If it is more than the budget in force allows.
+        """
+        own, arena = self.context_bytes, self.program.arena_bytes
+        what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
+        reserve_bytes(self._beside + own, f"region {self.program.name}", what)
+        return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
+
+    def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...]) -> None:
+        """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
+        if len(arrays) != len(expected):
+            counts = {"expected": str(len(expected)), "found": str(len(arrays))}
+            raise FeedError("wrong number of arrays", where=self.program.name, **counts)
+        for i, dtype, shape, writable in expected:
+            array = arrays[i]
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
+                raise FeedError(
+                    f"array {i} does not fit",
+                    where=self.program.name,
+                    expected=f"{dtype}{list(shape)}",
+                    found=f"{array.dtype}{list(array.shape)}",
+                )
+            try:
+                pointers[i] = from_buffer(BYTES, array, writable)
+            except (BufferError, ValueError, TypeError):
+                pointers[i] = _buffer(array, writable)
+
+    def _raise_run(self, error: Any) -> NoReturn:
+        message = ffi.string(error.message).decode("utf-8", "replace")
+        if error.code == lib.TC_INVALID:
+            raise FeedError(message, where=self.program.name)
+        called = _INSTRUCTION.match(message)
+        if called is None or error.code != lib.TC_FAILED:
+            raise_error(error, self.program.name)
+        call = self.program.instructions[int(called[1])]
+        raise ExecutionError(
+            message[called.end() :],
+            where=f"{self.program.name}, node {' + '.join(call.source) or call.kernel} ({call.kernel})",
+            found=f"operands {', '.join(map(str, call.operands))}",
+            hint="Check the values that this node reads, indices above all.",
+        )
+
+
+def _buffer(array: Array, writable: bool) -> Any:
+    """Return the memory of a contiguous array as cffi sees it; it keeps the array alive."""
+    try:
+        return from_buffer(BYTES, array, writable)
+    except (BufferError, ValueError, TypeError) as error:
+        # Types that numpy did not define itself, such as bfloat16, have no buffer interface of their own.
+        if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
+            return from_buffer(BYTES, array.reshape(-1).view(np.uint8), writable)
+        raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
+
+
+def _place(operand: Operand, where: str) -> tuple[int, int, int]:
+    """An operand as the runtime describes it."""
+    try:
+        return _SPACE_CODES[operand.space], operand.index, operand.offset
+    except KeyError:
+        raise TargetError(
+            f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
+        ) from None
+
+
+def _rows(limit: Limit, where: str) -> int:
+    if not 0 <= limit.rows < 1 << 63:
+        raise TargetError("not a number of rows", where=where, found=str(limit.rows))
+    return limit.rows

@@ -1,0 +1,265 @@
+"""Element-wise programs: the steps of one kernel call over blocks of its operands, and their encoding.
+
+The operators of a chain add their steps to one :class:`Steps`; :func:`emit_chain` makes the call of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import memory_order, strides
+from tinycomp.ir.types import bits, tensor
+from tinycomp.ops.cast import cast_array
+from tinycomp.targets.c.codegen.emitter import Emitter, View, nd_params
+from tinycomp.targets.common.checks import static_type
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NUMBERS = ("float32", "float64", *INTEGERS)
+"""What kernels for numbers of every type compute with."""
+SMALL_FLOATS = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn",
+    "float6_e3m2fn", "float4_e2m1fn",
+)  # fmt: skip
+"""Floats that are stored and converted only, each in a byte of its own."""
+_HALF = ("float16", "bfloat16")
+_NAMES = ("float32", "float64", *_HALF, *INTEGERS, "bool", "int4", "uint4", "int2", "uint2", *SMALL_FLOATS)
+TYPES = {name: code for code, name in enumerate(_NAMES)}
+"""Codes of ``enum tc_type``."""
+MAX_INPUTS, MAX_OUTPUTS, MAX_IMMEDIATES, MAX_STEPS = 11, 4, 32, 96
+"""What the kernel takes."""
+_UNARY, _BINARY, _COMPARE, _LOGICAL, _WHERE, _CAST = range(6)
+_BY_SIZE = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+_WIDENED = frozenset({*_HALF, *SMALL_FLOATS})
+_ROUNDING = ("up", "down", "nearest")
+"""Names of ``enum tc_scale_rounding``."""
+_DIMS = 8
+
+
+class Ref(NamedTuple):
+    """A number inside a program.
+
+    Attributes:
+        space: ``"input"``, ``"immediate"`` or ``"step"``.
+        number: Which of them.
+        dtype: Its type.
+    """
+
+    space: str
+    number: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class StridedInput:
+    """An input that is no value of the region.
+
+    Attributes:
+        view: Its lowest element.
+        dtype: Its type.
+        strides: In elements, over the logical dimensions of the result.
+    """
+
+    view: View
+    dtype: str
+    strides: tuple[int, ...]
+
+
+class _Step(NamedTuple):
+    kind: int
+    op: int
+    dtype: str
+    sources: tuple[Ref, ...]
+    a: float
+    b: float
+
+
+@dataclass
+class Steps:
+    """Collects the steps of a chain.
+
+    Floats of 16 bits and fewer are computed in float32: what an operator reads is made :meth:`wide`, and its result is
+    rounded once.
+
+    Attributes:
+        inputs: The values that the chain reads.
+        immediates: Its scalar constants.
+    """
+
+    inputs: list[Value | StridedInput] = field(default_factory=list)
+    immediates: list[np.ndarray] = field(default_factory=list)
+    steps: list[_Step] = field(default_factory=list)
+    _refs: dict[Value, Ref] = field(default_factory=dict)
+    _known: dict[tuple[Any, ...], Ref] = field(default_factory=dict)
+
+    def read(self, value: Value) -> Ref:
+        """Return a value of the region: the result of an earlier operator, a scalar constant or an input."""
+        if value not in self._refs:
+            dtype = tensor(value.type).dtype
+            if value.const is not None and value.const.size == 1 and dtype in TYPES:
+                self._refs[value] = self.constant(value.const.reshape(()), dtype)
+            else:
+                self._refs[value] = Ref("input", len(self.inputs), dtype)
+                self.inputs.append(value)
+        return self._refs[value]
+
+    def read_strided(self, source: StridedInput) -> Ref:
+        """Return the elements of another input."""
+        self.inputs.append(source)
+        return Ref("input", len(self.inputs) - 1, source.dtype)
+
+    def give(self, value: Value, ref: Ref) -> None:
+        """State that ``ref``, rounded to the type of ``value``, is the value."""
+        self._refs[value] = self.cast(ref, tensor(value.type).dtype)
+
+    def constant(self, number: Any, dtype: str) -> Ref:
+        """Return a scalar constant."""
+        array = cast_array(np.asarray(number), np.dtype(dtype))
+        key = ("immediate", dtype, array.tobytes())
+        if key not in self._known:
+            self._known[key] = Ref("immediate", len(self.immediates), dtype)
+            self.immediates.append(array)
+        return self._known[key]
+
+    def number(self, ref: Ref) -> float | None:
+        """Return the number that a scalar constant is, or None."""
+        return float(self.immediates[ref.number]) if ref.space == "immediate" else None
+
+    def wide(self, ref: Ref) -> Ref:
+        """Return a number in the type that it is computed in."""
+        return self.cast(ref, "float32") if ref.dtype in _WIDENED else ref
+
+    def cast(self, ref: Ref, dtype: str, saturate: bool = True, round_mode: str = "up") -> Ref:
+        """Return a number in another type; the options are those of :func:`tinycomp.ops.cast.cast_array`."""
+        if ref.dtype == dtype:
+            return ref
+        if ref.space == "immediate":
+            return self.constant(cast_array(self.immediates[ref.number], np.dtype(dtype), saturate, round_mode), dtype)
+        options = float(not saturate), float(_ROUNDING.index(round_mode))
+        return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype, *options)
+
+    def unary(self, op: int, x: Ref, a: float = 0.0, b: float = 0.0) -> Ref:
+        """Return a function of one number: ``enum tc_unary`` or ``enum tc_activation``."""
+        return self._add(_UNARY, op, x.dtype, (x,), x.dtype, a, b)
+
+    def binary(self, op: int, x: Ref, y: Ref) -> Ref:
+        """Return the result of arithmetic: ``enum tc_binary``."""
+        return self._add(_BINARY, op, x.dtype, (x, y), x.dtype)
+
+    def compare(self, op: int, x: Ref, y: Ref) -> Ref:
+        """Return the result of a comparison: ``enum tc_compare``."""
+        return self._add(_COMPARE, op, x.dtype, (x, y), "bool")
+
+    def logical(self, op: int, x: Ref, y: Ref) -> Ref:
+        """Return the result of logic: ``enum tc_logical``."""
+        return self._add(_LOGICAL, op, "bool", (x, y), "bool")
+
+    def where(self, condition: Ref, x: Ref, y: Ref) -> Ref:
+        """Return ``x`` or ``y``."""
+        return self._add(_WHERE, 0, x.dtype, (condition, x, y), x.dtype)
+
+    def _add(
+        self, kind: int, op: int, dtype: str, sources: tuple[Ref, ...], result: str, a: float = 0.0, b: float = 0.0
+    ) -> Ref:
+        step = _Step(kind, op, dtype, sources, a, b)
+        found = self._known.get(step)
+        if found is None:
+            found = self._known[step] = Ref("step", len(self.steps), result)
+            self.steps.append(step)
+        return found
+
+    def outputs(self, values: Sequence[Value]) -> list[Ref]:
+        """Return the steps that give ``values``: for each its own, though the same number may have several names."""
+        found: list[Ref] = []
+        for value in values:
+            ref = self._refs[value]
+            if ref.space != "step" or ref in found:
+                self.steps.append(_Step(_CAST, _code(ref.dtype), ref.dtype, (ref,), 0.0, 0.0))
+                ref = Ref("step", len(self.steps) - 1, ref.dtype)
+            found.append(ref)
+        return found
+
+    def encode(self, like: Value, outputs: Sequence[Ref]) -> np.ndarray:
+        """Return the program, whose iteration space is that of ``like``, as int64 words."""
+        starts = {"input": 0, "immediate": len(self.inputs), "step": len(self.inputs) + len(self.immediates)}
+        words = [len(self.inputs), len(self.immediates), len(self.steps), len(outputs)]
+        words += self._space(like)
+        for array in self.immediates:
+            words += [TYPES[array.dtype.name], _value_bits(array)]
+        for step in self.steps:
+            sources = [starts[s.space] + s.number for s in step.sources]
+            coefficients = [_bits(step.a), _bits(step.b)]
+            words += [step.kind, step.op, _code(step.dtype), *sources, *[0] * (3 - len(sources)), *coefficients]
+        words += [starts["step"] + ref.number for ref in outputs]
+        return np.array(words, np.int64)
+
+    def _space(self, like: Value) -> list[int]:
+        type_, shape = static_type(like)
+        order = memory_order(type_.layout, len(shape))
+        walks = {f"x{i}_": [broadcast_strides(v, shape)[d] for d in order] for i, v in enumerate(self.inputs)}
+        params = nd_params([shape[d] for d in order], **walks)
+        words = [int(params[f"size{d}"]) for d in range(_DIMS)]
+        for i, value in enumerate(self.inputs):
+            dtype = value.dtype if isinstance(value, StridedInput) else tensor(value.type).dtype
+            words += [_code(dtype), *(int(params[f"x{i}_{d}"]) for d in range(_DIMS))]
+        return words
+
+
+def _code(dtype: str) -> int:
+    """The code of a type; one that is only chosen between or copied is taken for an integer of its size."""
+    return TYPES[dtype if dtype in TYPES else _BY_SIZE[bits(dtype) // 8]]
+
+
+def _bits(number: float) -> int:
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def _value_bits(array: np.ndarray) -> int:
+    if "float" in array.dtype.name:
+        return _bits(float(array))
+    number = int(array)
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def broadcast_strides(value: Value | StridedInput, shape: Sequence[int]) -> list[int]:
+    """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
+    if isinstance(value, StridedInput):
+        return list(value.strides)
+    type_, own = static_type(value)
+    if type_.size() == 1:
+        return [0] * len(shape)
+    padded = [1] * (len(shape) - len(own)) + list(own)
+    steps = [0] * (len(shape) - len(own)) + list(strides(type_))
+    return [0 if n == 1 else s for n, s in zip(padded, steps, strict=True)]
+
+
+Build = Callable[[Steps, Node], Ref]
+"""Adds the steps of one operator and returns its result, which is rounded to the node's type afterwards."""
+
+
+def emit_chain(
+    emit: Emitter, nodes: Sequence[Node], outputs: Sequence[Value], build: Callable[[Steps, Node], Ref | None]
+) -> None:
+    """Emit the one kernel call of a chain.
+
+    Args:
+        emit: The program.
+        nodes: The operators in order, all with results of the same shape and layout.
+        outputs: Those of their results that something else reads.
+        build: Adds the steps of one of them; None if a later one contains it.
+    """
+    steps = Steps()
+    for node in nodes:
+        if (ref := build(steps, node)) is not None:
+            steps.give(node.output, ref)
+    refs = steps.outputs(outputs)
+    words = steps.encode(nodes[-1].output, refs)
+    operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.constant(words)]
+    operands += [v.view if isinstance(v, StridedInput) else v for v in steps.inputs]
+    operands += [None] * (MAX_INPUTS - len(steps.inputs))
+    emit.call("elementwise", operands, {"words": len(words)}, *nodes)

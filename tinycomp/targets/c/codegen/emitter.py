@@ -1,0 +1,344 @@
+"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.layout import memory_order, strides
+from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
+from tinycomp.memory.planner import Lifetime, plan_arena
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
+from tinycomp.target import Settings
+from tinycomp.targets.common.checks import static_type
+
+Params = Mapping[str, int | float]
+
+OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
+"""Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
+
+
+_COUNT_BYTES = 8
+"""Of a number of rows."""
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A piece of memory that some kernel call writes or reads.
+
+    Attributes:
+        nbytes: Its size.
+        space: Where it lives; ``"arena"`` buffers get an offset at the end.
+        index: Which input, output or constant.
+    """
+
+    nbytes: int
+    space: str = "arena"
+    index: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A place inside a buffer.
+
+    Attributes:
+        buffer: The buffer.
+        offset: Bytes from its start.
+    """
+
+    buffer: Buffer
+    offset: int = 0
+
+    def at(self, offset: int) -> View:
+        """Return the place ``offset`` bytes further on."""
+        return View(self.buffer, self.offset + offset)
+
+    def is_at(self, other: View) -> bool:
+        """Whether both are the same place."""
+        return self.buffer is other.buffer and self.offset == other.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Strided:
+    """Elements that lie somewhere with gaps or in another order.
+
+    Attributes:
+        view: The place of the first element.
+        strides: Elements between neighbours along each logical dimension; never negative.
+    """
+
+    view: View
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Call:
+    kernel: str
+    operands: tuple[View | None, ...]
+    params: Params
+    sources: tuple[str, ...]
+    macs: int = 0
+    limit: tuple[View, int] | None = None
+
+
+@dataclass
+class Emitter:
+    """Collects the kernel calls of one region.
+
+    Args:
+        graph: The region's graph, with static types and layouts assigned.
+        settings: What the user asks of the compilation.
+        sources: With which result the rows of a value are counted, where only a run shows their number. The types are
+            for the most rows.
+    """
+
+    graph: Graph
+    settings: Settings = field(default_factory=Settings)
+    sources: Mapping[Value, Value] = field(default_factory=dict)
+    calls: list[_Call] = field(default_factory=list)
+    _views: dict[Value, View] = field(default_factory=dict)
+    _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
+    _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
+    _counts: dict[Value, View] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, value in enumerate(self.graph.inputs):
+            self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
+
+    def view(self, value: Value) -> View:
+        """Return where a value lies, placing it on first use."""
+        if value not in self._views:
+            if value.const is not None:
+                self._views[value] = self.constant(in_memory_order(value))
+                return self._views[value]
+            self._views[value] = self._place(value)
+            if value in self._postponed:
+                _, move = self._postponed.pop(value)
+                move()
+        return self._views[value]
+
+    def _place(self, value: Value) -> View:
+        """A slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
+        part = self.joined(value)
+        if part is not None and lies_as(tensor(value.type), part.strides):
+            return part.view
+        return View(Buffer(nbytes(tensor(value.type))))
+
+    def joined(self, value: Value) -> Strided | None:
+        """Return the slice of a Concat's result that ``value`` becomes, if it may be computed there."""
+        type_ = tensor(value.type)
+        if value.const is not None or self.graph.is_output(value) or type_.size() == 0:
+            return None
+        for user in value.users:
+            if user.op == "Concat" and user.domain == "" and tensor(user.output.type).layout == type_.layout:
+                return self._slice(value, user)
+        return None
+
+    def _slice(self, value: Value, concat: Node) -> Strided:
+        whole = tensor(concat.output.type)
+        steps = strides(whole)
+        axis = int(concat.attrs["axis"]) % len(steps)
+        before = concat.inputs[: concat.inputs.index(value)]
+        start = sum(static_type(v)[1][axis] for v in before if v is not None)
+        return Strided(self.view(concat.output).at(start * steps[axis] * numpy_dtype(whole.dtype).itemsize), steps)
+
+    def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
+        """Leave the elements of ``value`` where they are until somebody needs them in its own memory order.
+
+        Args:
+            value: A value that only moves data.
+            source: Where its elements lie now.
+            move: Emits the copy into ``view(value)``, which has been placed by then.
+        """
+        assert value not in self._views, value
+        self._postponed[value] = (source, move)
+
+    def strided(self, value: Value, adjacent: bool = True) -> Strided:
+        """Return where the elements of a value lie, for kernels that take strides.
+
+        Args:
+            value: The value; it is moved into its own memory order if the kernel could not read it where it is.
+            adjacent: Whether the elements along the last dimension must lie side by side.
+        """
+        if value in self._postponed:
+            source, _ = self._postponed[value]
+            shape = tensor(value.type).static_shape
+            assert shape is not None, value
+            if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
+                return source
+        return Strided(self.view(value), strides(tensor(value.type)))
+
+    def is_placed(self, value: Value) -> bool:
+        """Whether something was written, or will be, where ``value`` lies."""
+        return value in self._views
+
+    def constant(self, array: np.ndarray) -> View:
+        """Return where a constant array lies; the same array is stored once."""
+        key = id(array)
+        if key not in self._constants:
+            stored = np.ascontiguousarray(array)
+            self._constants[key] = (Buffer(stored.nbytes, "constant", len(self._constants)), array)
+        return View(self._constants[key][0])
+
+    def scratch(self, size: int) -> View:
+        """Return a new arena buffer of ``size`` bytes."""
+        return View(Buffer(size))
+
+    def alias(self, value: Value, of: View) -> None:
+        """Let ``value`` lie where ``of`` lies."""
+        assert value not in self._views, value
+        self._views[value] = of
+
+    def call(self, kernel: str, operands: Sequence[Value | View | None], params: Params, *nodes: Node) -> None:
+        """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
+        views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
+        sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
+        self.calls.append(_Call(kernel, views, dict(params), sources, 0, self._limit(nodes) if self.sources else None))
+
+    def count_of(self, source: Value) -> View:
+        """Return where the number of rows of a result lies that only a run shows: behind the region's results."""
+        if source not in self._counts:
+            index = len(self.graph.outputs) + len(self._counts)
+            self._counts[source] = View(Buffer(_COUNT_BYTES, "output", index))
+        return self._counts[source]
+
+    def _limit(self, nodes: Sequence[Node]) -> tuple[View, int] | None:
+        """The rows that a call on behalf of ``nodes`` has to compute; None for all, also while they are counted."""
+        for value in (v for node in nodes for v in node.used_outputs() if v in self.sources):
+            source = self.sources[value]
+            if source.producer not in nodes:
+                return self.count_of(source), static_type(source)[1][0]
+        return None
+
+    def count_macs(self, macs: int) -> None:
+        """Credit the last call with multiply-accumulate operations."""
+        last = self.calls[-1]
+        self.calls[-1] = dataclasses.replace(last, macs=macs)
+
+    def finish(self, name: str) -> Program:
+        """Return the program, its buffers placed in one arena."""
+        self._place_outputs()
+        arena_buffers = self._lifetimes()
+        arena = plan_arena(list(arena_buffers.values()))
+        offsets = dict(zip(arena_buffers, arena.offsets, strict=True))
+        instructions = tuple([_instruction(call, offsets) for call in self.calls])
+        constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
+        inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
+        outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
+        counts = tuple(BufferSpec(f"rows of {source.name}", "int64", ()) for source in self._counts)
+        return Program(
+            name, inputs, (*outputs, *counts), constants, arena.size, instructions, arena.lower_bound, self._counted()
+        )
+
+    def _counted(self) -> tuple[Counted, ...]:
+        outputs = enumerate(self.graph.outputs)
+        return tuple(Counted(i, self.count_of(self.sources[v]).buffer.index) for i, v in outputs if v in self.sources)
+
+    def _place_outputs(self) -> None:
+        """Let results be computed in place where their buffer is all theirs; copy the others at the end."""
+        for index, value in enumerate(self.graph.outputs):
+            view, size = self.view(value), nbytes(tensor(value.type))
+            if view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
+                view.buffer.space, view.buffer.index = "output", index
+            elif size:
+                self._copy_bytes(View(Buffer(size, "output", index)), view, size)
+
+    def _copy_bytes(self, target: View, source: View, size: int) -> None:
+        params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
+        self.calls.append(_Call("copy", (target, source), params, ()))
+
+    def _lifetimes(self) -> dict[Buffer, Lifetime]:
+        first: dict[Buffer, int] = {}
+        last: dict[Buffer, int] = {}
+        for index, call in enumerate(self.calls):
+            for view in call.operands:
+                if view is not None and view.buffer.space == "arena":
+                    first.setdefault(view.buffer, index)
+                    last[view.buffer] = index
+        return {b: Lifetime(b.nbytes, first[b], last[b]) for b in first}
+
+
+def nbytes(type_: TensorType) -> int:
+    """Bytes of a tensor with static shape, one whole byte at least per element."""
+    return type_.size() * max(1, bits(type_.dtype) // 8)
+
+
+def lies_as(type_: TensorType, steps: Sequence[int]) -> bool:
+    """Whether elements that are ``steps`` apart lie as those of a tensor of this type."""
+    assert type_.static_shape is not None, type_
+    return same_steps(type_.static_shape, steps, strides(type_))
+
+
+def same_steps(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
+    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
+
+
+def in_memory_order(value: Value) -> np.ndarray:
+    """Return a constant's elements in the order of its layout."""
+    assert value.const is not None
+    layout = tensor(value.type).layout
+    return value.const.transpose(memory_order(layout, value.const.ndim)) if layout else value.const
+
+
+def _operand(view: View | None, offsets: Mapping[Buffer, int]) -> Operand:
+    if view is None:
+        return ABSENT
+    buffer = view.buffer
+    start = offsets[buffer] if buffer.space == "arena" else 0
+    return Operand(buffer.space, buffer.index, start + view.offset)
+
+
+def _instruction(call: _Call, offsets: Mapping[Buffer, int]) -> Instruction:
+    operands = tuple([_operand(view, offsets) for view in call.operands])
+    limit = None if call.limit is None else Limit(_operand(call.limit[0], offsets), call.limit[1])
+    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit)
+
+
+def _spec(name: str, value: Value) -> BufferSpec:
+    type_ = tensor(value.type)
+    shape = type_.static_shape
+    assert shape is not None, value
+    return BufferSpec(name, type_.dtype, shape)
+
+
+def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | float]:
+    """Parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
+
+    Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
+
+    >>> params = nd_params((2, 3, 4), a_stride=(12, 4, 1), b_stride=(4, 0, 1))
+    >>> [params[f"size{i}"] for i in (5, 6, 7)], [params[f"a_stride{i}"] for i in (5, 6, 7)]
+    ([2, 3, 4], [12, 4, 1])
+    """
+    dims = [list(column) for column in zip(sizes, *steps.values(), strict=True) if column[0] != 1]
+    merged: list[list[int]] = []
+    for dim in dims:
+        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
+            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
+        else:
+            merged.append(dim)
+    columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(steps))
+    params = eight("size", columns[0], 1)
+    for name, column in zip(steps, columns[1:], strict=True):
+        params |= eight(name, column, 0)
+    return params
+
+
+def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | float]:
+    """Name up to eight values as parameters, innermost dimension last; outer ones that are not given are ``missing``.
+
+    >>> [n for n in eight("size", (5, 6), 1).values()]
+    [1, 1, 1, 1, 1, 1, 5, 6]
+    """
+    padding = _KERNEL_DIMS - len(values)
+    assert padding >= 0, values
+    return {f"{name}{i}": int(n) for i, n in enumerate([*[missing] * padding, *values])}
+
+
+_KERNEL_DIMS = 8

@@ -1,0 +1,124 @@
+"""Grouping: which element-wise operators of a region become one kernel call.
+
+A chain is made of operators whose results have one shape and layout, also where only a run shows how many rows there
+are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be wanted
+before. That holds as long as nothing outside has read one of its results when the next operator joins: then the chain
+is closed. Contraction of all chains is thus acyclic in the order of the graph, and the search is one walk over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import Dim, tensor
+from tinycomp.targets.c.codegen.element_program import MAX_IMMEDIATES, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Steps
+
+Space = tuple[tuple[Dim, ...] | None, str, Value | None]
+"""Shape, layout, and the result with which the number of rows is counted, if only a run shows it."""
+
+
+@dataclass(eq=False)
+class Chain:
+    """Operators that run as one kernel call.
+
+    Attributes:
+        space: What the shapes of all results have in common.
+        nodes: In the order of the graph.
+        steps: At most so many steps of the kernel's program.
+        immediates: At most so many scalar constants.
+        reads: The values that it reads.
+        gives: The operators whose results something outside reads.
+        is_open: Whether more operators may join.
+    """
+
+    space: Space
+    nodes: list[Node]
+    steps: int
+    immediates: int
+    reads: set[Value]
+    gives: list[Node]
+    is_open: bool = True
+
+    def outputs(self, wanted: Iterable[Value]) -> list[Value]:
+        """Return the results that something outside reads, or that are among ``wanted``."""
+        members, results = set(self.nodes), set(wanted)
+        return [n.output for n in self.nodes if n.output in results or not members.issuperset(n.output.users)]
+
+
+def find_chains(
+    graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value] = MappingProxyType({})
+) -> dict[Node, Chain]:
+    """Return the chain of every element-wise operator, which may be one of one.
+
+    Args:
+        graph: A region with static shapes and layouts.
+        build: The steps of an operator alone, or None if it is not element-wise.
+        sources: With which result the rows of a value are counted, where only a run shows their number.
+    """
+    grouping = _Grouping(frozenset(graph.outputs), sources)
+    nodes = graph.nodes
+    for node in nodes:
+        grouping.take(node, build(node))
+    place = {node: index for index, node in enumerate(nodes)}
+    for chain in dict.fromkeys(grouping.chains.values()):
+        chain.nodes.sort(key=place.__getitem__)
+    return grouping.chains
+
+
+@dataclass
+class _Grouping:
+    """The chains of the operators so far.
+
+    Attributes:
+        wanted: The results of the region.
+        sources: See :func:`find_chains`.
+        chains: The chain of every element-wise operator.
+    """
+
+    wanted: frozenset[Value]
+    sources: Mapping[Value, Value]
+    chains: dict[Node, Chain] = field(default_factory=dict)
+
+    def take(self, node: Node, steps: Steps | None) -> None:
+        """Let the next operator join the chains that it reads, or close them."""
+        producers = dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer in self.chains)
+        read = dict.fromkeys(self.chains[p] for p in reversed(producers) if p is not None)
+        chain = None
+        if steps is not None:
+            chain = self.chains[node] = _alone(node, steps, self.sources.get(node.output))
+            for other in read:
+                if other.is_open and other.space == chain.space and self._join(other, chain):
+                    chain = other
+        for other in read:
+            other.is_open = other is chain
+
+    def _join(self, first: Chain, second: Chain) -> bool:
+        """Add the second chain to the first, if the kernel takes them as one; return whether it does."""
+        steps, immediates = first.steps + second.steps, first.immediates + second.immediates
+        if steps > MAX_STEPS or immediates > MAX_IMMEDIATES:
+            return False
+        both = (first, second)
+        reads = {v for v in first.reads | second.reads if self._chain_of(v.producer) not in both}
+        gives = [n for n in first.gives + second.gives if self._is_read_outside(n.output, both)]
+        if len(reads) > MAX_INPUTS or len(gives) > MAX_OUTPUTS:
+            return False
+        first.nodes += second.nodes
+        first.steps, first.immediates, first.reads, first.gives = steps, immediates, reads, gives
+        self.chains |= dict.fromkeys(second.nodes, first)
+        return True
+
+    def _chain_of(self, node: Node | None) -> Chain | None:
+        return None if node is None else self.chains.get(node)
+
+    def _is_read_outside(self, value: Value, chains: Collection[Chain]) -> bool:
+        return value in self.wanted or any(self.chains.get(user) not in chains for user in value.users)
+
+
+def _alone(node: Node, steps: Steps, source: Value | None) -> Chain:
+    type_ = tensor(node.output.type)
+    size = len(steps.steps) + 1  # a copy, where the result is no step of its own
+    reads = {v for v in steps.inputs if isinstance(v, Value)}
+    return Chain((type_.shape, type_.layout, source), [node], size, len(steps.immediates), reads, [node])

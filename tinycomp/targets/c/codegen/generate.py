@@ -1,0 +1,120 @@
+"""The code generator of the C target: from a region to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Node
+from tinycomp.ops.rows import retype_for_most_rows, row_sources
+from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.rewrite.traits import is_structural
+from tinycomp.runtime.native.program import Program
+from tinycomp.target import Settings
+from tinycomp.target.policy import macs
+from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_chain
+from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
+from tinycomp.targets.c.codegen.fusion_groups import Chain, find_chains
+from tinycomp.targets.c.codegen.rules import LoweringRule
+from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
+from tinycomp.targets.common.checks import first
+from tinycomp.targets.common.composites import own_parameters
+
+Table = Mapping[tuple[str, str], LoweringRule]
+
+
+def _hand_on(emit: Emitter, node: Node) -> None:
+    emit.alias(node.outputs[0], emit.view(first(node)))
+
+
+STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
+"""How nodes are lowered that compute nothing and lie between nodes of the target (Dropout, StopFusion)."""
+
+
+def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
+    """Return the program of a region whose shapes are static, but for numbers of rows that a run counts.
+
+    Args:
+        region: The region; its body is left alone.
+        table: The lowering of every operator by domain and name.
+        settings: What the user asks of the compilation; by default nothing.
+
+    Raises:
+        TargetError: If the region holds an operator that the target does not know.
+    """
+    graph = region.body.clone()
+    FoldConstants(keep_quantized=False).run(graph)
+    EliminateDeadCode().run(graph)
+    own_parameters(graph)
+    retype_for_most_rows(graph)
+    MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
+    AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
+    emit = Emitter(graph, settings or Settings(), row_sources(graph))
+    chains = find_chains(graph, lambda node: _steps_alone(node, table), emit.sources)
+    for node in graph.nodes:
+        if node not in chains:
+            _lower(emit, node, table)
+        elif node is chains[node].nodes[-1]:
+            _emit_chain(emit, chains[node], table)
+    return emit.finish(region.op)
+
+
+def _lower(emit: Emitter, node: Node, table: Table) -> None:
+    lower = rule_of(node, table).lower
+    assert lower is not None, node
+    lower(emit, node)
+    if work := macs([node]):
+        emit.count_macs(work)
+
+
+def _steps_alone(node: Node, table: Table) -> Steps | None:
+    build = rule_of(node, table).build
+    if build is None:
+        return None
+    steps = Steps()
+    build(steps, node)
+    return steps
+
+
+def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
+    outputs = chain.outputs(emit.graph.outputs)
+    activations = spelled_out(chain.nodes, outputs)
+
+    def build(steps: Steps, node: Node) -> Ref | None:
+        if node not in activations:
+            add = rule_of(node, table).build
+            assert add is not None, node
+            return add(steps, node)
+        spelled = activations[node]
+        if spelled is None:
+            return None
+        found = spelled.activation
+        return steps.unary(found.code, steps.read(spelled.argument), found.a, found.b)
+
+    emit_chain(emit, chain.nodes, outputs, build)
+
+
+def rule_of(node: Node, table: Table) -> LoweringRule:
+    """Return the rule of a node; a composite without a rule of its own has that of its anchor.
+
+    Raises:
+        TargetError: If there is none.
+    """
+    key = (node.domain, node.op)
+    if node.is_composite and key not in table:
+        for inner in node.body.nodes:
+            if inner.op in ANCHORS:
+                key = (inner.domain, inner.op)
+                break
+    if key not in table and is_structural(node):
+        return STRUCTURAL
+    if key not in table:
+        raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)
+    return table[key]
+
+
+def _layout_rule(node: Node, table: Table) -> LayoutRule:
+    return rule_of(node, table).layout

@@ -1,0 +1,167 @@
+"""Room between the pixels of images whose lines would all fall into the same few sets of the first-level cache.
+
+A depthwise convolution reads the same few channels of neighbouring pixels on several lines, and comes back to the
+other half of each cache line afterwards. Where pixels are a power of two apart, all of those lie in a handful of sets
+and push each other out: 14x14x512 takes 2.2 times as long as it does with one more cache line per pixel (Zen 3).
+
+Images as the kernels read and write them: pixels evenly spaced, the channels of each side by side.
+
+An image may be a slice of the channels of a larger one: kernels with pixel strides read slices (Split, Slice) and write
+them (Concat) in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import memory_order
+from tinycomp.ir.types import tensor
+from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
+from tinycomp.targets.c.ops.movement import destination, leave
+from tinycomp.targets.common.checks import operand, static_type
+
+CACHE_LINE = 64
+SETS = 64
+"""Sets of the first-level data cache: 32 KB in 8 ways, and 48 KB in 12."""
+WAYS = 8
+
+BAND = 2
+"""Output lines that the depthwise kernel computes together (``DW_LINES`` of the runtime)."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """What one pass of the depthwise kernel reads.
+
+    Attributes:
+        lines: Lines of the input.
+        width: Pixels of each.
+    """
+
+    lines: int
+    width: int
+
+    def is_crowded(self, stride: int) -> bool:
+        """Whether some set of the cache has more lines to hold than it can, if pixels are ``stride`` floats apart.
+
+        >>> Band(4, 14).is_crowded(512), Band(4, 14).is_crowded(528)
+        (True, False)
+        """
+        sets = [p * stride * FLOAT // CACHE_LINE % SETS for p in range(self.lines * self.width)]
+        return max(Counter(sets).values()) > WAYS
+
+
+def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
+    """Place a result of ``node`` with a cache line of room behind every pixel, if its readers gain by that.
+
+    Args:
+        emit: The region's emitter.
+        node: The node that computes the value.
+        value: An image (N, C, H, W) that lies channels last.
+
+    Returns:
+        Where to write, or None if the image should lie as usual.
+    """
+    shape = tensor(value.type).static_shape
+    if shape is None or len(shape) != 4 or emit.graph.is_output(value) or not value.users or 0 in shape:
+        return None
+    channels, _, width = shape[1:]
+    heights = [_lines_read(user, value) for user in value.users]
+    stride = channels + CACHE_LINE // FLOAT
+    if None in heights or not any(_gains(Band(h, width), channels, stride) for h in heights if h is not None):
+        return None
+    steps = (math.prod(shape[2:]) * stride, 1, width * stride, stride)
+    view = View(emit.scratch(math.prod((shape[0], *shape[2:], stride)) * FLOAT).buffer)
+    leave(emit, node, value, Strided(view, steps))
+    return Pixels(view, stride)
+
+
+def _gains(band: Band, usual: int, wider: int) -> bool:
+    return band.is_crowded(usual) and not band.is_crowded(wider)
+
+
+def _lines_read(user: Node, value: Value) -> int | None:
+    """Lines of ``value`` that a depthwise convolution reads at a time; None if ``user`` is anything else."""
+    nodes = user.body.nodes if user.is_composite else (user,)
+    convolution = next((n for n in nodes if n.op == "Conv"), None)
+    if convolution is None or [v is value for v in user.inputs] != [True, *[False] * (len(user.inputs) - 1)]:
+        return None
+    _, (_, channels, *_) = static_type(value)
+    weights = operand(convolution, 1)
+    assert weights is not None, user
+    _, (filters, _, kernel, *_) = static_type(weights)
+    if not convolution.attrs.get("group", 1) == channels == filters:
+        return None
+    stride = (convolution.attrs.get("strides") or [1])[0]
+    return int((BAND - 1) * stride + kernel)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Where an image lies.
+
+    Attributes:
+        view: The first channel of the first pixel.
+        stride: Elements from one pixel to the next.
+    """
+
+    view: View
+    stride: int
+
+    def from_pixel(self, index: int) -> Pixels:
+        """Return the image that begins with a later pixel."""
+        return Pixels(self.view.at(index * self.stride * FLOAT), self.stride)
+
+
+FLOAT = 4
+"""Bytes of a float32."""
+
+
+def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
+    """Return the distance of pixels of shape (N, C, …) whose elements are ``steps`` apart, or None if it varies.
+
+    >>> pixel_stride((2, 3, 4, 5), (200, 1, 50, 10))
+    10
+    >>> pixel_stride((2, 3, 4, 5), (60, 20, 5, 1)) is None
+    True
+    """
+    channels = shape[1]
+    spaced = [(steps[d], math.prod(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
+    stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] else channels
+    for step, pixels in spaced:
+        if step != stride * pixels:
+            return None
+    return stride if stride >= channels and (channels == 1 or steps[1] == 1) else None
+
+
+def pixels_of(emit: Emitter, value: Value) -> Pixels:
+    """Return where an image is read: in place, if its pixels lie as the kernels want them."""
+    _, shape = static_type(value)
+    if value.const is None:
+        where = emit.strided(value, adjacent=False)
+        stride = pixel_stride(shape, where.strides)
+        if stride is not None:
+            return Pixels(where.view, stride)
+    return Pixels(emit.view(value), shape[1])
+
+
+def residual_of(emit: Emitter, value: Value, layout: str) -> Pixels:
+    """Return where an addend is read; layout assignment leaves constants alone, so they are put in order here."""
+    if value.const is None:
+        return pixels_of(emit, value)
+    order = memory_order(layout, value.const.ndim)
+    return Pixels(emit.constant(value.const.transpose(order)), value.const.shape[1])
+
+
+def pixels_to(emit: Emitter, value: Value) -> Pixels:
+    """Return where an image is written: where it is wanted in the end, if its pixels are evenly spaced there."""
+    shape = tensor(value.type).static_shape
+    assert shape is not None, value
+    where = destination(emit, value, lambda steps: pixel_stride(shape, steps) is not None)
+    stride = pixel_stride(shape, where.strides)
+    assert stride is not None, value
+    return Pixels(where.view, stride)

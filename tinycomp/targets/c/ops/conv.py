@@ -1,0 +1,320 @@
+"""A convolution of volumes as convolutions of planes, one per tap of the kernel's depth, which are summed up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops.spatial import Window, make_window
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
+from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
+from tinycomp.targets.c.codegen.images import Pixels, pixels_of, pixels_to, residual_of, spaced
+from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
+
+
+@dataclass(frozen=True)
+class Planes:
+    """One tap's share of neighbouring planes of the result.
+
+    Attributes:
+        target: The first plane of the result.
+        source: The first plane of the operand.
+        count: How many planes of either.
+        tap: Which slice of the kernel.
+        is_first: Whether nothing has been summed up in these planes before.
+        is_last: Whether their sums are complete with it.
+        window: The geometry inside a plane.
+    """
+
+    target: int
+    source: int
+    count: int
+    tap: int
+    is_first: bool
+    is_last: bool
+    window: Window
+
+
+def planes_of(window: Window) -> Iterator[Planes]:
+    """Yield the parts of a convolution of one volume in their order.
+
+    Planes that the same taps reach are one part where their operands lie side by side, that is, at stride 1.
+    """
+    depth, plane = axes_of(window, 0, 1), axes_of(window, 1, 3)
+    outside = replace(plane, sizes=(0, plane.sizes[1]))  # an image of height 0 is padding alone
+    for first, count, taps in _runs(depth):
+        if not taps:
+            yield Planes(first, 0, count, 0, True, True, outside)
+        for tap in taps:
+            yield Planes(first, _source(depth, first, tap), count, tap, tap == taps[0], tap == taps[-1], plane)
+
+
+def axes_of(window: Window, start: int, stop: int) -> Window:
+    """Return the geometry along some of the axes."""
+    return Window(*(getattr(window, f.name)[start:stop] for f in fields(window)))
+
+
+def _source(depth: Window, plane: int, tap: int) -> int:
+    """The plane of the operand that a plane of the result sees through a tap; it may lie in the padding."""
+    return plane * depth.strides[0] - depth.before[0] + tap * depth.dilations[0]
+
+
+def _runs(depth: Window) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """The first plane and the number of planes of every part, and the taps that reach into the volume there."""
+
+    def reaching(plane: int) -> tuple[int, ...]:
+        return tuple(tap for tap in range(depth.kernel[0]) if 0 <= _source(depth, plane, tap) < depth.sizes[0])
+
+    for taps, group in itertools.groupby(range(depth.output[0]), reaching):
+        planes = list(group)
+        if depth.strides[0] == 1:
+            yield planes[0], len(planes), taps
+        else:
+            yield from ((plane, 1, taps) for plane in planes)
+
+
+FAMILY = Rules()
+
+conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image tensor as the kernels see it; a one-dimensional one has height 1."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+
+
+def image(value: Value) -> Image:
+    """Return the sizes of a value of shape (N, C, …): the innermost spatial axis, and all the others as one."""
+    _, shape = static_type(value)
+    *outer, width = shape[2:] or (1,)
+    return Image(shape[0], shape[1], math.prod(outer), width)
+
+
+def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
+    """Return the geometry of a convolution or pooling node; a single spatial axis becomes the second of two."""
+    return window_at(node.op, node.attrs, static_type(x)[1], kernel)
+
+
+def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[int], kernel: tuple[int, ...]) -> Window:
+    """As :func:`window_of`, of an operator with these attributes over data of ``shape``."""
+    window = make_window(
+        op,
+        shape[2:],
+        kernel,
+        strides=attrs.get("strides"),
+        dilations=attrs.get("dilations"),
+        pads=attrs.get("pads"),
+        auto_pad=attrs.get("auto_pad", "NOTSET"),
+        ceil_mode=bool(attrs.get("ceil_mode", 0)),
+    )
+    return _two_dimensional(window) if window.rank == 1 else window
+
+
+def _two_dimensional(window: Window) -> Window:
+    return Window(
+        (1, *window.sizes),
+        (1, *window.kernel),
+        (1, *window.strides),
+        (1, *window.dilations),
+        (0, *window.before),
+        (0, *window.after),
+        (1, *window.output),
+    )
+
+
+def window_params(window: Window) -> dict[str, int | float]:
+    """Return the parameters that all window kernels share."""
+    return {
+        "height": window.sizes[0],
+        "width": window.sizes[1],
+        "out_height": window.output[0],
+        "out_width": window.output[1],
+        "kernel_height": window.kernel[0],
+        "kernel_width": window.kernel[1],
+        "stride_height": window.strides[0],
+        "stride_width": window.strides[1],
+        "dilation_height": window.dilations[0],
+        "dilation_width": window.dilations[1],
+        "pad_top": window.before[0],
+        "pad_left": window.before[1],
+    }
+
+
+@FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
+def conv(emit: Emitter, node: Node) -> None:
+    """Emit a convolution; depthwise ones have a kernel of their own."""
+    lower_conv(emit, take_apart(node), node)
+
+
+def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit a convolution with its epilogue: one call for images, one per tap of the depth for volumes."""
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    assert w.const is not None, w
+    source, result = image(x), image(fused.output)
+    window = window_of(fused.anchor, x, w.const.shape[2:])
+    groups = int(fused.anchor.attrs.get("group", 1))
+    bias, added = bias_and_residual(emit, fused, axis=1)
+    residual = None if added is None else residual_of(emit, added, tensor(fused.output.type).layout)
+    shape = ConvShape(source.batch, source.channels, result.channels, groups, window)
+    read = pixels_of(emit, x)
+    if read.stride != source.channels and shape.has_lines:
+        read = Pixels(emit.view(x), source.channels)
+    written = spaced(emit, node, fused.output) or pixels_to(emit, fused.output)
+    images = Images(written, read, residual)
+    if window.rank == 2:
+        emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation)
+    else:
+        emit_volume(emit, node, images, (w.const, bias), shape, fused.activation)
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """The sizes of a convolution."""
+
+    batch: int
+    channels: int
+    out_channels: int
+    groups: int
+    window: Window
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the kernel reads whole lines of its window at once where the pixels are adjacent in memory."""
+        few = self.groups == 1 and self.channels < FEW_CHANNELS
+        return few and self.window.kernel[-1] > 1 and self.window.dilations[-1] == 1
+
+
+FEW_CHANNELS = 32
+"""From this number on, adjacent pixels gain nothing (``CONV_FEW_CHANNELS`` of the runtime)."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where a convolution writes and reads."""
+
+    y: Pixels
+    x: Pixels
+    residual: Pixels | None
+
+
+def emit_conv(
+    emit: Emitter,
+    node: Node,
+    images: Images,
+    weights: tuple[View, View | None],
+    shape: ConvShape,
+    activation: Activation,
+) -> None:
+    """Emit the kernel call of a convolution of images; the weights are followed by the bias."""
+    y, x, residual = images.y, images.x, images.residual
+    params = {
+        "batch": shape.batch,
+        "channels": shape.channels,
+        **window_params(shape.window),
+        "x_pixel_stride": x.stride,
+        "y_pixel_stride": y.stride,
+        "residual_pixel_stride": shape.out_channels if residual is None else residual.stride,
+        **activation.params(),
+    }
+    depthwise = shape.groups == shape.channels == shape.out_channels
+    if not depthwise:
+        params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
+        params |= {"group_channels": 0, **OWN_BLOCKS}
+    kernel = "dwconv2d_f32" if depthwise else "conv2d_f32"
+    emit.call(kernel, [y.view, x.view, *weights, None if residual is None else residual.view], params, node)
+
+
+def emit_volume(
+    emit: Emitter,
+    node: Node,
+    images: Images,
+    weights: tuple[np.ndarray, View | None],
+    shape: ConvShape,
+    activation: Activation,
+) -> None:
+    """Emit the kernel calls of a convolution of volumes; each adds its tap to what the result holds already."""
+    w, bias = weights
+    taps = [emit.constant(np.ascontiguousarray(w[:, :, tap])) for tap in range(w.shape[2])]
+    out_pixels, pixels = math.prod(shape.window.output[1:]), math.prod(shape.window.sizes[1:])
+    for volume in range(shape.batch):
+        for part in planes_of(shape.window):
+            written = (volume * shape.window.output[0] + part.target) * out_pixels
+            y = images.y.from_pixel(written)
+            x = images.x.from_pixel((volume * shape.window.sizes[0] + part.source) * pixels)
+            sums: Pixels | None = y
+            if part.is_first:
+                sums = None if images.residual is None else images.residual.from_pixel(written)
+            emit_conv(
+                emit,
+                node,
+                Images(y, x, sums),
+                (taps[part.tap], bias if part.is_first else None),
+                replace(shape, batch=part.count, window=part.window),
+                activation if part.is_last else IDENTITY,
+            )
+
+
+def _transpose_check(node: Node) -> Verdict:
+    if node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or node.attrs.get("output_shape"):
+        return reject("the padding follows from the output shape")
+    return True
+
+
+conv_transpose_check = all_of(float32, ranks(3, 4), constant(1, 2), _transpose_check)
+
+
+@FAMILY.lower("ConvTranspose", check=conv_transpose_check, layout=LayoutRule.CHANNELS_LAST)
+def conv_transpose(emit: Emitter, node: Node) -> None:
+    """Emit one transposed convolution; what falls outside the result is dropped, so pads behind need no parameter."""
+    fused = take_apart(node)
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    source, result, attrs = image(x), image(fused.output), fused.anchor.attrs
+    _, filters = static_type(w)
+    bias, residual = bias_and_residual(emit, fused, axis=1)
+    assert residual is None, node
+    to, of = pixels_to(emit, fused.output), pixels_of(emit, x)
+    pads = attrs.get("pads") or [0]
+    params: dict[str, int | float] = {
+        "batch": source.batch,
+        "channels": source.channels,
+        "out_channels": result.channels,
+        "height": source.height,
+        "width": source.width,
+        "out_height": result.height,
+        "out_width": result.width,
+        **_by_axis("kernel", filters[2:], 1),
+        **_by_axis("stride", attrs.get("strides") or [1], 1),
+        **_by_axis("dilation", attrs.get("dilations") or [1], 1),
+        "pad_top": pads[0] if len(filters) == 4 else 0,
+        "pad_left": pads[len(filters) - 3] if len(pads) > 1 else 0,
+        "groups": int(attrs.get("group", 1)),
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
+        **fused.activation.params(),
+    }
+    emit.call("conv_transpose2d_f32", [to.view, of.view, w, bias], params, node)
+
+
+def _by_axis(name: str, values: Sequence[int], default: int) -> dict[str, int]:
+    """One entry per spatial axis; a one-dimensional operator has the width only."""
+    both = [default] * (2 - len(values)) + list(values)
+    return {f"{name}_height": both[0], f"{name}_width": both[1]}

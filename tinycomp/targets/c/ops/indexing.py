@@ -1,0 +1,211 @@
+"""Reading elements and slices at indices on the C target; an index out of range makes the run fail."""
+
+from __future__ import annotations
+
+import math
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import strides
+from tinycomp.ir.types import tensor
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
+from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
+from tinycomp.targets.c.codegen.rules import Rules, gathering, gathering_tuples, known_rank
+from tinycomp.targets.c.ops.movement import element_size, emit_copy, movable
+from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
+
+FAMILY = Rules()
+
+
+def index_check(node: Node) -> Verdict:
+    """Whether operand 1 holds indices of 32 or 64 bits."""
+    dtype = tensor(second(node).type).dtype
+    return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
+
+
+def second(node: Node) -> Value:
+    """The second operand."""
+    value = operand(node, 1)
+    assert value is not None, node
+    return value
+
+
+def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
+    """Return the sizes before, along and behind an axis, as kernels name them."""
+    place = axis % max(len(shape), 1)
+    return {"outer": math.prod(shape[:place]), "axis": shape[place], "inner": math.prod(shape[place + 1 :])}
+
+
+@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR, row_wise=gathering)
+def gather(emit: Emitter, node: Node) -> None:
+    """Emit a gather of slices along one axis."""
+    data, indices = first(node), second(node)
+    params = {
+        "element_size": element_size(data),
+        "index_size": element_size(indices),
+        **around_axis(static_type(data)[1], int(node.attrs.get("axis", 0))),
+        "count": math.prod(static_type(indices)[1]),
+    }
+    emit.call("gather", [node.output, data, indices], params, node)
+
+
+@FAMILY.lower("GatherElements", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
+def gather_elements(emit: Emitter, node: Node) -> None:
+    """Emit a walk over the indices, which takes steps through the data along all axes but the indexed one."""
+    data, indices = first(node), second(node)
+    type_, shape = static_type(data)
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    steps = list(strides(type_))
+    params = {
+        "element_size": element_size(data),
+        "index_size": element_size(indices),
+        "axis": shape[axis],
+        "axis_stride": steps[axis],
+        **nd_params(static_type(indices)[1], data_stride=[0 if d == axis else s for d, s in enumerate(steps)]),
+    }
+    emit.call("gather_elements", [node.output, data, indices], params, node)
+
+
+def tuple_check(node: Node) -> Verdict:
+    """Whether the number of indices that make a tuple is known."""
+    depth = (tensor(second(node).type).shape or (None,))[-1]
+    return isinstance(depth, int) or reject("the number of indices in a tuple is not known")
+
+
+def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict[str, int | float]:
+    """Parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
+    depth = static_type(indices)[1][-1]
+    stop = batch + depth
+    return {
+        "index_size": element_size(indices),
+        "count": math.prod(static_type(indices)[1][batch:-1]),
+        "depth": depth,
+        "inner": math.prod(shape[stop:]),
+        **eight("size", shape[batch:stop], 1),
+    }
+
+
+@FAMILY.lower(
+    "GatherND",
+    check=all_of(movable, known_rank, index_check, tuple_check),
+    layout=LayoutRule.ROW_MAJOR,
+    row_wise=gathering_tuples,
+)
+def gather_nd(emit: Emitter, node: Node) -> None:
+    """Emit a gather of the slices that tuples of indices address."""
+    data, indices = first(node), second(node)
+    _, shape = static_type(data)
+    batch = int(node.attrs.get("batch_dims", 0))
+    params = {
+        "element_size": element_size(data),
+        "batch": math.prod(shape[:batch]),
+        **tuple_params(indices, shape, batch),
+    }
+    emit.call("gather_nd", [node.output, data, indices], params, node)
+
+
+@FAMILY.lower("ReverseSequence", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
+def reverse_sequence(emit: Emitter, node: Node) -> None:
+    """Emit a reversal of the first steps of every sequence."""
+    data, lengths = first(node), second(node)
+    _, shape = static_type(data)
+    time_first = int(node.attrs.get("time_axis", 0)) % len(shape) == 0
+    time, batch = shape[:2] if time_first else shape[1::-1]
+    params = {
+        "element_size": element_size(data),
+        "time_first": int(time_first),
+        "batch": batch,
+        "time": time,
+        "inner": math.prod(shape[2:]),
+    }
+    emit.call("reverse_sequence", [node.output, data, lengths], params, node)
+
+
+_REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+
+def _reduction(node: Node) -> str:
+    found = node.attrs.get("reduction", "none")
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def _reduction_check(node: Node) -> Verdict:
+    dtype = tensor(node.output.type).dtype
+    if _reduction(node) != "none" and dtype not in NUMBERS:
+        return reject(f"reduction {_reduction(node)} of {dtype}")
+    return True
+
+
+def _step_params(node: Node) -> dict[str, int | float]:
+    """Element size, type and reduction; without one the type does not matter."""
+    return {
+        "element_size": element_size(node.output),
+        "type": TYPES.get(tensor(node.output.type).dtype, 0),
+        "reduction": _REDUCTIONS.index(_reduction(node)),
+    }
+
+
+def _copy_data(emit: Emitter, node: Node) -> Value:
+    """Copy the data into the result, and return the updates."""
+    data = first(node)
+    type_, shape = static_type(data)
+    emit_copy(
+        emit, node, emit.view(node.output), emit.view(data), shape, strides(type_), strides(type_), element_size(data)
+    )
+    updates = operand(node, 1 if node.op == "TensorScatter" else 2)
+    assert updates is not None, node
+    return updates
+
+
+@FAMILY.lower(
+    "ScatterElements", "Scatter",
+    check=all_of(movable, known_rank, index_check, _reduction_check), layout=LayoutRule.ROW_MAJOR,
+)  # fmt: skip
+def scatter_elements(emit: Emitter, node: Node) -> None:
+    """Emit one update per index, the indexed axis innermost so that no two rows write the same element."""
+    updates, indices = _copy_data(emit, node), second(node)
+    (type_, shape), (index_type, counts) = static_type(node.output), static_type(indices)
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    order = [*(d for d in range(len(shape)) if d != axis), axis]
+    own, steps = strides(type_), strides(index_type)
+    params = {
+        **_step_params(node),
+        "index_size": element_size(indices),
+        "axis": shape[axis],
+        "axis_stride": own[axis],
+        **eight("size", [counts[d] for d in order], 1),
+        **eight("y_stride", [*(own[d] for d in order[:-1]), 0], 0),
+        **eight("index_stride", [steps[d] for d in order], 0),
+        **eight("update_stride", [steps[d] for d in order], 0),
+    }
+    emit.call("scatter_elements", [node.output, indices, updates], params, node)
+
+
+@FAMILY.lower(
+    "ScatterND",
+    check=all_of(movable, known_rank, index_check, tuple_check, _reduction_check), layout=LayoutRule.ROW_MAJOR,
+)  # fmt: skip
+def scatter_nd(emit: Emitter, node: Node) -> None:
+    """Emit one update of a slice per tuple of indices."""
+    updates, indices = _copy_data(emit, node), second(node)
+    params = {**_step_params(node), **tuple_params(indices, static_type(node.output)[1])}
+    emit.call("scatter_nd", [node.output, indices, updates], params, node)
+
+
+@FAMILY.lower("TensorScatter", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
+def tensor_scatter(emit: Emitter, node: Node) -> None:
+    """Emit the writing of new steps into a cache."""
+    updates, starts = _copy_data(emit, node), operand(node, 2)
+    shape, part = static_type(node.output)[1], static_type(updates)[1]
+    axis = int(node.attrs.get("axis", -2)) % len(shape)
+    sizes = around_axis(shape, axis)
+    params = {
+        **sizes,
+        "element_size": element_size(node.output),
+        "circular": int(node.attrs.get("mode", "linear") in ("circular", b"circular")),
+        "batch": shape[0],
+        "outer": math.prod(shape[1:axis]),
+        "count": part[axis],
+    }
+    emit.call("tensor_scatter", [node.output, updates, starts], params, node)

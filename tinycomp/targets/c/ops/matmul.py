@@ -1,0 +1,247 @@
+"""Matrix products on the C target: packed constant weights where there are any, strided operands elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
+from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
+from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.ops.movement import destination, reshaped
+from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
+
+FAMILY = Rules()
+BATCH_DIMS = 2
+"""So many batch dimensions the kernels have."""
+
+
+def batch_check(node: Node) -> Verdict:
+    """Whether two batch dimensions will do for a MatMul; more must be shared by both operands or belong to one."""
+    return batches_fit(*node.inputs[:2])
+
+
+def batches_fit(*factors: Value | None) -> Verdict:
+    """Whether two batch dimensions will do for a product of two values."""
+    types = [v.type for v in factors if v is not None]
+    shapes = [getattr(t, "shape", None) or () for t in types]
+    if max(len(s) for s in shapes) - 2 <= BATCH_DIMS or len(shapes[1]) <= 2:
+        return True
+    return reject(f"more than {BATCH_DIMS} batch dimensions")
+
+
+def _addend_check(node: Node) -> Verdict:
+    addend = operand(node, 2)
+    if addend is None:
+        return True
+    shape = getattr(addend.type, "shape", None)
+    result = getattr(node.output.type, "shape", None)
+    if shape is None or result is None:
+        return reject("the shape of C is unknown")
+    if not is_known(addend):
+        if node.attrs.get("beta", 1.0) != 1.0:
+            return reject(f"C is not a constant and is scaled by {node.attrs['beta']}")
+        return surely_equal(shape, result) or reject(f"C is not a constant and has shape {shape}, not {result}")
+    vector = math.prod(d if isinstance(d, int) else 0 for d in shape) in (1, result[-1])
+    rows_only = len(shape) == 2 and shape[0] != 1
+    return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
+
+
+matmul_check = all_of(float32, known_rank, batch_check)
+gemm_check = all_of(float32, known_rank, _addend_check)
+
+
+@FAMILY.lower("MatMul", check=matmul_check, layout=LayoutRule.ROW_MAJOR)
+def matmul(emit: Emitter, node: Node) -> None:
+    """Emit one matrix product, batched or not."""
+    lower_matmul(emit, take_apart(node), node)
+
+
+@FAMILY.lower("Gemm", check=gemm_check, layout=LayoutRule.ROW_MAJOR)
+def gemm(emit: Emitter, node: Node) -> None:
+    """Emit ``alpha A B + beta C``."""
+    lower_gemm(emit, take_apart(node), node)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One operand of a product as (batch…, rows, columns), with element strides."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    view: View
+
+    @classmethod
+    def of(cls, value: Value, where: Strided, vector: str = "") -> Matrix:
+        """A value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
+        shape, steps = static_type(value)[1], where.strides
+        if len(shape) == 1:
+            before = vector == "row"
+            shape, steps = ((1, *shape), (0, *steps)) if before else ((*shape, 1), (*steps, 0))
+        return cls(shape, steps, where.view)
+
+    def transposed(self) -> Matrix:
+        """The same elements with rows and columns exchanged."""
+        shape, steps = self.shape, self.strides
+        return Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
+
+    def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
+        """Strides over ``batch`` dimensions, 0 where this operand is broadcast."""
+        own = len(self.shape) - 2
+        padded = [(1, 0)] * (len(batch) - own) + list(zip(self.shape[:-2], self.strides[:-2], strict=True))
+        return [0 if size == 1 else stride for size, stride in padded]
+
+
+def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit ONNX's MatMul with its epilogue."""
+    a, b = fused.operands[0], fused.operands[1]
+    assert a is not None
+    assert b is not None
+    bias, residual = epilogue_operands(emit, fused, axis=-1)
+    if len(static_type(b)[1]) == 2 and b.const is not None:
+        rows = math.prod(static_type(a)[1][:-1])
+        _emit_packed(emit, fused, node, rows, b.const, bias, residual)
+        return
+    _emit_strided(emit, fused, node, *factors(emit, a, b), bias, residual, 1.0)
+
+
+def factors(emit: Emitter, a: Value, b: Value) -> tuple[Matrix, Matrix]:
+    """Return the operands of a MatMul as matrices, where they lie."""
+    if max(len(static_type(v)[1]) for v in (a, b)) > BATCH_DIMS + 2:
+        emit.view(a), emit.view(b)  # more strides than the kernels take, unless they merge
+    return Matrix.of(a, emit.strided(a), "row"), Matrix.of(b, emit.strided(b, adjacent=False), "column")
+
+
+def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
+    """Emit ONNX's Gemm with its epilogue; alpha and beta go into the constants."""
+    attrs = fused.anchor.attrs
+    a, b, addend = (*fused.operands, None)[:3]
+    assert a is not None
+    assert b is not None
+    alpha, beta = float(attrs.get("alpha", 1.0)), float(attrs.get("beta", 1.0))
+    trans_a, trans_b = bool(attrs.get("transA", 0)), bool(attrs.get("transB", 0))
+    addends = fused.addends
+    scaled: list[Value] = []
+    if addend is not None:
+        scaled.append(_scaled(emit, addend, beta))
+    plain = Fused(fused.anchor, (a, b), (*scaled, *addends), fused.activation, fused.output)
+    bias, residual = epilogue_operands(emit, plain, axis=-1)
+    if b.const is not None and not trans_a:
+        weights = b.const.T if trans_b else b.const
+        weights = weights if alpha == 1.0 else weights * np.float32(alpha)
+        _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
+        return
+    a_matrix = Matrix.of(a, emit.strided(a))
+    b_matrix = Matrix.of(b, emit.strided(b, adjacent=False))
+    a_matrix = a_matrix.transposed() if trans_a else a_matrix
+    b_matrix = b_matrix.transposed() if trans_b else b_matrix
+    _emit_strided(emit, fused, node, a_matrix, b_matrix, bias, residual, alpha)
+
+
+def _scaled(emit: Emitter, value: Value, factor: float) -> Value:
+    """``value`` times ``factor``: at compile time for a constant; other factors than 1 need one."""
+    if factor == 1.0:
+        return value
+    assert value.const is not None, value
+    return emit.graph.add_const(value.const * np.float32(factor), f"{value.name}_scaled")
+
+
+def _emit_packed(
+    emit: Emitter,
+    fused: Fused,
+    node: Node,
+    rows: int,
+    weights: np.ndarray,
+    bias: View | None,
+    residual: View | None,
+) -> None:
+    depth, columns = weights.shape
+    left = rows_of(emit, fused.operands[0], rows, depth)
+    # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
+    trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
+    params = {
+        "m": rows,
+        "n": columns,
+        "k": depth,
+        "lda": left.strides[0],
+        "ldc": columns,
+        "ldr": columns,
+        "trans_b": int(trans_b),
+        **OWN_BLOCKS,
+        **fused.activation.params(),
+    }
+    packed = emit.constant(weights.T if trans_b else weights)
+    emit.call("gemm_f32", [fused.output, left.view, packed, bias, residual], params, node)
+
+
+def rows_of(emit: Emitter, value: Value | None, rows: int, depth: int) -> Strided:
+    """Return a value as one matrix, read in place if its rows are evenly spaced."""
+    assert value is not None
+    where = emit.strided(value)
+    steps = reshaped(static_type(value)[1], where.strides, (rows, depth))
+    if steps is None or depth == 1:
+        return Strided(emit.view(value), (depth, 1))
+    return Strided(where.view, (steps[0] if rows > 1 else depth, 1))
+
+
+def _emit_strided(
+    emit: Emitter,
+    fused: Fused,
+    node: Node,
+    a: Matrix,
+    b: Matrix,
+    bias: View | None,
+    residual: View | None,
+    alpha: float,
+) -> None:
+    target, params = geometry(emit, fused.output, a, b, "abcr")
+    params = {**params, "block_rows": 0, "alpha": alpha, **fused.activation.params()}
+    emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
+
+
+def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -> tuple[View, Params]:
+    """Return where a batched product is written, and the parameters that say where everything lies.
+
+    Args:
+        emit: Holds the places.
+        output: The product.
+        a: Its left factor.
+        b: Its right factor.
+        letters: What the kernel calls the factors, the product, and, if it adds one, a residual, which is in order.
+    """
+    rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    result = destination(emit, output) if len(batch) <= BATCH_DIMS and min(rows, columns) > 1 else None
+    plain = [rows * columns * math.prod(batch[i + 1 :]) for i in range(len(batch))]
+    written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
+    walked = [a.batch_strides(batch), b.batch_strides(batch), written, plain][: len(letters)]
+    sizes, strides = _two_batches(batch, *walked)
+    params = {"batch0": sizes[0], "batch1": sizes[1], "m": rows, "n": columns, "k": depth}
+    for letter, (outer, inner) in zip(letters, strides, strict=True):
+        params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner, f"{letter}_row": columns}
+    for letter, factor in zip(letters, (a, b), strict=False):
+        params |= {f"{letter}_row": factor.strides[-2], f"{letter}_column": factor.strides[-1]}
+    if result is None:
+        return emit.view(output), params
+    return result.view, params | {f"{letters[2]}_row": result.strides[-2]}
+
+
+def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
+    dims = [[size, *steps] for size, *steps in zip(batch, *operands, strict=True) if size != 1]
+    merged: list[list[int]] = []
+    for dim in dims:
+        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
+            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
+        else:
+            merged.append(dim)
+    assert len(merged) <= BATCH_DIMS, batch
+    merged = [[1, *[0] * len(operands)]] * (BATCH_DIMS - len(merged)) + merged
+    (size0, *steps0), (size1, *steps1) = merged
+    return (size0, size1), list(zip(steps0, steps1, strict=True))

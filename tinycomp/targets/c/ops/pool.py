@@ -1,0 +1,130 @@
+"""Pooling and local response normalisation on the C target: channels last."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import tensor
+from tinycomp.ops.spatial import Window
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
+from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.ops.conv import axes_of, image, window_of, window_params
+from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
+from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+
+FAMILY = Rules()
+_MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
+
+
+def _values_only(node: Node) -> Verdict:
+    return len(node.used_outputs()) == 1 or reject("the indices of the maxima are asked for")
+
+
+def _numbers(node: Node) -> Verdict:
+    """Whether a pool is of float32, or the maximum of bytes in an image."""
+    if node.op == "MaxPool" and tensor(node.output.type).dtype in EIGHT_BITS:
+        return ranks(3, 4)(node)
+    return all_of(float32, ranks(3, 4, 5))(node)
+
+
+@FAMILY.lower(
+    "MaxPool", "AveragePool",
+    check=all_of(_numbers, _values_only), layout=LayoutRule.CHANNELS_LAST, unsigned=True,
+)  # fmt: skip
+def pool(emit: Emitter, node: Node) -> None:
+    """Emit a sliding-window maximum or mean; of volumes in two steps, over planes and then along the depth.
+
+    Both steps together are exact: a window is a box also where the border cuts it, and so is what it counts.
+    """
+    x = first(node)
+    _, (batch, channels, *sizes) = static_type(x)
+    window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
+    mode = None if tensor(x.type).dtype in EIGHT_BITS else _MAX
+    if node.op == "AveragePool":
+        mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    if window.rank == 2:
+        _emit_pool(emit, node, (to, of), mode, batch, channels, window)
+        return
+    planes = axes_of(window, 1, 3)
+    pixels = math.prod(planes.output)
+    pooled = Pixels(emit.scratch(FLOAT * batch * sizes[0] * pixels * channels), channels)
+    _emit_pool(emit, node, (pooled, of), mode, batch * sizes[0], channels, planes)
+    untouched = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
+    _emit_pool(emit, node, (to, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
+
+
+def _joined(a: Window, b: Window) -> Window:
+    """The geometry along the axes of both."""
+    return Window(*(getattr(a, f.name) + getattr(b, f.name) for f in fields(a)))
+
+
+def _emit_pool(
+    emit: Emitter,
+    node: Node,
+    images: tuple[Pixels, Pixels],
+    mode: int | None,
+    batch: int,
+    channels: int,
+    window: Window,
+) -> None:
+    """Emit one call; without a mode it is the maximum of bytes."""
+    to, of = images
+    params = {
+        "batch": batch,
+        "channels": channels,
+        **window_params(window),
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
+    }
+    if mode is not None:
+        params |= {"mode": mode, "pad_bottom": window.after[0], "pad_right": window.after[1]}
+    emit.call("qmaxpool2d" if mode is None else "pool2d_f32", [to.view, of.view], params, node)
+
+
+@FAMILY.lower(
+    "GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.CHANNELS_LAST
+)
+def global_pool(emit: Emitter, node: Node) -> None:
+    """Emit a pooling whose only window is the image."""
+    x = first(node)
+    source, of = image(x), pixels_of(emit, x)
+    sizes = {"height": source.height, "width": source.width}
+    ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
+    params = {
+        "mode": _MAX if node.op == "GlobalMaxPool" else _AVERAGE,
+        "batch": source.batch,
+        "channels": source.channels,
+        **sizes,
+        **dict.fromkeys(ones, 1),
+        **{f"kernel_{axis}": size for axis, size in sizes.items()},
+        **dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0),
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": source.channels,
+    }
+    emit.call("pool2d_f32", [node.output, of.view], params, node)
+
+
+def _positive(node: Node) -> Verdict:
+    bias, alpha = float(node.attrs.get("bias", 1.0)), float(node.attrs.get("alpha", 1e-4))
+    return (bias > 0 and alpha >= 0) or reject(f"bias {bias} and alpha {alpha} may make the sum negative")
+
+
+@FAMILY.lower("LRN", check=all_of(float32, ranks(3, 4, 5), _positive), layout=LayoutRule.CHANNELS_LAST)
+def lrn(emit: Emitter, node: Node) -> None:
+    """Emit a normalisation over neighbouring channels."""
+    source = image(first(node))
+    params = {
+        "pixels": source.batch * source.height * source.width,
+        "channels": source.channels,
+        "size": int(node.attrs["size"]),
+        "alpha": float(node.attrs.get("alpha", 1e-4)),
+        "beta": float(node.attrs.get("beta", 0.75)),
+        "bias": float(node.attrs.get("bias", 1.0)),
+    }
+    emit.call("lrn_f32", [node.output, first(node)], params, node)

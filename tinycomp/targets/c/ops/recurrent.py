@@ -1,0 +1,252 @@
+"""RNN, GRU and LSTM on the C target: one product for the inputs of all steps, then the steps themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops.recurrent import activation_names
+from tinycomp.ops.recurrent_activations import Resolved, resolve_activations
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
+from tinycomp.targets.c.codegen.epilogue import IDENTITY
+from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+
+FAMILY = Rules()
+
+_CODES: Mapping[str, int] = {
+    "relu": 1,
+    "leakyrelu": 3,
+    "sigmoid": 4,
+    "tanh": 5,
+    "hardsigmoid": 8,
+    "softplus": 43,
+    "softsign": 44,
+    "elu": 45,
+    "thresholdedrelu": 49,
+    "affine": 62,
+    "scaledtanh": 63,
+}
+"""The functions in ``enum tc_activation`` and ``enum tc_unary``, by ONNX's names in lower case."""
+
+_ABSENT = Resolved("tanh", None, None)
+_DEFAULTS: Mapping[str, tuple[str, ...]] = {
+    "RNN": ("Tanh",),
+    "GRU": ("Sigmoid", "Tanh"),
+    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+}
+_RNN, _LSTM, _GRU, _GRU_LINEAR = range(4)
+_GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def _lengths_check(node: Node) -> Verdict:
+    lengths = operand(node, 4)
+    if lengths is None or tensor(lengths.type).dtype == "int32":
+        return True
+    return reject(f'the sequence lengths "{lengths.name}" are {lengths.type}, not int32')
+
+
+recurrent_check = all_of(
+    dtypes("float32", operands=(0, 1, 2, 3, 5, 6, 7)), _lengths_check, ranks(3), known_rank, constant(1, 2, 3, 7)
+)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The sizes of a node, and where its tensors step, in elements.
+
+    Attributes:
+        steps: Time steps.
+        batch: Sequences.
+        width: Size of one input.
+        hidden: Hidden size.
+        ways: 1 or 2 directions.
+        gates: Gates of one hidden unit.
+        batch_first: Whether ONNX's ``layout`` is 1.
+    """
+
+    steps: int
+    batch: int
+    width: int
+    hidden: int
+    ways: int
+    gates: int
+    batch_first: bool
+
+    @classmethod
+    def of(cls, node: Node) -> _Shape:
+        batch_first = bool(node.attrs.get("layout", 0))
+        outer, inner, width = static_type(first(node))[1]
+        steps, batch = (inner, outer) if batch_first else (outer, inner)
+        ways, _, hidden = _constant(node, 2).shape
+        return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
+
+    @property
+    def columns(self) -> int:
+        """Gates of all hidden units of all directions."""
+        return self.ways * self.gates * self.hidden
+
+    @property
+    def state_direction(self) -> int:
+        """Elements from one direction of a state to the next."""
+        return self.hidden if self.batch_first else self.batch * self.hidden
+
+    @property
+    def y_direction(self) -> int:
+        """Elements from one direction of Y to the next."""
+        return self.state_direction
+
+    def params(self) -> dict[str, int | float]:
+        """Return the sizes and strides that the kernel wants."""
+        row, pair = self.columns, self.ways * self.hidden
+        return {
+            "steps": self.steps,
+            "batch": self.batch,
+            "hidden": self.hidden,
+            "x_time": row if self.batch_first else self.batch * row,
+            "x_batch": self.steps * row if self.batch_first else row,
+            "y_time": pair if self.batch_first else self.batch * pair,
+            "y_direction": self.y_direction,
+            "y_batch": self.steps * pair if self.batch_first else self.hidden,
+            "state_direction": self.state_direction,
+            "state_batch": pair if self.batch_first else self.hidden,
+        }
+
+
+@FAMILY.lower("RNN", "GRU", "LSTM", check=recurrent_check, layout=LayoutRule.ROW_MAJOR)
+def recurrent(emit: Emitter, node: Node) -> None:
+    """Emit the product for the inputs, and the steps: both directions at once if they use the same functions."""
+    shape = _Shape.of(node)
+    functions = _functions(node, shape.ways)
+    linear = node.op == "GRU" and bool(node.attrs.get("linear_before_reset", 0))
+    bias, inner_bias = _biases(node, shape, linear)
+    inputs = _emit_inputs(emit, node, shape, bias)
+    reverse = int(node.attrs.get("direction", "forward") == "reverse")
+    params = {
+        "cell": {"RNN": _RNN, "LSTM": _LSTM, "GRU": _GRU_LINEAR if linear else _GRU}[node.op],
+        "coupled": int(bool(node.attrs.get("input_forget", 0))),
+        "clip": float(node.attrs.get("clip", 0.0)) or math.inf,
+        **shape.params(),
+    }
+    operands = _Operands(emit, node, shape, inputs, inner_bias)
+    if len(set(functions)) == 1:
+        both = {"directions": shape.ways, "reverse": reverse, **_function_params(functions[0])}
+        emit.call("recurrent_f32", operands.of_direction(0), {**params, **both}, node)
+        return
+    for way, chosen in enumerate(functions):
+        one = {"directions": 1, "reverse": way, **_function_params(chosen)}
+        emit.call("recurrent_f32", operands.of_direction(way), {**params, **one}, node)
+
+
+def _constant(node: Node, index: int) -> np.ndarray:
+    value = operand(node, index)
+    assert value is not None
+    assert value.const is not None, value
+    return value.const
+
+
+def _functions(node: Node, ways: int) -> list[tuple[Resolved, ...]]:
+    """Return the functions of every direction, f, g and h; those that a cell does not have are tanh."""
+    defaults = _DEFAULTS[node.op]
+    names = activation_names(node.op, node.attrs.get("activations"), defaults, ways)
+    found = resolve_activations(node.op, names, node.attrs.get("activation_alpha"), node.attrs.get("activation_beta"))
+    each = len(defaults)
+    return [(*found[way * each : (way + 1) * each], *(_ABSENT,) * (3 - each)) for way in range(ways)]
+
+
+def _function_params(functions: tuple[Resolved, ...]) -> dict[str, int | float]:
+    params: dict[str, int | float] = {}
+    for letter, function in zip("fgh", functions, strict=True):
+        params[letter] = _CODES[function.name]
+        params[f"{letter}_a"], params[f"{letter}_b"] = float(function.alpha or 0.0), float(function.beta or 0.0)
+    return params
+
+
+def _biases(node: Node, shape: _Shape, linear: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the biases that the product for the inputs adds, and those that stand inside a GRU's reset.
+
+    All gates add their two biases at once, but for the hidden gate of a GRU that resets its product.
+    """
+    if operand(node, 3) is None:
+        return None, None
+    given = _constant(node, 3).reshape(shape.ways, 2, shape.gates, shape.hidden)
+    outer, inner = given[:, 0].copy(), given[:, 1]
+    merged = shape.gates - linear
+    outer[:, :merged] += inner[:, :merged]
+    return outer.reshape(-1), np.ascontiguousarray(inner[:, -1]) if linear else None
+
+
+def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: np.ndarray | None) -> View:
+    """Emit the product of all inputs with the weights of all gates and directions."""
+    rows = shape.steps * shape.batch
+    result = emit.scratch(rows * shape.columns * np.dtype(np.float32).itemsize)
+    params = {
+        "m": rows,
+        "n": shape.columns,
+        "k": shape.width,
+        "lda": shape.width,
+        "ldc": shape.columns,
+        "ldr": shape.columns,
+        "trans_b": 1,
+        **OWN_BLOCKS,
+        **IDENTITY.params(),
+    }
+    weights = emit.constant(_constant(node, 1))
+    placed = None if bias is None else emit.constant(bias)
+    emit.call("gemm_f32", [result, first(node), weights, placed, None], params, node)
+    return result
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """What the steps read and write.
+
+    Attributes:
+        emit: Places the values.
+        node: The node.
+        shape: Its sizes.
+        inputs: What the inputs contribute to the gates.
+        inner_bias: Of the hidden gate inside a GRU's reset, [directions, hidden].
+    """
+
+    emit: Emitter
+    node: Node
+    shape: _Shape
+    inputs: View
+    inner_bias: np.ndarray | None
+
+    def of_direction(self, way: int) -> list[Value | View | None]:
+        """Return the kernel's operands, from one direction on."""
+        shape = self.shape
+        y, last_h, last_c = self._results()
+        per_gate = shape.gates * shape.hidden
+        recurrence = self.emit.constant(_constant(self.node, 2))
+        inner = None if self.inner_bias is None else self.emit.constant(self.inner_bias)
+        return [
+            self._from(y, way * shape.y_direction),
+            self._from(last_h, way * shape.state_direction),
+            self._from(last_c, way * shape.state_direction),
+            self._from(self.inputs, way * per_gate),
+            self._from(recurrence, way * per_gate * shape.hidden),
+            self._from(inner, way * shape.hidden),
+            self._from(operand(self.node, 7), way * 3 * shape.hidden),
+            operand(self.node, 4),
+            self._from(operand(self.node, 5), way * shape.state_direction),
+            self._from(operand(self.node, 6), way * shape.state_direction),
+        ]
+
+    def _results(self) -> list[Value | None]:
+        read = [v.name and (v.users or self.emit.graph.is_output(v)) for v in self.node.outputs]
+        results = [v if is_read else None for v, is_read in zip(self.node.outputs, read, strict=True)]
+        return [*results, None, None][:3]
+
+    def _from(self, place: Value | View | None, elements: int) -> View | None:
+        view = self.emit.view(place) if isinstance(place, Value) else place
+        return None if view is None else view.at(elements * np.dtype(np.float32).itemsize)

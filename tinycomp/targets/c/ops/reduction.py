@@ -1,0 +1,226 @@
+"""Reductions and softmax on the C target, along one run of neighbouring axes in memory order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import CHANNELS_LAST, memory_order
+from tinycomp.ir.types import ROW_MAJOR, TensorType, numpy_dtype, tensor
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
+from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
+from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.ops.indexing import around_axis, second
+from tinycomp.targets.c.ops.movement import element_size, movable
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
+
+FAMILY = Rules()
+
+REDUCTIONS = {
+    "ReduceSum": 0, "ReduceMean": 1, "ReduceMax": 2, "ReduceMin": 3, "ReduceProd": 4, "ReduceL1": 5, "ReduceL2": 6,
+    "ReduceSumSquare": 7, "ReduceLogSum": 8, "ReduceLogSumExp": 9,
+}  # fmt: skip
+"""Codes of ``enum tc_reduction``."""
+
+
+def reduced_axes(node: Node) -> list[int]:
+    """Return the axes that a reduction works on, from either form of the operator."""
+    rank = tensor(first(node).type).rank or 0
+    value = operand(node, 1)
+    if value is not None and value.const is not None:
+        axes = [int(a) for a in value.const.reshape(-1)]
+    else:
+        axes = list(node.attrs.get("axes", ()))
+    if not axes:
+        return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted(a % rank for a in axes)
+
+
+def _runs_check(node: Node) -> Verdict:
+    """Whether the axes are two runs at most, in each memory order that the operand may have."""
+    axes, rank = reduced_axes(node), tensor(first(node).type).rank or 0
+    kept = bool(node.attrs.get("keepdims", 1))
+    layouts = [ROW_MAJOR, *([CHANNELS_LAST[rank]] if kept and rank in CHANNELS_LAST else [])]
+    if all(len(_runs(_places(axes, layout, rank))) <= 2 for layout in layouts):
+        return True
+    return reject(f"axes {axes} are more than two runs of neighbours")
+
+
+def _places(axes: Sequence[int], layout: str, rank: int) -> list[int]:
+    """Where axes lie in memory."""
+    order = memory_order(layout, rank)
+    return sorted(order.index(axis) for axis in axes)
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Group sorted places into runs of neighbours."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+@FAMILY.lower(
+    *REDUCTIONS,
+    check=all_of(dtypes(*NUMBERS, "bool", operands=(0,)), known_rank, constant(1), _runs_check),
+    layout=LayoutRule.FOLLOW,
+)
+def reduce(emit: Emitter, node: Node) -> None:
+    """Emit a reduction over at most two runs of neighbouring axes."""
+    x = first(node)
+    type_, logical = static_type(x)
+    shape = [logical[d] for d in memory_order(type_.layout, len(logical))]
+    found = _runs(_places(reduced_axes(node), type_.layout, len(logical)))
+    runs = [[], *found] if len(found) < 2 else found
+    runs = [[], *runs] if len(runs) < 2 else runs
+    first_run, second_run = runs
+    start = second_run[0] if second_run else len(shape)
+    stop = second_run[-1] + 1 if second_run else len(shape)
+    split = first_run[0] if first_run else start
+    resume = first_run[-1] + 1 if first_run else start
+    params = {
+        "op": REDUCTIONS[node.op],
+        "outer": math.prod(shape[:split]),
+        "axis0": math.prod(shape[split:resume]),
+        "middle": math.prod(shape[resume:start]),
+        "axis1": math.prod(shape[start:stop]),
+        "inner": math.prod(shape[stop:]),
+    }
+    dtype = tensor(x.type).dtype
+    kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
+    emit.call(kernel, [node.output, x], {**which, **params}, node)
+
+
+def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return the sizes before, along and behind ``axes`` in memory, or None if they do not lie side by side there.
+
+    >>> around(TensorType("float32", (1, 3, 4, 5), "NHWC"), [1, 2, 3])
+    (1, 60, 1)
+    """
+    shape = type_.static_shape
+    assert shape is not None, type_
+    order = memory_order(type_.layout, len(shape))
+    places = _places(axes, type_.layout, len(shape))
+    if len(_runs(places)) != 1:
+        return None
+    sizes = [shape[d] for d in order]
+    start, stop = places[0], places[-1] + 1
+    return math.prod(sizes[:start]), math.prod(sizes[start:stop]), math.prod(sizes[stop:])
+
+
+_FLATTENING_BEFORE = 13
+"""Until this opset softmax works on the axis and everything behind it as one."""
+
+
+@FAMILY.lower("Softmax", "LogSoftmax", check=all_of(dtypes("float32"), known_rank), layout=LayoutRule.FOLLOW)
+def softmax(emit: Emitter, node: Node) -> None:
+    """Emit a softmax; the flattening form works on a run of axes."""
+    type_, shape = static_type(node.output)
+    flattening = node.version < _FLATTENING_BEFORE
+    axis = int(node.attrs.get("axis", 1 if flattening else -1)) % max(len(shape), 1)
+    sizes = around(type_, range(axis, len(shape)) if flattening else [axis])
+    assert sizes is not None, node
+    params = dict(zip(("outer", "axis", "inner"), sizes, strict=True))
+    emit.call("softmax_f32", [node.output, first(node)], {**params, "logarithm": int(node.op == "LogSoftmax")}, node)
+
+
+_numbers = dtypes(*NUMBERS, operands=(0,))
+
+
+def _type(value: Value) -> int:
+    return TYPES[tensor(value.type).dtype]
+
+
+@FAMILY.lower("ArgMax", "ArgMin", check=all_of(_numbers, known_rank), layout=LayoutRule.ROW_MAJOR)
+def arg_reduce(emit: Emitter, node: Node) -> None:
+    """Emit a search for the extreme element along one axis."""
+    x = first(node)
+    params = {
+        "type": _type(x),
+        "least": int(node.op == "ArgMin"),
+        "last": int(node.attrs.get("select_last_index", 0)),
+        **around_axis(static_type(x)[1], int(node.attrs.get("axis", 0))),
+    }
+    emit.call("arg_reduce", [node.output, x], params, node)
+
+
+"""Until this opset Hardmax works on the axis and everything behind it as one."""
+
+
+@FAMILY.lower("Hardmax", check=all_of(_numbers, known_rank), layout=LayoutRule.ROW_MAJOR)
+def hardmax(emit: Emitter, node: Node) -> None:
+    """Emit the places of the largest elements, then one-hot vectors."""
+    type_, shape = static_type(node.output)
+    flattening = node.version < _FLATTENING_BEFORE
+    axis = int(node.attrs.get("axis", 1 if flattening else -1)) % max(len(shape), 1)
+    sizes = around_axis(shape, axis)
+    if flattening:
+        sizes = {"outer": math.prod(shape[:axis]), "axis": math.prod(shape[axis:]), "inner": 1}
+    places = emit.scratch(8 * sizes["outer"] * sizes["inner"])
+    flags = {"type": _type(first(node)), "least": 0, "last": 0}
+    emit.call("arg_reduce", [places, first(node)], {**flags, **sizes}, node)
+    values = emit.constant(np.array([0, 1], numpy_dtype(type_.dtype)))
+    params = {
+        "element_size": element_size(node.output), "index_size": 8,
+        "outer": sizes["outer"], "depth": sizes["axis"], "inner": sizes["inner"],
+    }  # fmt: skip
+    emit.call("one_hot", [node.output, places, values], params, node)
+
+
+def _one_hot_check(node: Node) -> Verdict:
+    dtype = tensor(first(node).type).dtype
+    return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
+
+
+@FAMILY.lower("OneHot", check=all_of(movable, known_rank, constant(1), _one_hot_check), layout=LayoutRule.ROW_MAJOR)
+def one_hot(emit: Emitter, node: Node) -> None:
+    """Emit one-hot vectors of any two values."""
+    indices, shape = first(node), static_type(node.output)[1]
+    sizes = around_axis(shape, int(node.attrs.get("axis", -1)))
+    params = {
+        "element_size": element_size(node.output),
+        "index_size": element_size(indices),
+        "outer": sizes["outer"],
+        "depth": sizes["axis"],
+        "inner": sizes["inner"],
+    }
+    emit.call("one_hot", [node.output, indices, operand(node, 2)], params, node)
+
+
+@FAMILY.lower("TopK", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+def top_k(emit: Emitter, node: Node) -> None:
+    """Emit a selection of the best elements and their places; a result that nobody reads goes to scratch memory."""
+    x, axis = first(node), int(node.attrs.get("axis", -1))
+    shape = static_type(node.outputs[0])[1] if node.outputs[0].name else static_type(node.outputs[1])[1]
+    params = {
+        "type": _type(x),
+        "largest": int(node.attrs.get("largest", 1)),
+        "sorted": int(node.attrs.get("sorted", 1)),
+        **around_axis(static_type(x)[1], axis),
+        "k": shape[axis],
+    }
+    results = [v if v.name else emit.scratch(nbytes(tensor(v.type))) for v in node.outputs]
+    emit.call("top_k", [*results, x], params, node)
+
+
+@FAMILY.lower("CumSum", "CumProd", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+def cumulate(emit: Emitter, node: Node) -> None:
+    """Emit a running sum or product along one axis."""
+    x, axis = first(node), second(node).const
+    assert axis is not None
+    params = {
+        "type": _type(x),
+        "product": int(node.op == "CumProd"),
+        "exclusive": int(node.attrs.get("exclusive", 0)),
+        "reverse": int(node.attrs.get("reverse", 0)),
+        **around_axis(static_type(x)[1], int(axis.reshape(-1)[0])),
+    }
+    emit.call("cumulate", [node.output, x], params, node)

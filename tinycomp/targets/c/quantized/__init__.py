@@ -1,0 +1,1 @@
+"""Quantised layers and operators on the C target."""

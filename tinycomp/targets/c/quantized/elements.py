@@ -1,0 +1,154 @@
+"""Element-wise work and maxima on 8-bit numbers on the C target: tables of 256 entries, and sums of two tensors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
+from tinycomp.ir.layout import memory_order, strides
+from tinycomp.ir.types import tensor
+from tinycomp.ops import bind
+from tinycomp.ops.numeric import Array
+from tinycomp.rewrite import Match, reject
+from tinycomp.target import Target
+from tinycomp.targets.c.codegen.emitter import Emitter, Strided, nd_params
+from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
+from tinycomp.targets.c.codegen.rules import MAX_RANK, Rules, taken
+from tinycomp.targets.common.checks import Verdict, static_type
+from tinycomp.targets.common.composites import opened, operands_of
+from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
+from tinycomp.targets.common.quantized.reading import first as first_of
+
+FAMILY = Rules()
+_VALUES = 256
+"""Entries of a table: as many as a byte has values."""
+_IMAGES = (3, 4, 5)
+_OPERATIONS = {"Add": 0, "Sub": 1, "Mul": 2}
+"""Codes of ``enum tc_binary8``."""
+
+
+def add_elements(target: Target) -> None:
+    """Add the composites of element-wise operators between 8-bit numbers."""
+    target.composite(patterns.qbinary).check(_known_ranks)
+    target.composite(patterns.qtable).check(_one_variable)
+
+
+def _known_ranks(match: Match) -> Verdict:
+    for value in (match.a, match.b):
+        rank = tensor(value.type).rank
+        if rank is None or rank > MAX_RANK:
+            return reject(f'"{value.name}" has rank {rank}')
+    return True
+
+
+def _one_variable(match: Match) -> Verdict:
+    """Whether nothing but scalar constants stands beside the one tensor, so that a byte decides the result."""
+    members = set(match.matched)
+    for node in match.matched:
+        for value in node.inputs:
+            if value is None or value is match.x or value.producer in members:
+                continue
+            if value.const is None or value.const.size != 1:
+                return reject(f'"{value.name}" beside the 8-bit tensor is no scalar constant')
+    if tensor(match.x.type).rank is None:
+        return reject("the rank is unknown")
+    return True
+
+
+@FAMILY.lower("c.qtable", check=taken, domain=COMPOSITE, unsigned=True)
+def qtable(emit: Emitter, node: Node) -> None:
+    """Emit a lookup in a table of the results of all 256 bytes."""
+    x = next(v for v in node.inputs if v is not None and v.const is None)
+    table, shape = table_of(node), static_type(node.output)[1]
+    rows, columns, read, written = 1, math.prod(shape), math.prod(shape), math.prod(shape)
+    of, to = None, None
+    if len(shape) in _IMAGES and tensor(x.type).layout:
+        source, result = pixels_of(emit, x), pixels_to(emit, node.output)
+        of, to = source.view, result.view
+        if (source.stride, result.stride) != (shape[1], shape[1]):
+            rows, columns, read, written = math.prod(shape) // shape[1], shape[1], source.stride, result.stride
+    params = {
+        "element_size": table.itemsize,
+        "rows": rows,
+        "columns": columns,
+        "x_row_stride": read,
+        "y_row_stride": written,
+    }
+    emit.call("qlookup", [to or node.output, of or x, emit.constant(table)], params, node)
+
+
+def table_of(node: Node) -> Array:
+    """Return the results of a composite of one 8-bit tensor for all bytes, in the order of the bytes as uint8."""
+    body, outer = opened(node)
+    x = next(v for v in body.inputs if outer[v].const is None)
+    dtype, rank = tensor(x.type).dtype, tensor(x.type).rank
+    assert rank is not None, node
+    column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
+    return np.ascontiguousarray(_evaluated(body, x, column).reshape(_VALUES))
+
+
+def _evaluated(body: Graph, x: Value, given: Array) -> Array:
+    """Return the result of a body for a value of its input, on the host's kernels."""
+    arrays: dict[Value | None, Array | None] = {None: None, x: given}
+    with np.errstate(all="ignore"):
+        for node in body.nodes:
+            run, _ = bind(node)
+            operands = [v.const if v is not None and v.const is not None else arrays[v] for v in node.inputs]
+            results = run(*operands)
+            arrays |= dict(zip(node.outputs, results, strict=True))
+    result = arrays[body.outputs[0]]
+    assert result is not None
+    return result
+
+
+@FAMILY.lower("c.qbinary", check=taken, domain=COMPOSITE, unsigned=True)
+def qbinary(emit: Emitter, node: Node) -> None:
+    """Emit the sum, difference or product of two 8-bit tensors, broadcast as ONNX has it."""
+    nodes, outer = node.body.nodes, operands_of(node)
+    combining = first_of(nodes, *_OPERATIONS)
+    sources = [dequantizer(v) for v in combining.inputs]
+    to = Requantization.read(first_of(nodes, "QuantizeLinear"))
+    result, shape = static_type(node.output)
+    places = [_broadcast(emit, outer[s.inputs[0]], node.output) for s in sources]
+    order = sorted(range(len(shape)), key=lambda d: -strides(result)[d])
+    a, b = places
+    params = {
+        "op": _OPERATIONS[combining.op],
+        **{f"{name}_zero_point": zero_point_of(s).item() for name, s in zip("ab", sources, strict=True)},
+        **{f"{name}_scale": scale_of(s).item() for name, s in zip("ab", sources, strict=True)},
+        "y_zero_point": to.zero_point,
+        "y_scale": float(to.scale),
+        "low": to.low,
+        "high": to.high,
+        **nd_params(
+            [shape[d] for d in order],
+            y_stride=[strides(result)[d] for d in order],
+            a_stride=[a.strides[d] for d in order],
+            b_stride=[b.strides[d] for d in order],
+        ),
+    }
+    emit.call("qbinary", [node.output, a.view, b.view], params, node)
+
+
+def _broadcast(emit: Emitter, value: Value, result: Value) -> Strided:
+    """Return where an operand lies, with stride 0 along the axes of the result that it is repeated along."""
+    _, shape = static_type(value)
+    rank = len(static_type(result)[1])
+    if value.const is not None:
+        order = memory_order(tensor(result.type).layout, rank) if len(shape) == rank else range(len(shape))
+        where = Strided(emit.constant(value.const.transpose(list(order))), _strides_in(shape, list(order)))
+    else:
+        where = emit.strided(value, adjacent=False)
+    own = [0 if n == 1 else s for n, s in zip(shape, where.strides, strict=True)]
+    return Strided(where.view, (*[0] * (rank - len(shape)), *own))
+
+
+def _strides_in(shape: tuple[int, ...], order: list[int]) -> tuple[int, ...]:
+    """Return the strides by dimension of an array whose dimensions lie in memory in ``order``."""
+    steps, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        steps[dim], step = step, step * shape[dim]
+    return tuple(steps)

@@ -1,0 +1,184 @@
+"""Products of two 8-bit matrices that come in at run time, as attention has them: integer sums on the C target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import COMPOSITE, Node, Value
+from tinycomp.ir.types import tensor
+from tinycomp.ops.numeric import Array
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import Match, ValuePattern, reject
+from tinycomp.target import Target
+from tinycomp.targets.c.codegen.element_program import TYPES
+from tinycomp.targets.c.codegen.emitter import Emitter, View
+from tinycomp.targets.c.codegen.rules import Rules, known_rank, taken
+from tinycomp.targets.c.ops.matmul import batches_fit, factors, geometry
+from tinycomp.targets.c.quantized.products import factors_fit
+from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.composites import operands_of
+from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized.reading import (
+    Requantization,
+    dequantizer,
+    first,
+    fixed_point,
+    scale_of,
+    zero_point_of,
+)
+
+FAMILY = Rules()
+
+
+def add_run_time_products(target: Target) -> None:
+    """Add the composite whose result is requantised."""
+    _add(target, patterns.qmatmul)
+
+
+def add_real_run_time_products(target: Target) -> None:
+    """Add the composite whose result is float32; it comes behind all that are requantised."""
+    _add(target, patterns.qmatmul_real)
+
+
+def _add(target: Target, pattern: Callable[..., ValuePattern]) -> None:
+    composite = target.composite(pattern)
+    for check in (_has_geometry, _sums_fit, _factor_fits):
+        composite.check(check)
+
+
+def _has_geometry(match: Match) -> Verdict:
+    product = first(match.matched, "MatMul")
+    ranks = known_rank(product)
+    return batches_fit(match.a, match.b) if ranks is True else ranks
+
+
+def _sums_fit(match: Match) -> Verdict:
+    """Whether no sum can leave int32, as far as the depth is known by now."""
+    product = first(match.matched, "MatMul")
+    shape, most = tensor(match.a.type).shape, deepest(product)
+    depth = shape[-1] if shape else None
+    if isinstance(depth, int) and depth > most:
+        return reject(f"sums of {depth} products, more than the {most} that int32 holds for all data")
+    return True
+
+
+def _factor_fits(match: Match) -> Verdict:
+    product = first(match.matched, "MatMul")
+    last = next((n for n in match.matched if n.op == "QuantizeLinear"), None)
+    scale = _step(product)
+    return factors_fit(scale.astype(np.float32) if last is None else Requantization.read(last).factors(scale))
+
+
+def _step(product: Node) -> Array:
+    """What one step of the sums is worth, in float64."""
+    scales = [scale_of(dequantizer(v)) for v in product.inputs[:2]]
+    return np.array(scales[0] * scales[1]).reshape(-1)
+
+
+def deepest(product: Node) -> int:
+    """How many products of dequantised 8-bit numbers int32 holds the sum of, whatever the numbers."""
+    largest = 1
+    for value in product.inputs[:2]:
+        node = dequantizer(value)
+        info, point = np.iinfo(tensor(_stored(node).type).dtype), zero_point_of(node).item()
+        largest *= max(info.max - point, point - info.min)
+    return (2**31 - 1) // largest
+
+
+def _stored(dequantize: Node) -> Value:
+    value = dequantize.inputs[0]
+    assert value is not None, dequantize
+    return value
+
+
+@dataclass(frozen=True)
+class RunTimeProduct:
+    """A product of two 8-bit matrices, as the kernel takes it.
+
+    Attributes:
+        x: The left one.
+        w: The right one.
+        y: The result.
+        points: The zero points of both, where there are any: one number of ``x``, one or one per column of ``w``.
+        ratios: float64, what a step of the sums is worth in steps of ``y``, one or one per column; None where ``y`` are
+            the sums.
+        factors: The same in float32, as the float rule has it.
+        to: How real numbers become those of ``y``; None where ``y`` is real, or the sums.
+    """
+
+    x: Value
+    w: Value
+    y: Value
+    points: tuple[Value | View | None, Value | View | None]
+    ratios: Array | None = None
+    factors: Array | None = None
+    to: Requantization | None = None
+    point_count: int = 1
+
+
+def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
+    """Emit the kernel call of a product."""
+    to = product.to
+    fixed = to is not None and emit.settings.requantize == "fixed_point"
+    multiplied = product.factors
+    if fixed:
+        assert product.ratios is not None
+        multiplied = fixed_point(product.ratios)
+    left, right = factors(emit, product.x, product.w)
+    target, params = geometry(emit, product.y, left, right, "xwy")
+    params = {
+        **params,
+        "x_type": TYPES[tensor(product.x.type).dtype],
+        "w_type": TYPES[tensor(product.w.type).dtype],
+        "w_zeros": product.point_count,
+        "factors": 1 if multiplied is None else len(multiplied),
+        "type": TYPES[tensor(product.y.type).dtype],
+        "rule": int(fixed),
+        "y_zero_point": 0 if to is None else to.zero_point,
+        "low": 0 if to is None else to.low,
+        "high": 0 if to is None else to.high,
+    }
+    last = None if multiplied is None else emit.constant(multiplied)
+    emit.call("qmatmul", [target, left.view, right.view, *product.points, None, last], params, node)
+
+
+@FAMILY.lower(
+    "c.qmatmul", "c.qmatmul_real",
+    check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE, unsigned=True, either=True,
+)  # fmt: skip
+def qmatmul(emit: Emitter, node: Node) -> None:
+    """Emit a product of dequantised matrices.
+
+    Raises:
+        TargetError: If the depth, which was not known when the composite was made, lets sums leave int32.
+    """
+    product, outer = first(node.body.nodes, "MatMul"), operands_of(node)
+    stored = [_stored(dequantizer(v)) for v in product.inputs[:2]]
+    x, w = (outer.get(v, v) for v in stored)
+    depth, most = (tensor(x.type).static_shape or (0,))[-1], deepest(product)
+    if depth > most:
+        raise TargetError(
+            "sums of so many 8-bit products may leave int32",
+            where=node.label,
+            expected=f"a depth of {most} at most",
+            found=str(depth),
+            hint="Exclude the node from the target (a policy's exclude=), so that it is computed in float32.",
+        )
+    points: list[View | None] = []
+    for value, factor in zip(stored, product.inputs[:2], strict=True):
+        point = zero_point_of(dequantizer(factor))
+        dtype = tensor(value.type).dtype
+        points.append(emit.constant(point.reshape(1).astype(dtype)) if point.any() else None)
+    last, scale = node.body.outputs[0].producer, _step(product)
+    assert last is not None
+    if last.op != "QuantizeLinear":
+        found = RunTimeProduct(x, w, node.output, (points[0], points[1]), factors=scale.astype(np.float32))
+    else:
+        to = Requantization.read(last)
+        ratios = scale / np.float64(to.scale)
+        found = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, to.factors(scale), to)
+    emit_matmul(emit, node, found)
