@@ -70,7 +70,7 @@ class TinycompBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models can run on ``device``, such as ``"CPU"`` or ``"CUDA:1"``; only the CPU is supported."""
+        """Tell whether models can run on ``device``, such as ``"CPU"`` or ``"CUDA:1"``; only the CPU is supported."""
         try:
             return bool(Device(device).type == DeviceType.CPU)
         except (AttributeError, ValueError):
@@ -78,7 +78,7 @@ class TinycompBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model can be compiled."""
+        """Tell whether the model can be compiled."""
         try:
             cls.prepare(model, device, **kwargs)
         except TinycompError:

@@ -1,4 +1,4 @@
-"""Checking numbers: a graph before and after each pass, and every region against the numpy kernels."""
+"""Check numbers: a graph before and after each pass, and every region against the numpy kernels."""
 
 from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
 from tinycomp.checking.passes import NumericCheck

@@ -1,4 +1,4 @@
-"""Made-up inputs, and how far two results are apart."""
+"""Make up inputs, and say how far two results are apart."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ class Difference:
     within: bool
 
 
-def compare(name: str, found: Any, reference: Any, tolerance: Tolerance) -> Difference:
+def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Difference:
     """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``atol`` steps.
 
     Values that are not arrays must be equal.
     """
-    if not isinstance(found, np.ndarray) or not isinstance(reference, np.ndarray):
-        same = bool(np.array_equal(np.asarray(found, dtype=object), np.asarray(reference, dtype=object)))
+    if not isinstance(result, np.ndarray) or not isinstance(reference, np.ndarray):
+        same = bool(np.array_equal(np.asarray(result, dtype=object), np.asarray(reference, dtype=object)))
         return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
-    if found.shape != reference.shape or found.dtype != reference.dtype:
+    if result.shape != reference.shape or result.dtype != reference.dtype:
         return Difference(name, np.inf, np.inf, False)
-    if found.dtype.kind == "O":
-        same = bool((found == reference).all())
+    if result.dtype.kind == "O":
+        same = bool((result == reference).all())
         return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
-    a, b = found.astype(np.float64), reference.astype(np.float64)
+    a, b = result.astype(np.float64), reference.astype(np.float64)
     with np.errstate(all="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
-    exact = found.dtype.kind in "iub"
+    exact = result.dtype.kind in "iub"
     allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + tolerance.rtol * scale
     return Difference(name, largest, largest / scale if scale else largest, largest <= allowed)

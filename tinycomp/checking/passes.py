@@ -1,4 +1,4 @@
-"""A graph before and after each pass, on the same random inputs."""
+"""Compare a graph before and after each pass, on the same random inputs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class NumericCheck:
         self._before = graph.clone()
 
     def _compare(self, name: str, graph: Graph, results: list[Any]) -> None:
-        for output, found, expected in zip(graph.output_names, results, self._expected, strict=True):
-            difference = compare(output, found, expected, self._tolerance)
+        for output, result, expected in zip(graph.output_names, results, self._expected, strict=True):
+            difference = compare(output, result, expected, self._tolerance)
             if difference.within:
                 continue
             assert self._before is not None

@@ -1,4 +1,4 @@
-"""Every region against the numpy kernels, on the operands that it really gets."""
+"""Compare every region with the numpy kernels, on the operands that it really gets."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ class _Watching(Lowering):
         expected = dataclasses.replace(self, reference=True).plan(node.body)
 
         def watched(operands: Sequence[Any]) -> Sequence[Any]:
-            found = run(operands)
-            check = self._compared(node, operands, found, expected.run(operands))
+            results = run(operands)
+            check = self._compared(node, operands, results, expected.run(operands))
             if node.op not in self.checks or check.badness > self.checks[node.op].badness:
                 self.checks[node.op] = check
-            return found
+            return results
 
         return watched
 
@@ -118,12 +118,12 @@ class _Watching(Lowering):
         return dataclasses.replace(self.checks.pop(node.op), reached=False)
 
     def _compared(
-        self, node: Node, operands: Sequence[Any], found: Sequence[Any], wanted: Sequence[Any]
+        self, node: Node, operands: Sequence[Any], results: Sequence[Any], wanted: Sequence[Any]
     ) -> RegionCheck:
         target = node.target or ""
         names = node.body.output_names
         tolerance = self.targets[target].tolerance
-        differences = tuple(map(compare, names, found, wanted, [tolerance] * len(names)))
+        differences = tuple(map(compare, names, results, wanted, [tolerance] * len(names)))
         return RegionCheck(node.op, target, differences, True, node, list(operands))
 
 

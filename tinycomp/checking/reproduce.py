@@ -1,4 +1,4 @@
-"""The smallest graph that still shows a difference, with the inputs that show it."""
+"""Reduce a difference to the smallest graph that still shows it, with the inputs that show it."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def _differs(part: Node, values: Values, lowering: Lowering) -> bool:
     assert part.target is not None
     tolerance = lowering.targets[part.target].tolerance
     fresh = dataclasses.replace(lowering, programs={})
-    found = fresh.region(part)([values[v.name] for v in part.body.inputs])
+    results = fresh.region(part)([values[v.name] for v in part.body.inputs])
     names = part.body.output_names
-    return any(not compare(n, f, values[n], tolerance).within for n, f in zip(names, found, strict=True))
+    return any(not compare(n, f, values[n], tolerance).within for n, f in zip(names, results, strict=True))
 
 
 def reproduce_pass(before: Graph, after: Graph, feeds: Values, lowering: Lowering, tolerance: Tolerance) -> Reproducer:
@@ -140,6 +140,6 @@ def _inline_all(graph: Graph) -> None:
     def calls() -> Iterable[Node]:
         return [n for n in graph.nodes if n.is_composite or n.is_region]
 
-    while found := calls():
-        for node in found:
+    while waiting := calls():
+        for node in waiting:
             graph.inline(node)

@@ -1,4 +1,4 @@
-"""Parsing the command line, running the command, and turning every failure into a message and an exit code."""
+"""Parse the command line, run the command, and turn every failure into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def build_parser(arguments: Sequence[str]) -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tinycomp {_version()}")
     chosen = next((a for a in arguments if not a.startswith("-")), "")
-    found = parser.add_subparsers(metavar="command", title="commands", dest="command", required=True)
+    subparsers = parser.add_subparsers(metavar="command", title="commands", dest="command", required=True)
     for name, summary in commands.SUMMARIES.items():
-        sub = found.add_parser(name, help=summary, formatter_class=RawDescriptionHelpFormatter)
+        sub = subparsers.add_parser(name, help=summary, formatter_class=RawDescriptionHelpFormatter)
         if name == chosen:
             _configure(sub, name, summary)
             parser.chosen = sub

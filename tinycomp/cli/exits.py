@@ -1,4 +1,4 @@
-"""Exit codes, the same for every command."""
+"""Define the exit codes, the same for every command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs from files or made up, calibration data among them, and results into files."""
+"""Read inputs and calibration data from files or make them up, and write results into files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ from tinycomp.cli.exits import UsageError
 from tinycomp.data import digits
 from tinycomp.runtime.archive import write_file
 from tinycomp.runtime.spec import TensorSpec
+
+SHIPPED = "digits"
+"""Stands for the images in :mod:`tinycomp.data`."""
+_BATCH = 20
+_SUFFIXES = (".npy", ".npz")
 
 
 def feeds_of(
@@ -129,12 +134,6 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
         ) from error  # fmt: skip
 
 
-SHIPPED = "digits"
-"""Stands for the images in :mod:`tinycomp.data`."""
-_BATCH = 20
-_SUFFIXES = (".npy", ".npz")
-
-
 class CalibrationFiles:
     """Inputs of a model from files, which can be gone through any number of times.
 
@@ -152,7 +151,7 @@ class CalibrationFiles:
         self._files = [file for path in paths for file in _files(path)]
 
     def __len__(self) -> int:
-        """How many inputs there are."""
+        """Count the inputs."""
         return len(self._files)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -170,10 +169,10 @@ def _files(path: str) -> list[Any]:
         images, _ = digits()
         return [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     place = Path(path)
-    found = sorted(p for p in place.iterdir() if p.suffix in _SUFFIXES) if place.is_dir() else [place]
-    if not found or not all(file.is_file() for file in found):
+    files = sorted(p for p in place.iterdir() if p.suffix in _SUFFIXES) if place.is_dir() else [place]
+    if not files or not all(file.is_file() for file in files):
         raise UsageError(
             "there is no calibration data here", where=path, expected="an .npy or .npz file, or a folder of them",
             hint="Write one file per input with numpy.save, or numpy.savez where the model has several inputs.",
         )  # fmt: skip
-    return list(found)
+    return list(files)

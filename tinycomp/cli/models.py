@@ -1,4 +1,4 @@
-"""From the model argument to a graph or a module."""
+"""Turn the model argument into a graph or a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and what they mean."""
+"""Define the arguments that several commands share, and say what they mean."""
 
 from __future__ import annotations
 

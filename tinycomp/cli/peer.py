@@ -1,4 +1,4 @@
-"""onnxruntime as a peer, and fair timing of several contenders: they take turns."""
+"""Run onnxruntime as a peer, and time several contenders fairly: they take turns."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tinycomp.errors import TinycompError
 
 BLOCKS = 10
 _WARM_UP = 3
+Runner = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,12 @@ def _once(run: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-Runner = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
 class PeerError(TinycompError):
     """The peer cannot run the model."""
 
 
 def available() -> bool:
-    """Whether onnxruntime is installed."""
+    """Tell whether onnxruntime is installed."""
     try:
         importlib.import_module("onnxruntime")
     except ImportError:

@@ -1,4 +1,4 @@
-"""An exception as one block of text for people, and as a dict for programs."""
+"""Hold what every command writes with: results and errors for people or for programs, and the form of a command."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from tinycomp.errors import TinycompError
 _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
 _REPORT = "This is a fault in tinycomp. Run again with --traceback and report what it shows."
 _PARTS = ("where", "expected", "found", "hint")
+_PATIENCE = 1.0
+_PLAIN_WIDTH = 110
 
 
 def failure_block(error: BaseException, code: int) -> RenderableType:
@@ -54,10 +56,6 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error}"
-
-
-_PATIENCE = 1.0
-_PLAIN_WIDTH = 110
 
 
 class Session:

@@ -18,7 +18,7 @@ __all__ = ["digits", "digits_model"]
 
 
 def digits_model(quantized: bool = False) -> Path:
-    """Where the digits classifier lies on disk.
+    """Return where the digits classifier lies on disk.
 
     Both models take ``image``, float32 ``[N, 1, 8, 8]`` with ink from 0 (paper) to 1 (black), and give
     ``probabilities``, float32 ``[N, 10]``.
@@ -33,7 +33,7 @@ def digits_model(quantized: bool = False) -> Path:
 
 
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The 200 held-out digits, which neither training nor calibration has seen.
+    """Return the 200 held-out digits, which neither training nor calibration has seen.
 
     Returns:
         Images, float32 ``[200, 1, 8, 8]`` from 0 to 1, and their labels, int64 ``[200]`` from 0 to 9.

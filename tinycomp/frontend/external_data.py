@@ -1,4 +1,4 @@
-"""Tensor data in files beside the model: mapped into memory, and only from inside the model's folder.
+"""Map tensor data in files beside the model into memory, and only from inside the model's folder.
 
 A model is a stranger's file, so a location must not lead anywhere else: no absolute path, no ``..``, no symbolic link
 on the way, no hard link (which could alias any file of the same disk), no device or pipe. Offsets and lengths are

@@ -1,4 +1,4 @@
-"""Model-local functions: their table, their attributes, and the proof that none calls itself."""
+"""Resolve model-local functions: their table, their attributes, and the proof that none calls itself."""
 
 from __future__ import annotations
 
@@ -132,15 +132,15 @@ class FunctionTable:
         return len(nodes) + sum(self._sizes[key] * count for key, count in self._calls(nodes).items())
 
     def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Counter[Key]:
-        found: Counter[Key] = Counter()
+        calls: Counter[Key] = Counter()
         pending = list(nodes)
         while pending:
             node = pending.pop()
             if _key(node) in self._functions:
-                found[_key(node)] += 1
+                calls[_key(node)] += 1
             for body in bodies_of(node):
                 pending.extend(body.node)
-        return found
+        return calls
 
 
 def _key(node: onnx.NodeProto) -> Key:

@@ -1,4 +1,4 @@
-"""From a path, bytes or a ModelProto to a ModelProto whose frame has been checked.
+"""Turn a path, bytes or a ModelProto into a ModelProto whose frame has been checked.
 
 What is checked here concerns the file as a whole: that it is an ONNX protobuf at all, its size, its IR version and its
 opset imports. Everything inside the graph is checked while it is imported.
@@ -214,13 +214,13 @@ def _parse(data: memoryview, folder: Path | None, where: str) -> LoadedModel:
 def _reject_strangers(data: memoryview, where: str) -> None:
     start = bytes(data[:512]).lstrip()
     if start[:1] == b"<":
-        found, hint = "HTML or XML text", "The download may have fetched a web page instead of the file."
+        kind, hint = "HTML or XML text", "The download may have fetched a web page instead of the file."
     else:
         match = next((s for s in _STRANGERS if data[s[1] : s[1] + len(s[0])] == s[0]), None)
         if match is None:
             return
-        found, hint = match[2:]
-    raise ModelError("not an ONNX model", where=where, expected="a binary ONNX protobuf", found=found, hint=hint)
+        kind, hint = match[2:]
+    raise ModelError("not an ONNX model", where=where, expected="a binary ONNX protobuf", found=kind, hint=hint)
 
 
 def _check_frame(loaded: LoadedModel) -> None:

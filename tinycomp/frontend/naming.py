@@ -76,13 +76,13 @@ def unique(names: Sequence[str], known: set[str], what: str, where: str) -> set[
     Raises:
         ModelError: If a name comes twice, or is not UTF-8.
     """
-    found = set(known)
+    seen = set(known)
     for name in names:
         check_text(name, where)
-        if name in found:
+        if name in seen:
             raise ModelError(f'the value name "{name}" is defined twice', where=where, found=f"a second {what}")
-        found.add(name)
-    return found
+        seen.add(name)
+    return seen
 
 
 def free_names(graph: onnx.GraphProto) -> dict[str, None]:

@@ -1,23 +1,15 @@
-"""Choosing opset versions for export: one per domain under which every node means what it means here.
+"""Export graphs as ONNX models that any runtime can run.
 
-A function may import opsets of its own, but only as far as its operators mean the same in the opset of the model:
-ONNX's checker refuses anything else, and onnxruntime, which inlines functions, would run such an operator with the
-meaning of the opset of the model. So one version is chosen for a graph and everything in it.
+What tinycomp adds to ONNX is expressed in ONNX: composites, regions and calls as model-local functions with their
+constants inside, changes of memory layout and fusion barriers as Identity.
 
-Names of values in an exported graph: the user's where possible, unique where ONNX asks for it.
+One opset version per domain is chosen for a graph and everything in it, so that every node means what it means here. A
+function may import opsets of its own, but only as far as its operators mean the same in the opset of the model: ONNX's
+checker refuses anything else, and onnxruntime, which inlines functions, would run such an operator with the meaning of
+the opset of the model.
 
-A body of control flow sees the names around it and must not define one of them again; a captured value simply keeps
-the name that it has outside.
-
-Graphs as GraphProto and FunctionProto.
-
-Composites, regions and calls become model-local functions with their constants inside; what a body of control flow
-captures is read from the graph around it again.
-
-Graphs as ONNX models that any runtime can run.
-
-What tinycomp adds to ONNX is expressed in ONNX: composites, regions and calls as model-local functions, changes of
-memory layout and fusion barriers as Identity.
+Values keep the user's names where possible; they are unique where ONNX asks for it. A body of control flow sees the
+names around it and must not define one of them again; a captured value keeps the name that it has outside.
 """
 
 from __future__ import annotations
@@ -40,178 +32,48 @@ from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
 
 Interval = tuple[int, int]
+_IDENTITIES = frozenset({"Relayout", "StopFusion"})
+_OLDEST_IR = 8
+_IR_WITH_METADATA = 10
 
 
-def choose_opsets(graph: Graph) -> dict[str, int]:
-    """Return an opset version per domain under which every node keeps the version it has.
+def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelProto:
+    """Return a graph as an ONNX model.
 
-    The version that the graph imports wins where it suits all nodes, else the lowest that does.
-
-    Args:
-        graph: The graph; nodes in bodies count too, but not what defines an operator of another domain.
-
-    Raises:
-        UnsupportedError: If no version suits all nodes.
-    """
-    spans: dict[str, Counter[Interval]] = {}
-    defined = {id(inner) for _, node in graph.walk() if is_extension_call(node) for _, inner in node.body.walk()}
-    nodes = [node for _, node in graph.walk() if not node.is_call and id(node) not in defined]
-    for node in nodes:
-        span = interval(node.op, node.domain, node.version)
-        if span is not None:
-            spans.setdefault(node.domain, Counter())[span] += 1
-    chosen = {domain: _choose(counts, graph.opsets.get(domain)) for domain, counts in spans.items()}
-    for node in nodes:
-        _check(node, chosen)
-    return {**graph.opsets, **chosen}
-
-
-def _choose(counts: Counter[Interval], preferred: int | None) -> int:
-    """Return the version that suits most nodes; ties go to the preferred one, then to the lowest."""
-    candidates = {low for low, _ in counts} | ({preferred} if preferred is not None else set())
-    return max(candidates, key=lambda version: (_suited(counts, version), version == preferred, -version))
-
-
-def _suited(counts: Counter[Interval], version: int) -> int:
-    return sum(count for (low, high), count in counts.items() if low <= version <= high)
-
-
-def _check(node: Node, chosen: Mapping[str, int]) -> None:
-    span = interval(node.op, node.domain, node.version)
-    if span is not None and not span[0] <= chosen[node.domain] <= span[1]:
-        raise UnsupportedError(
-            f"no opset of domain {shown(node.domain)} suits every node of the graph",
-            where=f"node {node.label} ({node.qualified_op}, version {node.version})",
-            expected=f"an opset from {span[0]} to {span[1]} for this node",
-            found=f"{chosen[node.domain]} for most others",
-            hint="Build the graph with one opset, or convert the model with onnx.version_converter first.",
-        )
-
-
-@functools.cache
-def interval(op: str, domain: str, version: int) -> Interval | None:
-    """Return the first and last opset in which ``version`` of an operator is in force; None where onnx has none."""
-    sinces = _since_versions().get((op, domain))
-    if not sinces or version not in sinces:
-        return None
-    later = [v for v in sinces if v > version]
-    return version, (min(later) - 1 if later else newest_opsets()[domain])
-
-
-@functools.cache
-def _since_versions() -> Mapping[tuple[str, str], frozenset[int]]:
-    found: dict[tuple[str, str], set[int]] = {}
-    for each in defs.get_all_schemas_with_history():
-        found.setdefault((each.name, each.domain), set()).add(int(each.since_version))
-    return {key: frozenset(versions) for key, versions in found.items()}
-
-
-class Names:
-    """Value names of one exported graph.
-
-    Args:
-        outer: Names of the graph around a body.
-    """
-
-    def __init__(self, outer: Names | None = None) -> None:
-        self._taken: set[str] = set() if outer is None else set(outer._taken)
-        self._names: dict[Value, str] = {}
-
-    def __getitem__(self, value: Value) -> str:
-        return self._names[value]
-
-    def alias(self, value: Value, name: str) -> None:
-        """Let ``value`` stand under a name that exists already."""
-        self._names[value] = name
-
-    def claim(self, value: Value, name: str) -> str:
-        """Name ``value``, with a number behind the name if it is taken."""
-        self._names[value] = self.fresh(name)
-        return self._names[value]
-
-    def fresh(self, name: str) -> str:
-        """Take a name near ``name`` that nothing has."""
-        candidate, count = name or "v", 0
-        while candidate in self._taken:
-            count += 1
-            candidate = f"{name or 'v'}_{count}"
-        self._taken.add(candidate)
-        return candidate
-
-    def claim_all(self, graph: Graph, captured: Mapping[Value, str]) -> None:
-        """Name every value of a graph; its results take the output names where a node of the graph makes them.
-
-        Args:
-            graph: The graph.
-            captured: Names outside of the inputs that are captured values.
-        """
-        for value, name in captured.items():
-            self.alias(value, name)
-        for value in graph.inputs:
-            if value not in captured:
-                self.claim(value, value.name)
-        for value, name in zip(graph.outputs, graph.output_names, strict=True):
-            if value.producer is not None and value not in self._names and name not in self._taken:
-                self.claim(value, name)
-        for value in graph.values.values():
-            if value not in self._names:
-                self.claim(value, value.name)
-
-
-def bind_outputs(
-    graph: Graph, names: Names, wanted: tuple[str, ...], indirect: frozenset[Value]
-) -> tuple[list[str], list[onnx.NodeProto]]:
-    """Return the names of the results, with Identity nodes for those that cannot stand under their own name.
+    Each domain is imported in a version under which the nodes keep the operator version they have. Names of inputs,
+    outputs and, where ONNX allows it, of values and nodes are kept; :func:`tinycomp.frontend.import_model` turns the
+    functions of composites and regions back into such nodes.
 
     Args:
         graph: The graph.
-        names: Names of its values.
-        wanted: Names that the results must have; where empty, any name does.
-        indirect: Values that must not be results themselves.
+        model_name: Name of the exported graph; by default the name it has.
+
+    Raises:
+        ModelError: If it is not a graph.
+        UnsupportedError: If a node has no counterpart in ONNX, or no opset suits all nodes.
     """
-    found: list[str] = []
-    copies: list[onnx.NodeProto] = []
-    for index, value in enumerate(graph.outputs):
-        name = names[value]
-        goal = wanted[index] if wanted else name
-        if value in indirect or name in found or goal != name:
-            goal = goal if goal != name and goal not in found and wanted else names.fresh(f"{goal}_copy")
-            copies.append(onnx.NodeProto(op_type="Identity", input=[name], output=[goal], name=goal))
-        found.append(goal)
-    return found, copies
-
-
-_IDENTITIES = frozenset({"Relayout", "StopFusion"})
-
-
-class Library:
-    """The model-local functions of one export."""
-
-    def __init__(self) -> None:
-        self.protos: list[onnx.FunctionProto] = []
-        self._names: dict[tuple[str, str], dict[bytes, str]] = {}
-
-    def add(self, proto: onnx.FunctionProto) -> str:
-        """Add a function under a name near the one it has; an equal function is added once.
-
-        Returns:
-            The name.
-        """
-        held = self._names.setdefault((proto.domain, proto.name), {})
-        key = proto.SerializeToString(deterministic=True)
-        if key not in held:
-            held[key] = self._unique(proto.domain, proto.name)
-            proto.name = held[key]
-            self.protos.append(proto)
-        return held[key]
-
-    def _unique(self, domain: str, name: str) -> str:
-        taken = {p.name for p in self.protos if p.domain == domain}
-        candidate, count = name, 1
-        while candidate in taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        return candidate
+    if not isinstance(graph, Graph):
+        raise ModelError(
+            "not a graph",
+            expected="a tinycomp.Graph",
+            found=type(graph).__name__,
+            hint="Graphs come from tinycomp.from_onnx and leave a tinycomp.Pipeline.",
+        )
+    library = Library()
+    chosen = choose_opsets(graph)
+    writer = Writer(library, chosen)
+    proto = onnx.ModelProto(producer_name="tinycomp", producer_version=_version())
+    proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
+    proto.graph.name = model_name or graph.name
+    opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
+    for function in library.protos:  # runtimes that inline functions want their domains imported by the model too
+        for entry in function.opset_import:
+            opsets.setdefault(entry.domain, entry.version)
+    proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
+    proto.functions.extend(library.protos)
+    proto.ir_version = _ir_version(proto)
+    helper.set_model_props(proto, graph.metadata)
+    return proto
 
 
 class Writer:
@@ -289,8 +151,8 @@ class Writer:
         self.use(node.domain)
         operands = node.inputs[: len(node.inputs) - node.captures]
         proto = self._head(node, node.op, node.domain, operands, names)
-        found = schema(node.op, node.domain, node.version)
-        proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
+        known = schema(node.op, node.domain, node.version)
+        proto.attribute.extend(attribute_to_proto(k, v, known) for k, v in node.attrs.items())
         for key, body in node.bodies.items():
             formals = body.inputs[len(body.inputs) - node.captures :]
             outer = node.inputs[len(node.inputs) - node.captures :]
@@ -322,6 +184,175 @@ class Writer:
     def use(self, domain: str) -> None:
         """Note that the nodes need ``domain``."""
         self.opsets.setdefault(domain, self._chosen.get(domain, newest_opsets().get(domain, 1)))
+
+
+class Library:
+    """The model-local functions of one export."""
+
+    def __init__(self) -> None:
+        self.protos: list[onnx.FunctionProto] = []
+        self._names: dict[tuple[str, str], dict[bytes, str]] = {}
+
+    def add(self, proto: onnx.FunctionProto) -> str:
+        """Add a function under a name near the one it has; an equal function is added once.
+
+        Returns:
+            The name.
+        """
+        held = self._names.setdefault((proto.domain, proto.name), {})
+        key = proto.SerializeToString(deterministic=True)
+        if key not in held:
+            held[key] = self._unique(proto.domain, proto.name)
+            proto.name = held[key]
+            self.protos.append(proto)
+        return held[key]
+
+    def _unique(self, domain: str, name: str) -> str:
+        taken = {p.name for p in self.protos if p.domain == domain}
+        candidate, count = name, 1
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        return candidate
+
+
+def choose_opsets(graph: Graph) -> dict[str, int]:
+    """Return an opset version per domain under which every node keeps the version it has.
+
+    The version that the graph imports wins where it suits all nodes, else the lowest that does.
+
+    Args:
+        graph: The graph; nodes in bodies count too, but not what defines an operator of another domain.
+
+    Raises:
+        UnsupportedError: If no version suits all nodes.
+    """
+    spans: dict[str, Counter[Interval]] = {}
+    defined = {id(inner) for _, node in graph.walk() if is_extension_call(node) for _, inner in node.body.walk()}
+    nodes = [node for _, node in graph.walk() if not node.is_call and id(node) not in defined]
+    for node in nodes:
+        span = interval(node.op, node.domain, node.version)
+        if span is not None:
+            spans.setdefault(node.domain, Counter())[span] += 1
+    chosen = {domain: _choose(counts, graph.opsets.get(domain)) for domain, counts in spans.items()}
+    for node in nodes:
+        _check(node, chosen)
+    return {**graph.opsets, **chosen}
+
+
+def _choose(counts: Counter[Interval], preferred: int | None) -> int:
+    """Return the version that suits most nodes; ties go to the preferred one, then to the lowest."""
+    candidates = {low for low, _ in counts} | ({preferred} if preferred is not None else set())
+    return max(candidates, key=lambda version: (_suited(counts, version), version == preferred, -version))
+
+
+def _suited(counts: Counter[Interval], version: int) -> int:
+    return sum(count for (low, high), count in counts.items() if low <= version <= high)
+
+
+def _check(node: Node, chosen: Mapping[str, int]) -> None:
+    span = interval(node.op, node.domain, node.version)
+    if span is not None and not span[0] <= chosen[node.domain] <= span[1]:
+        raise UnsupportedError(
+            f"no opset of domain {shown(node.domain)} suits every node of the graph",
+            where=f"node {node.label} ({node.qualified_op}, version {node.version})",
+            expected=f"an opset from {span[0]} to {span[1]} for this node",
+            found=f"{chosen[node.domain]} for most others",
+            hint="Build the graph with one opset, or convert the model with onnx.version_converter first.",
+        )
+
+
+@functools.cache
+def interval(op: str, domain: str, version: int) -> Interval | None:
+    """Return the first and last opset in which ``version`` of an operator is in force; None where onnx has none."""
+    sinces = _since_versions().get((op, domain))
+    if not sinces or version not in sinces:
+        return None
+    later = [v for v in sinces if v > version]
+    return version, (min(later) - 1 if later else newest_opsets()[domain])
+
+
+@functools.cache
+def _since_versions() -> Mapping[tuple[str, str], frozenset[int]]:
+    by_operator: dict[tuple[str, str], set[int]] = {}
+    for each in defs.get_all_schemas_with_history():
+        by_operator.setdefault((each.name, each.domain), set()).add(int(each.since_version))
+    return {key: frozenset(versions) for key, versions in by_operator.items()}
+
+
+class Names:
+    """Value names of one exported graph.
+
+    Args:
+        outer: Names of the graph around a body.
+    """
+
+    def __init__(self, outer: Names | None = None) -> None:
+        self._taken: set[str] = set() if outer is None else set(outer._taken)
+        self._names: dict[Value, str] = {}
+
+    def __getitem__(self, value: Value) -> str:
+        return self._names[value]
+
+    def alias(self, value: Value, name: str) -> None:
+        """Let ``value`` stand under a name that exists already."""
+        self._names[value] = name
+
+    def claim(self, value: Value, name: str) -> str:
+        """Name ``value``, with a number behind the name if it is taken."""
+        self._names[value] = self.fresh(name)
+        return self._names[value]
+
+    def fresh(self, name: str) -> str:
+        """Take a name near ``name`` that nothing has."""
+        candidate, count = name or "v", 0
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name or 'v'}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    def claim_all(self, graph: Graph, captured: Mapping[Value, str]) -> None:
+        """Name every value of a graph; its results take the output names where a node of the graph makes them.
+
+        Args:
+            graph: The graph.
+            captured: Names outside of the inputs that are captured values.
+        """
+        for value, name in captured.items():
+            self.alias(value, name)
+        for value in graph.inputs:
+            if value not in captured:
+                self.claim(value, value.name)
+        for value, name in zip(graph.outputs, graph.output_names, strict=True):
+            if value.producer is not None and value not in self._names and name not in self._taken:
+                self.claim(value, name)
+        for value in graph.values.values():
+            if value not in self._names:
+                self.claim(value, value.name)
+
+
+def bind_outputs(
+    graph: Graph, names: Names, wanted: tuple[str, ...], indirect: frozenset[Value]
+) -> tuple[list[str], list[onnx.NodeProto]]:
+    """Return the names of the results, with Identity nodes for those that cannot stand under their own name.
+
+    Args:
+        graph: The graph.
+        names: Names of its values.
+        wanted: Names that the results must have; where empty, any name does.
+        indirect: Values that must not be results themselves.
+    """
+    goals: list[str] = []
+    copies: list[onnx.NodeProto] = []
+    for index, value in enumerate(graph.outputs):
+        name = names[value]
+        goal = wanted[index] if wanted else name
+        if value in indirect or name in goals or goal != name:
+            goal = goal if goal != name and goal not in goals and wanted else names.fresh(f"{goal}_copy")
+            copies.append(onnx.NodeProto(op_type="Identity", input=[name], output=[goal], name=goal))
+        goals.append(goal)
+    return goals, copies
 
 
 def _trimmed(names: list[str]) -> list[str]:
@@ -366,49 +397,6 @@ def _call_function(library: Library, node: Node, chosen: Mapping[str, int]) -> o
     proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in writer.opsets.items())
     if node.is_composite or node.is_region:
         helper.set_metadata_props(proto, {OP_KEY: node.op} | ({TARGET_KEY: node.target} if node.target else {}))
-    return proto
-
-
-_OLDEST_IR = 8
-_IR_WITH_METADATA = 10
-
-
-def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelProto:
-    """Return a graph as an ONNX model.
-
-    Each domain is imported in a version under which the nodes keep the operator version they have. Names of inputs,
-    outputs and, where ONNX allows it, of values and nodes are kept; :func:`tinycomp.frontend.import_model` turns the
-    functions of composites and regions back into such nodes.
-
-    Args:
-        graph: The graph.
-        model_name: Name of the exported graph; by default the name it has.
-
-    Raises:
-        ModelError: If it is not a graph.
-        UnsupportedError: If a node has no counterpart in ONNX, or no opset suits all nodes.
-    """
-    if not isinstance(graph, Graph):
-        raise ModelError(
-            "not a graph",
-            expected="a tinycomp.Graph",
-            found=type(graph).__name__,
-            hint="Graphs come from tinycomp.from_onnx and leave a tinycomp.Pipeline.",
-        )
-    library = Library()
-    chosen = choose_opsets(graph)
-    writer = Writer(library, chosen)
-    proto = onnx.ModelProto(producer_name="tinycomp", producer_version=_version())
-    proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
-    proto.graph.name = model_name or graph.name
-    opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
-    for function in library.protos:  # runtimes that inline functions want their domains imported by the model too
-        for entry in function.opset_import:
-            opsets.setdefault(entry.domain, entry.version)
-    proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
-    proto.functions.extend(library.protos)
-    proto.ir_version = _ir_version(proto)
-    helper.set_model_props(proto, graph.metadata)
     return proto
 
 

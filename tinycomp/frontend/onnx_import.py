@@ -1,15 +1,13 @@
-"""The names that are visible while one graph is imported, and what all graphs of one import share.
-
-The contents of a graph: constants, operators, control flow, and calls of model-local functions.
-
-Bodies become closed graphs. What the bodies of a node read from outside, they all receive as trailing inputs, in one
-order, and the node as trailing operands; outside constants are copied into each body that reads them instead.
-
-ONNX models as graphs.
+"""Import ONNX models as graphs.
 
 Nothing in a model is trusted: whatever does not fit ONNX's rules is refused with the name of the node, before any of
 it reaches a pass or a kernel. Types are inferred as the nodes are inserted, initializers and Constant nodes become
-constant values, and the bodies of control flow and of function calls become closed graphs.
+constant values, and the bodies of control flow and of function calls become closed graphs: what the bodies of a node
+read from outside, they all receive as trailing inputs, in one order, and the node as trailing operands; outside
+constants are copied into each body that reads them instead.
+
+:func:`import_model` reads top to bottom. A :class:`Scope` knows the names that one graph may read, a :class:`Context`
+what all graphs of one import share.
 """
 
 from __future__ import annotations
@@ -47,6 +45,111 @@ from tinycomp.ir.proto import ReadExternal, attribute_from_proto, sparse_from_pr
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, substitute, type_of
 from tinycomp.ops.typing import formal_types, infer_node_types, present, record_of
 
+_AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
+    "value": lambda v: v,
+    "sparse_value": lambda v: v,
+    "value_float": lambda v: np.array(v, np.float32),
+    "value_floats": lambda v: np.array(v, np.float32),
+    "value_int": lambda v: np.array(v, np.int64),
+    "value_ints": lambda v: np.array(v, np.int64),
+    "value_string": lambda v: np.array(v, object),
+    "value_strings": lambda v: np.array(v, object),
+}
+OP_KEY, TARGET_KEY = "tinycomp.op", "tinycomp.target"
+"""Where a function's metadata keeps the name and target of the composite or region that it was."""
+_DEFAULTS_SINCE = 4
+"""Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
+
+
+def import_model(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, shapes: Shapes | None = None, mapped: bool = False
+) -> Graph:
+    """Return an ONNX model as a typed graph.
+
+    Args:
+        model: Path of a file, the bytes of a file, or a parsed model. Weights in external files need a path.
+        shapes: Shapes that replace the declared ones of graph inputs; a dimension is a size, a symbol or None.
+        mapped: Whether large weights may be views of the model's file, at any address: whoever asks for that must not
+            read them after the file was written to (:meth:`tinycomp.memory.mapped.Mapping.check` tells).
+
+    Returns:
+        The graph. An input that has an initializer (IR version 4 and later) keeps it in ``graph.defaults``.
+
+    Raises:
+        ModelError: If the model is not valid ONNX, or ``shapes`` does not fit it.
+        UnsupportedError: If the model is valid but newer or more deeply nested than tinycomp can take.
+        TypeInferenceError: If operands do not fit their operator.
+    """
+    loaded = load_model(model, mapped=mapped)
+    proto = loaded.proto
+    declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
+    overrides = checked_shapes(declared, shapes or {}, loaded.where)
+    context = Context(
+        ir_version=proto.ir_version,
+        opsets=opset_imports(proto, loaded.where, proto.ir_version),
+        functions=FunctionTable(proto.functions, proto.ir_version),
+        read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
+        sizes=fixed_symbols(declared, overrides),
+        reshaped=bool(overrides),
+    )
+    return _import_main(loaded, context, overrides)
+
+
+def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
+    proto = loaded.proto.graph
+    for text in (proto.name, *(t for entry in loaded.proto.metadata_props for t in (entry.key, entry.value))):
+        check_text(text, loaded.where)
+    check_nesting(proto.node, loaded.where)
+    context.functions.check_expansion(proto.node, loaded.where)
+    graph = Graph(proto.name or "main", infer=infer_node_types, opsets=context.opsets)
+    graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
+    scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
+    _import_inputs(scope, proto, context, overrides, loaded.where)
+    import_contents(scope, proto, context, loaded.where, loaded.weights)
+    for value in graph.inputs:
+        if value.name in graph.defaults:
+            check_default(value.name, value.type, type_of(graph.defaults[value.name]))
+    return graph
+
+
+def _import_inputs(
+    scope: Scope, proto: onnx.GraphProto, context: Context, overrides: Mapping[str, TensorType], where: str
+) -> None:
+    stored = {t.name for t in proto.initializer} | {s.values.name for s in proto.sparse_initializer}
+    for entry in proto.input:
+        if context.ir_version < _DEFAULTS_SINCE and entry.name in stored:
+            continue
+        if not entry.name:
+            raise ModelError("a graph input has no name", where=where)
+        type_ = overrides.get(entry.name) or substitute(type_from_proto(entry.type), context.sizes)
+        if type_ == UNKNOWN:
+            raise ModelError("the input has no type", where=f'input "{entry.name}"', expected="a type in graph.input")
+        scope.define(entry.name, scope.graph.add_input(entry.name, type_))
+
+
+def import_contents(
+    scope: Scope,
+    proto: onnx.GraphProto,
+    context: Context,
+    where: str,
+    weights: Mapping[int, NDArray[np.uint8]] = MappingProxyType({}),
+) -> None:
+    """Import the constants, nodes and results of a graph whose inputs stand already.
+
+    Args:
+        scope: The scope.
+        proto: The graph.
+        context: The context.
+        where: The graph, for messages.
+        weights: The bytes of initializers that have been read apart, by position.
+
+    Raises:
+        ModelError: If anything in the graph is not valid.
+    """
+    _import_constants(scope, proto, context, weights)
+    _import_nodes(scope, proto.node, context, where)
+    _set_outputs(scope, [o.name for o in proto.output], where)
+
 
 @dataclass(frozen=True)
 class Context:
@@ -78,12 +181,12 @@ class Context:
 
     def label(self, node: onnx.NodeProto) -> str:
         """Return a name for a node that no other node of the model has: names may repeat, in other graphs even must."""
-        wanted = found = self.prefix + node_label(node)
-        while found in self.labels:
+        wanted = label = self.prefix + node_label(node)
+        while label in self.labels:
             self.labels[wanted] += 1
-            found = f"{wanted}#{self.labels[wanted]}"
-        self.labels[found] = 1
-        return found
+            label = f"{wanted}#{self.labels[wanted]}"
+        self.labels[label] = 1
+        return label
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.
@@ -154,18 +257,6 @@ class Scope:
         while candidate in self.reserved or candidate in self.graph.values:
             candidate = self.graph.fresh(f"{candidate}_outer")
         return candidate
-
-
-_AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
-    "value": lambda v: v,
-    "sparse_value": lambda v: v,
-    "value_float": lambda v: np.array(v, np.float32),
-    "value_floats": lambda v: np.array(v, np.float32),
-    "value_int": lambda v: np.array(v, np.int64),
-    "value_ints": lambda v: np.array(v, np.int64),
-    "value_string": lambda v: np.array(v, object),
-    "value_strings": lambda v: np.array(v, object),
-}
 
 
 def constant_array(attributes: Sequence[onnx.AttributeProto], context: Context, where: str) -> np.ndarray:
@@ -264,41 +355,13 @@ def _check_shape(value: Value, declared: Type) -> None:
     """Warn of a declared shape that cannot be right: exporters leave such behind, and inference knows better."""
     if not isinstance(declared, TensorType) or not isinstance(value.type, TensorType):
         return
-    stated, found = declared.shape, value.type.shape
-    if stated is None or found is None:
+    stated, inferred = declared.shape, value.type.shape
+    if stated is None or inferred is None:
         return
-    pairs = zip(stated, found, strict=False)
-    if len(stated) != len(found) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+    pairs = zip(stated, inferred, strict=False)
+    if len(stated) != len(inferred) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         message = f'value "{value.name}": declared as {declared}, but it is {value.type}; the declaration is ignored'
         warnings.warn(message, TinycompWarning, stacklevel=2)
-
-
-OP_KEY, TARGET_KEY = "tinycomp.op", "tinycomp.target"
-"""Where a function's metadata keeps the name and target of the composite or region that it was."""
-
-
-def import_contents(
-    scope: Scope,
-    proto: onnx.GraphProto,
-    context: Context,
-    where: str,
-    weights: Mapping[int, NDArray[np.uint8]] = MappingProxyType({}),
-) -> None:
-    """Import the constants, nodes and results of a graph whose inputs stand already.
-
-    Args:
-        scope: The scope.
-        proto: The graph.
-        context: The context.
-        where: The graph, for messages.
-        weights: The bytes of initializers that have been read apart, by position.
-
-    Raises:
-        ModelError: If anything in the graph is not valid.
-    """
-    _import_constants(scope, proto, context, weights)
-    _import_nodes(scope, proto.node, context, where)
-    _set_outputs(scope, [o.name for o in proto.output], where)
 
 
 def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
@@ -515,86 +578,16 @@ def function_body(function: LocalFunction, operands: Sequence[Value | None], con
     return graph
 
 
-def check_default(name: str, type_: Type, found: Type) -> None:
+def check_default(name: str, type_: Type, given: Type) -> None:
     """Refuse an initializer that does not fit the input of the same name.
 
     Raises:
         ModelError: If dtype or shape contradict each other.
     """
-    if not compatible(type_, found):
+    if not compatible(type_, given):
         raise ModelError(
             "the initializer does not fit the input of the same name",
             where=f'input "{name}"',
             expected=str(type_),
-            found=str(found),
+            found=str(given),
         )
-
-
-_DEFAULTS_SINCE = 4
-"""Before this IR version every initializer had to be listed among the inputs, so that it meant nothing."""
-
-
-def import_model(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, shapes: Shapes | None = None, mapped: bool = False
-) -> Graph:
-    """Return an ONNX model as a typed graph.
-
-    Args:
-        model: Path of a file, the bytes of a file, or a parsed model. Weights in external files need a path.
-        shapes: Shapes that replace the declared ones of graph inputs; a dimension is a size, a symbol or None.
-        mapped: Whether large weights may be views of the model's file, at any address: whoever asks for that must not
-            read them after the file was written to (:meth:`tinycomp.memory.mapped.Mapping.check` tells).
-
-    Returns:
-        The graph. An input that has an initializer (IR version 4 and later) keeps it in ``graph.defaults``.
-
-    Raises:
-        ModelError: If the model is not valid ONNX, or ``shapes`` does not fit it.
-        UnsupportedError: If the model is valid but newer or more deeply nested than tinycomp can take.
-        TypeInferenceError: If operands do not fit their operator.
-    """
-    loaded = load_model(model, mapped=mapped)
-    proto = loaded.proto
-    declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
-    overrides = checked_shapes(declared, shapes or {}, loaded.where)
-    context = Context(
-        ir_version=proto.ir_version,
-        opsets=opset_imports(proto, loaded.where, proto.ir_version),
-        functions=FunctionTable(proto.functions, proto.ir_version),
-        read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
-        sizes=fixed_symbols(declared, overrides),
-        reshaped=bool(overrides),
-    )
-    return _import_main(loaded, context, overrides)
-
-
-def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
-    proto = loaded.proto.graph
-    for text in (proto.name, *(t for entry in loaded.proto.metadata_props for t in (entry.key, entry.value))):
-        check_text(text, loaded.where)
-    check_nesting(proto.node, loaded.where)
-    context.functions.check_expansion(proto.node, loaded.where)
-    graph = Graph(proto.name or "main", infer=infer_node_types, opsets=context.opsets)
-    graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
-    scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
-    _import_inputs(scope, proto, context, overrides, loaded.where)
-    import_contents(scope, proto, context, loaded.where, loaded.weights)
-    for value in graph.inputs:
-        if value.name in graph.defaults:
-            check_default(value.name, value.type, type_of(graph.defaults[value.name]))
-    return graph
-
-
-def _import_inputs(
-    scope: Scope, proto: onnx.GraphProto, context: Context, overrides: Mapping[str, TensorType], where: str
-) -> None:
-    stored = {t.name for t in proto.initializer} | {s.values.name for s in proto.sparse_initializer}
-    for entry in proto.input:
-        if context.ir_version < _DEFAULTS_SINCE and entry.name in stored:
-            continue
-        if not entry.name:
-            raise ModelError("a graph input has no name", where=where)
-        type_ = overrides.get(entry.name) or substitute(type_from_proto(entry.type), context.sizes)
-        if type_ == UNKNOWN:
-            raise ModelError("the input has no type", where=f'input "{entry.name}"', expected="a type in graph.input")
-        scope.define(entry.name, scope.graph.add_input(entry.name, type_))

@@ -1,4 +1,4 @@
-"""Shapes that a user gives for inputs: checked against the declared ones, and what they fix for shared symbols."""
+"""Check the shapes that a user gives for inputs, and find what they fix for shared symbols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
         ModelError: If these are not shapes by name, there is no such input, or a shape does not fit its declaration.
     """
     _check_by_name(declared, shapes)
-    found = {}
+    checked = {}
     for name, shape in shapes.items():
         type_ = declared.get(name)
         if type_ is None:
@@ -34,8 +34,8 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
             )
         if not isinstance(type_, TensorType):
             raise ModelError("shapes can only be given for tensors", where=f'input "{name}"', found=str(type_))
-        found[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
-    return found
+        checked[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
+    return checked
 
 
 def _check_by_name(declared: Mapping[str, Type], shapes: object) -> None:
@@ -45,7 +45,7 @@ def _check_by_name(declared: Mapping[str, Type], shapes: object) -> None:
 
 
 def _example(type_: Type) -> tuple[int, ...]:
-    """A shape that fits, with 1 for every size that is open."""
+    """Return a shape that fits, with 1 for every size that is open."""
     dims = type_.shape if isinstance(type_, TensorType) else None
     return tuple(dim if isinstance(dim, int) else 1 for dim in dims or ())
 

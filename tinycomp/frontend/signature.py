@@ -1,4 +1,4 @@
-"""What onnx's schema asks of a node, checked before the node is built.
+"""Check what onnx's schema asks of a node, before the node is built.
 
 Inference alone lets much through: a missing attribute, a misspelt one, an absent required operand or a float where an
 integer belongs. Each of these would surface later as nonsense, so they are refused here, with the node's name.
@@ -185,25 +185,25 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
     if domain not in opsets:
         raise ModelError(f"the opset of domain {shown(domain)} is not imported", where=where,
                          expected="an entry in opset_import")  # fmt: skip
-    found = _signature(op, domain, opsets[domain])
-    if found is None:
+    signature = _signature(op, domain, opsets[domain])
+    if signature is None:
         raise _unknown_operator(op, domain, opsets[domain], where)
-    return found
+    return signature
 
 
 @functools.cache
 def _signature(op: str, domain: str, opset: int) -> Signature | None:
-    found = schema(op, domain, opset)
-    if found is None or found.deprecated:
+    known = schema(op, domain, opset)
+    if known is None or known.deprecated:
         return None
     return Signature(
         op,
-        int(found.since_version),
-        tuple(_formal(p) for p in found.inputs),
-        (found.min_input, found.max_input),
-        (found.min_output, found.max_output),
-        {name: int(a.type.value) for name, a in found.attributes.items()},  # type: ignore[attr-defined]
-        frozenset(name for name, a in found.attributes.items() if a.required),
+        int(known.since_version),
+        tuple(_formal(p) for p in known.inputs),
+        (known.min_input, known.max_input),
+        (known.min_output, known.max_output),
+        {name: int(a.type.value) for name, a in known.attributes.items()},  # type: ignore[attr-defined]
+        frozenset(name for name, a in known.attributes.items() if a.required),
     )
 
 

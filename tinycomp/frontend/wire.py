@@ -79,8 +79,8 @@ def _split(data: memoryview) -> Split:
 
 
 def _raw_data(data: memoryview, tensor: _Field) -> _Field | None:
-    found = [f for f in _fields(data, tensor.content, tensor.end) if f.number == _TENSOR_RAW_DATA]
-    return found[0] if len(found) == 1 else None
+    raw = [f for f in _fields(data, tensor.content, tensor.end) if f.number == _TENSOR_RAW_DATA]
+    return raw[0] if len(raw) == 1 else None
 
 
 class _Frame:

@@ -1,4 +1,4 @@
-"""Quantising: a float model becomes an int8 one that any runtime for ONNX can run."""
+"""Quantise: turn a float model into an int8 one that any runtime for ONNX can run."""
 
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.noise import LayerNoise, NoiseTable, noise

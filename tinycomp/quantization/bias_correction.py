@@ -1,4 +1,4 @@
-"""Biases that make up for the mean error of every channel (M. Nagel et al., "Data-Free Quantization", 2019).
+"""Correct biases by the mean error of every channel (M. Nagel et al., "Data-Free Quantization", 2019).
 
 Rounding a weight moves the mean of what its channel gives, because the data that it is multiplied with do not have mean
 zero. While the calibration data run through the float graph, every product is computed once more with the error of its
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Value
-from tinycomp.ir.types import tensor
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.options import Options
 from tinycomp.quantization.products import channels_of, weight_error
@@ -60,10 +59,9 @@ def _can_be_corrected(layer: Layer) -> bool:
 def _mean_error(probe: Graph, layer: Layer, options: Options) -> Value:
     """Add a product with the error of the weight, and its mean over everything but channels."""
     core = layer.core
-    assert core.inputs[0] is not None
     error = probe.add_const(weight_error(layer, options), f"{core.output.name}_weight_error")
-    lost = probe.add(core.op, [probe.values[core.inputs[0].name], error], core.attrs, version=core.version).output
-    rank = tensor(lost.type).rank or 2
+    lost = probe.add(core.op, [probe.values[core.operand(0).name], error], core.attrs, version=core.version).output
+    rank = lost.rank or 2
     channels = 1 if core.op == "Conv" else rank - 1
     axes = np.array([axis for axis in range(rank) if axis != channels], np.int64)
     if probe.opsets.get("", _FIRST_WITH_AXES_OPERAND) >= _FIRST_WITH_AXES_OPERAND:

@@ -1,11 +1,10 @@
-"""Watching values go by in constant memory: their range, and how often which of them occurs.
+"""Find the range of every value that will be rounded, from one pass over the data.
 
-Choosing the range of a value from what was seen of it: the four methods of calibration.
-
-``minmax`` covers everything. The others cut off what is rare, so that what is frequent gets finer steps:
-``percentile`` a fixed share; ``mse`` what makes the mean squared error of rounding and cutting off smallest;
-``entropy`` what changes the distribution least, by the Kullback-Leibler divergence (after S. Migacz, "8-bit Inference
-with TensorRT", 2017).
+:class:`Extremes` and :class:`Histogram` watch values go by in constant memory: their range, and how often which of them
+occurs. :func:`choose_range` chooses from that by one of four methods. ``minmax`` covers everything. The others cut off
+what is rare, so that what is frequent gets finer steps: ``percentile`` a fixed share; ``mse`` what makes the mean
+squared error of rounding and cutting off smallest; ``entropy`` what changes the distribution least, by the
+Kullback-Leibler divergence (after S. Migacz, "8-bit Inference with TensorRT", 2017).
 """
 
 from __future__ import annotations
@@ -29,6 +28,18 @@ from tinycomp.quantization.options import Method, Options
 BINS = 4096
 """The most bins that a histogram has; a range takes at least half of them, minus one."""
 _LEAST_EXPONENT = -140
+PERCENTILE = 99.999
+"""Per cent of the numbers that a range holds unless somebody says otherwise."""
+Range = tuple[float, float]
+Cost = Callable[[float, float], float]
+_SHRINK = np.concatenate([np.linspace(1.0, 0.5, 51), np.geomspace(0.49, 0.02, 30)])
+"""The shares of the whole range that a search tries; 1 first, so that it wins a draw."""
+_COARSE = 3
+_SMOOTH = 1e-4
+Feeds = dict[str, np.ndarray]
+_HINT = 'Give an iterable of inputs, each a dict such as {"%s": array}; of a model with one input, the array will do.'
+Scales = dict[Value, Affine]
+"""Scale and zero point by value."""
 
 
 class Extremes:
@@ -134,14 +145,6 @@ class Histogram(Extremes):
         return exponent
 
 
-PERCENTILE = 99.999
-"""Per cent of the numbers that a range holds unless somebody says otherwise."""
-Range = tuple[float, float]
-Cost = Callable[[float, float], float]
-_SHRINK = np.concatenate([np.linspace(1.0, 0.5, 51), np.geomspace(0.49, 0.02, 30)])
-"""The shares of the whole range that a search tries; 1 first, so that it wins a draw."""
-
-
 def observer(method: Method) -> Extremes:
     """Return what has to watch a value."""
     return Extremes() if method == "minmax" else Histogram()
@@ -204,7 +207,7 @@ def _search(seen: Histogram, cost: Cost, symmetric: bool) -> Range:
 
 
 def _ends(now: float, furthest: float) -> list[float]:
-    """The ends to try: the one there is, then shares of the furthest."""
+    """Return the ends to try: the one there is, then shares of the furthest."""
     return [now, *(furthest * _SHRINK)]
 
 
@@ -246,19 +249,11 @@ def divergence(seen: Histogram, encoding: Encoding) -> Cost:
     return cost
 
 
-_COARSE = 3
-_SMOOTH = 1e-4
-
-
-def _divergence(wanted: np.ndarray, found: np.ndarray) -> float:
-    """The Kullback-Leibler divergence; where nothing was found, almost nothing is taken for it."""
+def _divergence(wanted: np.ndarray, kept: np.ndarray) -> float:
+    """Return the Kullback-Leibler divergence; where nothing was found, almost nothing is taken for it."""
     places = wanted > 0
-    p, q = wanted[places], np.maximum(found[places], _SMOOTH / wanted.size)
+    p, q = wanted[places], np.maximum(kept[places], _SMOOTH / wanted.size)
     return float((p * np.log(p / q)).sum())
-
-
-Feeds = dict[str, np.ndarray]
-_HINT = 'Give an iterable of inputs, each a dict such as {"%s": array}; of a model with one input, the array will do.'
 
 
 class CalibrationData:
@@ -275,8 +270,8 @@ class CalibrationData:
     def __init__(self, given: Iterable[Any], names: list[str]) -> None:
         self._given, self._names = given, names
         if isinstance(given, (Mapping, np.ndarray, str, bytes)) or not hasattr(given, "__iter__"):
-            found = f"an array of shape {list(given.shape)}" if isinstance(given, np.ndarray) else type(given).__name__
-            raise self._wrong("not an iterable of inputs", "calibration", found)
+            kind = f"an array of shape {list(given.shape)}" if isinstance(given, np.ndarray) else type(given).__name__
+            raise self._wrong("not an iterable of inputs", "calibration", kind)
 
     @property
     def repeatable(self) -> bool:
@@ -284,7 +279,7 @@ class CalibrationData:
         return iter(self._given) is not self._given
 
     def __len__(self) -> int:
-        """How many inputs there are; 0 if only going through them would tell."""
+        """Count the inputs; 0 if only going through them would tell."""
         return len(self._given) if isinstance(self._given, Sized) else 0
 
     def __iter__(self) -> Iterator[tuple[str, Feeds]]:
@@ -315,9 +310,9 @@ class CalibrationData:
             return {self._names[0]: item}
         raise self._wrong("not the inputs of the model", where, type(item).__name__)
 
-    def _wrong(self, message: str, where: str, found: str) -> QuantizationError:
+    def _wrong(self, message: str, where: str, given: str) -> QuantizationError:
         wanted = f"arrays by name: {', '.join(self._names)}"
-        return QuantizationError(message, where=where, expected=wanted, found=found, hint=_HINT % self._names[0])
+        return QuantizationError(message, where=where, expected=wanted, found=given, hint=_HINT % self._names[0])
 
 
 def _check_not_empty(feeds: Feeds, where: str) -> None:
@@ -364,14 +359,14 @@ class Watch:
             QuantizationError: If the input does not fit the model.
         """
         try:
-            found = self._module.run(feeds)
+            results = self._module.run(feeds)
         except FeedError as error:
             raise QuantizationError(
                 error.message, where=f"{where}, {error.where}" if error.where else where, expected=error.expected,
                 found=error.found, hint=error.hint,
             ) from error  # fmt: skip
         fed = {**self._module.defaults, **feeds}
-        return {**{name: found[name] for name in self._made}, **{name: fed[name] for name in self._fed}}
+        return {**{name: results[name] for name in self._made}, **{name: fed[name] for name in self._fed}}
 
 
 def watched(watch: Watch, data: CalibrationData, bar: Bar, what: str) -> Iterator[tuple[str, Feeds, Feeds]]:
@@ -381,14 +376,10 @@ def watched(watch: Watch, data: CalibrationData, bar: Bar, what: str) -> Iterato
             yield where, feeds, watch(feeds, where)
 
 
-Scales = dict[Value, Affine]
-"""Scale and zero point by value."""
-
-
 def rounded_values(layers: Iterable[Layer]) -> list[Value]:
     """Return the values that the layers read or give as 8-bit numbers, constant operands included."""
-    found = [v for layer in layers for v in [*(v for _, v in layer.operands), *layer.outputs]]
-    return list(dict.fromkeys(found))
+    rounded = [v for layer in layers for v in [*(v for _, v in layer.operands), *layer.outputs]]
+    return list(dict.fromkeys(rounded))
 
 
 def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, options: Options, bar: Bar) -> Scales:

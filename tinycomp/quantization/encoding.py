@@ -1,4 +1,4 @@
-"""From the range of a value to its scale and zero point, and from float numbers to 8-bit ones."""
+"""Turn the range of a value into its scale and zero point, and floats into 8-bit integers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Encoding:
 
 
 def _scale(step: float) -> np.float32:
-    """A value that is always 0 may have any scale."""
+    """Replace a scale of 0: a value that is always 0 may have any."""
     return np.float32(max(step, LEAST_SCALE)) if step else np.float32(1)
 
 
@@ -96,8 +96,8 @@ class Weights:
 
     def dequantize(self) -> NDArray[np.float32]:
         """Return what the numbers stand for, float32."""
-        found: Array = self.numbers.astype(np.float32) * spread(self.scale, self.axis, self.numbers.ndim)
-        return found
+        floats: Array = self.numbers.astype(np.float32) * spread(self.scale, self.axis, self.numbers.ndim)
+        return floats
 
 
 def spread(scale: Array, axis: int | None, rank: int) -> Array:

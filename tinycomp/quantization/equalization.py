@@ -1,4 +1,4 @@
-"""Cross-layer equalisation (M. Nagel et al., "Data-Free Quantization", 2019).
+"""Equalise the ranges of channels across layers (M. Nagel et al., "Data-Free Quantization", 2019).
 
 Between two products with at most a Relu in between, channel c can be divided by any positive number in the first and
 multiplied with it in the second: ``Relu(x / s) = Relu(x) / s``. The numbers are chosen such that each channel takes as
@@ -42,14 +42,14 @@ def equalize_layers(graph: Graph, layers: Sequence[Layer]) -> int:
 
 def _pairs(graph: Graph, layers: Sequence[Layer]) -> list[_Pair]:
     cores = {layer.core: layer for layer in layers}
-    found = []
+    pairs = []
     for layer in layers:
         if layer.weight is None or layer.core.op == "MatMul" or not _is_homogeneous(layer):
             continue
         second = _next_product(graph, layer.outputs[0], cores)
         if second is not None and _reads_channels_of(second, layer):
-            found.append(_Pair(layer, second))
-    return found
+            pairs.append(_Pair(layer, second))
+    return pairs
 
 
 def _is_homogeneous(layer: Layer) -> bool:
@@ -71,18 +71,12 @@ def _next_product(graph: Graph, value: Value, cores: Mapping[Node, Layer]) -> La
 
 
 def _reads_channels_of(second: Layer, first: Layer) -> bool:
-    """Whether both agree about what a channel is; a Gemm may read flattened images, which have others."""
-    return second.core.op == first.core.op and _inputs_of(second) == _constant(first).shape[first.channel_axis]
-
-
-def _constant(layer: Layer) -> np.ndarray:
-    assert layer.weight is not None
-    assert layer.weight.const is not None
-    return layer.weight.const
+    """Tell whether both agree about what a channel is; a Gemm may read flattened images, which have others."""
+    return second.core.op == first.core.op and _inputs_of(second) == first.constant_weight.shape[first.channel_axis]
 
 
 def _inputs_of(layer: Layer) -> int:
-    return int(_constant(layer).shape[1 - layer.channel_axis] * layer.core.attrs.get("group", 1))
+    return int(layer.constant_weight.shape[1 - layer.channel_axis] * layer.core.attrs.get("group", 1))
 
 
 def _equalize(graph: Graph, pair: _Pair) -> float:
@@ -98,7 +92,7 @@ def _equalize(graph: Graph, pair: _Pair) -> float:
 
 
 def _by_output(layer: Layer) -> np.ndarray:
-    return np.moveaxis(_constant(layer), layer.channel_axis, 0)
+    return np.moveaxis(layer.constant_weight, layer.channel_axis, 0)
 
 
 def _by_input(layer: Layer) -> np.ndarray:
@@ -109,7 +103,7 @@ def _by_input(layer: Layer) -> np.ndarray:
 
 
 def _scale_outputs(graph: Graph, layer: Layer, factor: np.ndarray) -> None:
-    weight = _constant(layer)
+    weight = layer.constant_weight
     shape = [-1 if axis == layer.channel_axis else 1 for axis in range(weight.ndim)]
     _replace(graph, layer, 1, weight * factor.reshape(shape))
     if layer.bias is not None:

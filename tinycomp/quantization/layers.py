@@ -1,9 +1,8 @@
-"""Which operators can compute on 8-bit numbers, and what that asks of the scales around them.
+"""Find the layers of a model: what is quantised as one, because nothing is rounded to 8 bits between its parts.
 
-Layers: what is quantised as one, because there is no rounding to 8 bits between its parts.
-
-A layer is an operator with what follows it in full precision: the bias that is added to a product, and the Relu or Clip
-that alone reads the result.
+A layer is an operator that can compute on 8-bit integers with what follows it in full precision: the bias that is added
+to a product, and the Relu or Clip that alone reads the result. The table of operators says what each asks of the scales
+around it, and :func:`select` finds the layers that a user names.
 """
 
 from __future__ import annotations
@@ -20,7 +19,16 @@ import numpy as np
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
+
+_MOVES = ("DepthToSpace", "Expand", "Flatten", "GlobalMaxPool", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
+          "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+_FUNCTIONS = ("AveragePool", "Celu", "Clip", "Elu", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
+              "LeakyRelu", "Mish", "ReduceMean", "Relu", "Selu", "Sigmoid", "Softplus", "Swish", "Tanh")  # fmt: skip
+_ACTIVATIONS = ("Clip", "Relu")
+Selector = str | Callable[[Node], bool]
+"""A name of a node or value (``*`` and ``?`` stand for what they do in file names), an operator, ``"first 2 conv"``,
+``"last gemm"``, or a predicate of a node."""
+_POSITION = re.compile(r"(?P<end>first|last)(?: (?P<count>[1-9]\d*))? (?P<op>\w+)", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -52,28 +60,19 @@ class Rule:
     accepts: Callable[[Node], bool] = lambda node: True
 
 
-def constant_of(node: Node, index: int) -> np.ndarray | None:
-    """Return the array of a constant operand; None if it is absent or not known."""
-    value = node.inputs[index] if index < len(node.inputs) else None
-    return None if value is None else value.const
-
-
-def operand(node: Node, index: int) -> Value | None:
-    """Return an operand, or None if it is absent."""
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
 def _is_conv(node: Node) -> bool:
-    return constant_of(node, 1) is not None and (operand(node, 2) is None or constant_of(node, 2) is not None)
+    return node.const(1) is not None and (node.optional_operand(2) is None or node.const(2) is not None)
 
 
 def _is_gemm(node: Node) -> bool:
-    """A Gemm with a constant matrix and at most one bias per column."""
-    bias, plain = constant_of(node, 2), not node.attrs.get("transA", 0)
-    columns = tensor(node.output.type).shape
-    if not plain or constant_of(node, 1) is None or columns is None:
+    """Accept a Gemm with a constant matrix and at most one bias per column."""
+    bias, plain = node.const(2), not node.attrs.get("transA", 0)
+    columns = node.output.shape
+    if not plain or node.const(1) is None or columns is None:
         return False
-    return operand(node, 2) is None or (bias is not None and bias.size in (1, columns[-1]) and bias.size == _last(bias))
+    if bias is None:
+        return node.optional_operand(2) is None
+    return bias.size in (1, columns[-1]) and bias.size == _last(bias)
 
 
 def _last(array: np.ndarray) -> int:
@@ -81,13 +80,13 @@ def _last(array: np.ndarray) -> int:
 
 
 def _is_matmul(node: Node) -> bool:
-    return all(v is not None and tensor(v.type).rank is not None for v in node.inputs)
+    return all(v is not None and v.rank is not None for v in node.inputs)
 
 
 def _pads_with_zero(node: Node) -> bool:
     """Zero always has an exact 8-bit number; another constant need not have one."""
-    value = constant_of(node, 2)
-    absent = operand(node, 2) is None and not node.attrs.get("value", 0.0)
+    value = node.const(2)
+    absent = node.optional_operand(2) is None and not node.attrs.get("value", 0.0)
     return node.attrs.get("mode", "constant") != "constant" or absent or (value is not None and not value.any())
 
 
@@ -100,14 +99,9 @@ def _gives_no_indices(node: Node) -> bool:
 
 
 def _reads_data(node: Node) -> bool:
-    """A lookup in a constant table has no data to quantise."""
-    return constant_of(node, 0) is None
+    """Refuse a lookup in a constant table, which has no data to quantise."""
+    return node.const(0) is None
 
-
-_MOVES = ("DepthToSpace", "Expand", "Flatten", "GlobalMaxPool", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
-          "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
-_FUNCTIONS = ("AveragePool", "Celu", "Clip", "Elu", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
-              "LeakyRelu", "Mish", "ReduceMean", "Relu", "Selu", "Sigmoid", "Softplus", "Swish", "Tanh")  # fmt: skip
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
@@ -131,15 +125,12 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 def rule_of(node: Node) -> Rule | None:
     """Return what holds for a node, or None if it has to stay in float: other operators, other dtypes, no data."""
     rule = RULES.get(node.op) if not node.domain else None
-    if rule is None or node.bodies or any(tensor(v.type).dtype != "float32" for v in node.used_outputs()):
+    if rule is None or node.bodies or any(v.dtype != "float32" for v in node.used_outputs()):
         return None
     data = node.inputs[: rule.operands]
     if all(v is None or v.is_const for v in data) or not rule.accepts(node):
         return None
     return rule
-
-
-_ACTIVATIONS = ("Clip", "Relu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +166,13 @@ class Layer:
         return [(i, v) for i, v in data if v is not None and v is not self.weight]
 
     @property
+    def constant_weight(self) -> np.ndarray:
+        """The constant weight of a product, float32."""
+        assert self.weight is not None
+        assert self.weight.const is not None
+        return self.weight.const
+
+    @property
     def data(self) -> list[Value]:
         """The distinct operands that are computed or fed."""
         return list(dict.fromkeys(v for _, v in self.operands if not v.is_const))
@@ -198,7 +196,7 @@ class Layer:
     @property
     def bias(self) -> np.ndarray | None:
         """The constant that is added to every sum, float32 ``[channels]`` or of one element; None without one."""
-        array = constant_of(self.bias_add or self.core, self.bias_index) if self.is_product else None
+        array = (self.bias_add or self.core).const(self.bias_index) if self.is_product else None
         return None if array is None else array.reshape(-1)
 
     @property
@@ -245,13 +243,13 @@ def _activation(graph: Graph, node: Node) -> Node | None:
 
 def _bias_add(graph: Graph, node: Node) -> Node | None:
     """Return the Add of one constant per column behind a product of data with a constant matrix."""
-    if node.op != "MatMul" or constant_of(node, 1) is None:
+    if node.op != "MatMul" or node.const(1) is None:
         return None
     reader = _only_reader(graph, node)
     if reader is None or reader.op != "Add" or rule_of(reader) is None:
         return None
     bias = next((v.const for v in reader.inputs if v is not None and v.const is not None), None)
-    columns = tensor(node.output.type).shape
+    columns = node.output.shape
     if bias is None or not columns or bias.size != columns[-1] or bias.shape[-1] != columns[-1]:
         return None
     return reader if bias.ndim <= len(columns) else None
@@ -285,13 +283,6 @@ def choose(layers: Sequence[Layer], kept: Collection[Layer], graph: Graph) -> li
             return [layer for layer in layers if layer in chosen]
 
 
-Selector = str | Callable[[Node], bool]
-"""A name of a node or value (``*`` and ``?`` stand for what they do in file names), an operator, ``"first 2 conv"``,
-``"last gemm"``, or a predicate of a node."""
-
-_POSITION = re.compile(r"(?P<end>first|last)(?: (?P<count>[1-9]\d*))? (?P<op>\w+)", re.IGNORECASE)
-
-
 def select(layers: Sequence[Layer], selectors: Selector | Iterable[Selector]) -> list[Layer]:
     """Return the layers that at least one selector means, in the order of the graph.
 
@@ -304,10 +295,10 @@ def select(layers: Sequence[Layer], selectors: Selector | Iterable[Selector]) ->
     if not isinstance(selectors, str) and not callable(selectors) and not isinstance(selectors, Iterable):
         raise _not_a_selector(selectors)
     given = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
-    found: set[Layer] = set()
+    selected: set[Layer] = set()
     for selector in given:
-        found.update(_meant(layers, selector))
-    return [layer for layer in layers if layer in found]
+        selected.update(_meant(layers, selector))
+    return [layer for layer in layers if layer in selected]
 
 
 def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
@@ -318,20 +309,20 @@ def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
     position = _POSITION.fullmatch(selector.strip())
     if position is not None:
         return _at_the_end(layers, selector, position)
-    found = [layer for layer in layers if _is_called(layer, selector)]
-    if not found:
+    named = [layer for layer in layers if _is_called(layer, selector)]
+    if not named:
         known = [name for layer in layers for name in (*_names(layer), layer.core.op)]
         raise QuantizationError(
             f'no layer is called "{selector}"', where="keep_float",
             expected="the name of a node or value, or an operator, that can be quantised",
             hint=did_you_mean(selector, known) or "tinycomp.quantization.noise lists the layers.",
         )  # fmt: skip
-    return found
+    return named
 
 
-def _not_a_selector(found: Any) -> QuantizationError:
+def _not_a_selector(given: Any) -> QuantizationError:
     return QuantizationError(
-        "not a way to name layers", where="keep_float", found=repr(found),
+        "not a way to name layers", where="keep_float", found=repr(given),
         expected='names, operators, predicates, or texts such as "last 3 conv"',
     )  # fmt: skip
 

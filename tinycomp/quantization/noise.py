@@ -1,4 +1,4 @@
-"""Which layers lose the most by 8 bits, and which are worth keeping in float."""
+"""Measure which layers lose the most by 8 bits, and which are worth keeping in float."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.table import Table
 from tinycomp.driver.compiler import Model
 from tinycomp.driver.progress import Bar
 from tinycomp.frontend import Shapes
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Value
 from tinycomp.quantization.calibration import Feeds, Watch
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.options import Options
-from tinycomp.quantization.products import quantized_weight, weight_of
+from tinycomp.quantization.products import quantized_weight
 from tinycomp.quantization.quantizer import Quantizer
 
 _INPUTS = 4
@@ -170,7 +170,7 @@ def _weight_ratio(layer: Layer, quantizer: Quantizer) -> float | None:
     if layer.weight is None:
         return None
     meter = Ratio()
-    meter.add(weight_of(layer), quantized_weight(layer, quantizer.scales, quantizer.options).dequantize())
+    meter.add(layer.constant_weight, quantized_weight(layer, quantizer.scales, quantizer.options).dequantize())
     return meter.decibels
 
 
@@ -187,11 +187,11 @@ class Ratio:
         self._signal = 0.0
         self._noise = 0.0
 
-    def add(self, exact: np.ndarray, found: np.ndarray) -> None:
+    def add(self, exact: np.ndarray, rounded: np.ndarray) -> None:
         """Count the elements of a pair of arrays of one shape."""
         wide = exact.astype(np.float64)
         self._signal += float((wide**2).sum())
-        self._noise += float(((found.astype(np.float64) - wide) ** 2).sum())
+        self._noise += float(((rounded.astype(np.float64) - wide) ** 2).sum())
 
     @property
     def decibels(self) -> float:
@@ -217,9 +217,9 @@ class _Meter:
         watch = Watch(graph, list(dict.fromkeys(values.values())), self._threads)
         meters = {name: Ratio() for name in values}
         for (where, feeds), exact in zip(self._inputs, self._exact, strict=True):
-            found = watch(feeds, where)
+            rounded = watch(feeds, where)
             for name, value in values.items():
-                meters[name].add(exact[name], found[value.name])
+                meters[name].add(exact[name], rounded[value.name])
         return {name: meter.decibels for name, meter in meters.items()}
 
     def at_outputs(self, graph: Graph) -> float:
@@ -228,19 +228,14 @@ class _Meter:
         watch = Watch(graph, list(dict.fromkeys(ends)), self._threads)
         meter = Ratio()
         for (where, feeds), exact in zip(self._inputs, self._exact, strict=True):
-            found = watch(feeds, where)
+            rounded = watch(feeds, where)
             for name, value in zip(self._ends, ends, strict=True):
                 if exact[name].dtype.kind == "f":
-                    meter.add(exact[name], found[value.name])
+                    meter.add(exact[name], rounded[value.name])
         return meter.decibels
 
 
 def _ends(graph: Graph) -> list[Value]:
     """Return the outputs that are computed; of a Softmax what it reads, because probabilities near 1 hide noise."""
     ends = [v for v in graph.outputs if v.producer is not None]
-    return [_read(v.producer) if v.producer is not None and v.producer.op in _NORMALISING else v for v in ends]
-
-
-def _read(node: Node) -> Value:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
+    return [v.producer.operand(0) if v.producer is not None and v.producer.op in _NORMALISING else v for v in ends]

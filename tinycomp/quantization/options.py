@@ -1,4 +1,4 @@
-"""What the user of :func:`tinycomp.quantize` can choose, checked."""
+"""Hold and check what the user of :func:`tinycomp.quantize` can choose."""
 
 from __future__ import annotations
 

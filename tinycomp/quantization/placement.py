@@ -1,4 +1,4 @@
-"""Writing the QuantizeLinear and DequantizeLinear nodes: around layers that are quantised, and nowhere else.
+"""Write the QuantizeLinear and DequantizeLinear nodes: around layers that are quantised, and nowhere else.
 
 Before → after, for a convolution with a Relu that a Softmax in float reads::
 
@@ -127,7 +127,7 @@ class Placement:
 
 
 def cuts_off(affine: Affine, low: float, high: float) -> bool:
-    """Whether saturation leaves nothing below ``low`` and above ``high``.
+    """Tell whether saturation leaves nothing below ``low`` and above ``high``.
 
     >>> cuts_off(Affine(np.float32(0.1), np.uint8(0)), 0.0, np.inf)
     True

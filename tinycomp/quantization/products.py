@@ -1,4 +1,4 @@
-"""The constants of a product in 8 and 32 bits."""
+"""Compute the constants of a product in 8 and 32 bits."""
 
 from __future__ import annotations
 
@@ -18,21 +18,14 @@ def data_scale(layer: Layer, scales: Mapping[Value, Affine]) -> np.float32:
     return scales[value].scale
 
 
-def weight_of(layer: Layer) -> np.ndarray:
-    """Return the constant weight of a product, float32."""
-    assert layer.weight is not None
-    assert layer.weight.const is not None
-    return layer.weight.const
-
-
 def channels_of(layer: Layer) -> int:
     """Return how many output channels a product with a constant weight has."""
-    return int(weight_of(layer).shape[layer.channel_axis])
+    return int(layer.constant_weight.shape[layer.channel_axis])
 
 
 def scale_axis(layer: Layer, options: Options) -> int | None:
     """Return the axis of the weight with a scale for every index; a stack of matrices has one scale in any case."""
-    per_channel = options.per_channel and (layer.core.op == "Conv" or weight_of(layer).ndim == 2)
+    per_channel = options.per_channel and (layer.core.op == "Conv" or layer.constant_weight.ndim == 2)
     return layer.channel_axis if per_channel else None
 
 
@@ -40,10 +33,10 @@ def quantized_weight(layer: Layer, scales: Mapping[Value, Affine], options: Opti
     """Return the weight of a product in int8, with scales that let its bias fit into int32."""
     axis = scale_axis(layer, options)
     bias = layer.bias if axis is None or layer.bias is None else np.broadcast_to(layer.bias, channels_of(layer))
-    return quantize_weight(weight_of(layer), axis, options.weight_limit, bias, data_scale(layer, scales))
+    return quantize_weight(layer.constant_weight, axis, options.weight_limit, bias, data_scale(layer, scales))
 
 
 def weight_error(layer: Layer, options: Options) -> np.ndarray:
     """Return what the weight of a product is too small by after rounding, float32."""
-    weight = weight_of(layer)
+    weight = layer.constant_weight
     return weight - quantize_weight(weight, scale_axis(layer, options), options.weight_limit).dequantize()

@@ -1,4 +1,4 @@
-"""What the user of :func:`tinycomp.quantize` can choose, checked."""
+"""Quantise a float model: :func:`quantize` reads top to bottom."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _table(timings: Sequence[Timing], threads: int) -> Table:
 
 
 def _verdict(ratio: float) -> str:
-    """The ratio of the medians as a sentence."""
+    """Return the ratio of the medians as a sentence."""
     if ratio >= 1:
         return f"tinycomp takes 1/{ratio:.2f} of {_PEER}'s time"
     return f"tinycomp takes {1 / ratio:.2f} times {_PEER}'s time"

@@ -82,7 +82,7 @@ def _emit(options: Namespace, session: Session) -> int:
 
 
 def _programs(compiler: Compiler, partitioned: Graph) -> str:
-    """The kernel calls of every region that became a native program."""
+    """Return the kernel calls of every region that became a native program."""
     lowering = compiler.lowering()
     lowering.plan(partitioned)
     if not lowering.programs:

@@ -64,7 +64,7 @@ def _run(options: Namespace, session: Session) -> int:
 
 
 def _default_targets(quantized: bool) -> list[str]:
-    """The accelerator of the worked example shows what a partition is; without it the C target does."""
+    """Choose the accelerator of the worked example, which shows what a partition is; without it the C target."""
     if not quantized:
         return ["c"]
     try:
@@ -108,7 +108,7 @@ def _seconds_per_image(module: Module, images: np.ndarray) -> float:
 
 
 def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
-    """The first digits in letters, with the guess under each."""
+    """Draw the first digits in letters, with the guess under each."""
     levels = (images[:_DRAWN, 0] * (len(_SHADES) - 1)).round().astype(int)
     lines = ["   ".join("".join(_SHADES[v] * 2 for v in row) for row in rows) for rows in levels.transpose(1, 0, 2)]
     width = 2 * images.shape[-1]

@@ -1,4 +1,7 @@
-"""What the doctor looks at: each finding says what was found, whether it is well, and what to do if not."""
+"""``tinycomp doctor``: examine the installation and say what to do about what is broken.
+
+It imports as little as it can: it must run where tinycomp itself does not.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ from rich.text import Text
 
 from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.session import Command, Session
-from tinycomp.runtime.native.processor import default_threads
 
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)
 _COMPILERS = ("cc", "gcc", "clang")
 _RUNTIME = "tinycomp.runtime"
+_EXAMPLE = """\
+tinycomp doctor
+tinycomp doctor --json"""
+_STYLES = {BROKEN: "bold red", WARNING: "yellow"}
 
 
 @dataclass(frozen=True)
@@ -80,14 +86,14 @@ def _package(name: str, least: str) -> Finding:
     hint = f"pip install --upgrade '{name}>={least}'" if least else f"pip install {name}"
     try:
         importlib.import_module(name.replace("-", "_"))
-        found = metadata.version(name)
+        installed = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Finding(name, "present, version unknown", WARNING)
     except Exception as error:  # a broken package may raise anything while it is imported
         return Finding(name, f"does not import: {error}", BROKEN, hint)
-    if _numbers(found) < _numbers(least):
-        return Finding(name, f"{found}, but tinycomp needs {least}", BROKEN, hint)
-    return Finding(name, found)
+    if _numbers(installed) < _numbers(least):
+        return Finding(name, f"{installed}, but tinycomp needs {least}", BROKEN, hint)
+    return Finding(name, installed)
 
 
 def _optional(name: str) -> Finding:
@@ -112,7 +118,7 @@ def _native() -> Iterator[Finding]:
     yield Finding("native runtime", f"loads, {len(kernels.kernel_names())} kernels")
     yield _guarded("processor features", lambda: ", ".join(processor.cpu_features()) or "none that matter")
     yield _isa(processor.available_isas())
-    yield _threads(default_threads())
+    yield _threads(processor.default_threads())
 
 
 def _isa(available: tuple[str, ...]) -> Finding:
@@ -131,7 +137,7 @@ def _threads(usable: int) -> Finding:
 
 
 def _compiler() -> Finding:
-    """A C compiler is needed for targets that generate C, and for building from source."""
+    """Look for a C compiler, which targets that generate C and building from source need."""
     names = shlex.split(os.environ.get("CC", ""))[:1] or list(_COMPILERS)
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
@@ -141,7 +147,7 @@ def _compiler() -> Finding:
 
 
 def _cache() -> Finding:
-    """The folder that compiled C source is kept in; it is made when it is first needed."""
+    """Look at the folder that compiled C source is kept in; it is made when it is first needed."""
     try:
         cache = importlib.import_module("tinycomp.runtime.csource.cache")
     except ImportError:
@@ -170,12 +176,6 @@ def _guarded(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, look())
     except Exception as error:
         return Finding(what, f"{type(error).__name__}: {error}", WARNING)
-
-
-_EXAMPLE = """\
-tinycomp doctor
-tinycomp doctor --json"""
-_STYLES = {BROKEN: "bold red", WARNING: "yellow"}
 
 
 def _configure(parser: ArgumentParser) -> None:

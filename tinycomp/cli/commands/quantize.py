@@ -55,18 +55,18 @@ def _run(options: Namespace, session: Session) -> int:
     graph = load_graph(options)
     data = CalibrationFiles(options.calibration, specs([v.name for v in graph.inputs], graph.inputs))
     chosen = {**_options(options), "progress": False if session.as_json else None}
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     if options.noise:
         table = noise(graph, data, **chosen)
         session.show(str(table))
-        found["noise"] = table.to_dict()
+        summary["noise"] = table.to_dict()
     if options.output is not None:
         model = tinycomp.quantize(graph, data, **chosen).SerializeToString()
         write_file(options.output, model)
         before = model_path(options.model).stat().st_size
         session.show(f"Wrote {options.output}: {len(model):,} bytes, {len(model) / before:.0%} of {options.model}.")
-        found |= {"output": options.output, "bytes": len(model), "bytes_before": before}
-    session.result(found)
+        summary |= {"output": options.output, "bytes": len(model), "bytes_before": before}
+    session.result(summary)
     return OK
 
 

@@ -61,7 +61,7 @@ def _what_is_missing(target: Target) -> str:
 
 
 def _describe_or_error(name: str) -> dict[str, Any]:
-    """One target that does not load must not hide the others."""
+    """Describe one target; that it does not load must not hide the others."""
     try:
         return _describe(name)
     except TargetError as error:

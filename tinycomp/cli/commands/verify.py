@@ -66,8 +66,8 @@ def _run(options: Namespace, session: Session) -> int:
     tolerance = Tolerance(options.rtol, options.atol)
     with session.progress("comparing"):
         reference, wanted = _reference(options, session, graph, module, feeds)
-        found = module.run(feeds)
-        outputs = [compare(name, found[name], wanted[name], tolerance) for name in found]
+        results = module.run(feeds)
+        outputs = [compare(name, results[name], wanted[name], tolerance) for name in results]
         regions = _regions(options, graph, module, feeds) if options.regions else []
     saved = _save(options, regions)
     good = all(d.within for d in outputs) and all(r.within for r in regions)
