@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,15 +119,9 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    files = {"tinycomp." + own_name(path).removesuffix(".__init__"): path for path in source_files()}
-    imports: nx.DiGraph[str] = nx.DiGraph()
-    for name, path in files.items():
-        for module in imported_modules(path):
-            imported = module if module in files else module.rpartition(".")[0]
-            if imported in files and imported != name:
-                imports.add_edge(name, imported)
-    circles = [sorted(circle) for circle in nx.strongly_connected_components(imports) if len(circle) > 1]
-    assert not circles
+    structure = runpy.run_path(str(PACKAGE.parent / ".ci" / "structure"))
+    imports = structure["import_graph"](structure["modules"](PACKAGE.parent))
+    assert not [sorted(circle) for circle in nx.strongly_connected_components(imports) if len(circle) > 1]
 
 
 def test_the_reader_of_imports_sees_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
