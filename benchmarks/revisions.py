@@ -2,8 +2,8 @@
 
 ``python -m benchmarks revisions ../before`` measures this checkout beside another one, whose C runtime must be built:
 importing, one call, loading models (import, optimise, partition, lower), running them, and the region search of
-``partition-scaling``. Every figure is the median over the processes of a checkout; a ratio above 1 says that this checkout
-takes longer. The processes are pinned to one core and share this environment's packages.
+``partition-scaling``. Every figure is the median over the processes of a checkout; a ratio above 1 says that this
+checkout takes longer. The processes are pinned to one core and share this environment's packages.
 """
 
 from __future__ import annotations
