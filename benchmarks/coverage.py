@@ -107,21 +107,45 @@ def _reasons(hosts: Iterable[HostRow]) -> tuple[tuple[str, str, int], ...]:
     return tuple((op, reason, count) for (op, reason), count in counts.most_common())
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
-    difference = f"difference from {REFERENCE}"
-    names = ["model", "exporter", "batch", difference, "regions", "MACs on c", "time on c", "on the host"]
-    return page.table(names, map(_cells, rows), left=(0, 1, 7))
+def table(rows: Iterable[Row]) -> str:
+    """Return one line per model as Markdown, the worst of its batches in every column."""
+    models: dict[str, list[Row]] = {}
+    for row in rows:
+        models.setdefault(row.model, []).append(row)
+    names = ["model", "exporter", f"difference from {REFERENCE}", "regions", "on the host"]
+    return page.table(names, map(_worst, models.values()), left=(0, 1, 4))
+
+
+def _worst(rows: Sequence[Row]) -> list[str]:
+    model, exporter = rows[0].model, rows[0].exporter
+    for row in rows:
+        if row.error is None:
+            return [model, exporter, "failed", "", f"batch {row.batch}: {row.failure.partition(chr(10))[0]}"]
+    hosts: dict[str, int] = {}
+    for row in rows:
+        for op, count in _host_counts(row).items():
+            hosts[op] = max(hosts.get(op, 0), count)
+    left = "nothing"
+    if hosts:
+        counts = ", ".join(f"{count} {op}" for op, count in sorted(hosts.items(), key=lambda item: -item[1]))
+        macs, seconds = min(row.macs for row in rows), min(row.seconds for row in rows)
+        left = f"{counts}; on c: {percent(macs)} of the MACs, {percent(seconds)} of the time"
+    error = max(row.error or 0.0 for row in rows)
+    return [model, exporter, f"{error:.1e}", str(max(row.regions for row in rows)), left]
+
+
+def _host_counts(row: Row) -> Counter[str]:
+    hosts: Counter[str] = Counter()
+    for op, _, count in row.hosts:
+        hosts[op] += count
+    return hosts
 
 
 def _cells(row: Row) -> list[str]:
     start = [row.model, row.exporter, f"{row.batch}"]
     if row.error is None:
         return [*start, "failed", "", "", "", row.failure.partition("\n")[0]]
-    hosts: Counter[str] = Counter()
-    for op, _, count in row.hosts:
-        hosts[op] += count
-    left = ", ".join(f"{count} {op}" for op, count in hosts.most_common()) or "nothing"
+    left = ", ".join(f"{count} {op}" for op, count in _host_counts(row).most_common()) or "nothing"
     return [*start, f"{row.error:.1e}", f"{row.regions}", percent(row.macs), percent(row.seconds), left]
 
 
@@ -184,7 +208,8 @@ def main() -> int:
     rows = [row for name in corpus.names() for row in measured.get(name, [])]
     missing = [name for name in corpus.names() if not measured.get(name)]
     unknown = [f"Not measured: {', '.join(missing)}."] if missing else []
-    PAGE.publish("\n\n".join((summary(rows), *unknown, table(rows), reasons_table(rows))), options)
+    reasons = [reasons_table(rows)] if any(row.hosts for row in rows) else []
+    PAGE.publish("\n\n".join((summary(rows), *unknown, table(rows), *reasons)), options)
     return 0 if all(row.matches for row in rows) else 1
 
 

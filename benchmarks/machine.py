@@ -23,8 +23,13 @@ def machine() -> dict[str, object]:
 
 def describe(facts: dict[str, object]) -> str:
     """One line for the head of a table."""
-    software = ", ".join(f"{name} {version}" for name, version in dict(facts["versions"]).items())  # type: ignore[call-overload]
-    return f"{facts['processor']}, {facts['cores']} cores, load {facts['load']}; Python {facts['python']}, {software}"
+    return f"{facts['processor']}, {facts['cores']} cores, load {facts['load']}; {software(facts)}"
+
+
+def software(facts: dict[str, object]) -> str:
+    """The version of Python and of every package that matters."""
+    versions = ", ".join(f"{name} {version}" for name, version in dict(facts["versions"]).items())  # type: ignore[call-overload]
+    return f"Python {facts['python']}, {versions}"
 
 
 def _processor() -> str:

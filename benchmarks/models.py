@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,12 @@ def line(row: dict[str, Any], engines: Sequence[str]) -> str:
         ratio = row["ratios"].get(peer)
         if peer != OURS:
             cells.append(f"{ratio['median']:.2f} ({ratio['minimum']:.2f})" if ratio else "")
-    cells.append(f"{row['error']:.1e}{'' if row['agrees'] else ' differs'}" if "error" in row else "")
-    return page.line(cells)
+    return page.line([*cells, error(row)])
+
+
+def error(row: Mapping[str, Any]) -> str:
+    """The difference from the reference, and whether it is too great; empty without a reference."""
+    return f"{row['error']:.1e}{'' if row['agrees'] else ' differs'}" if "error" in row else ""
 
 
 def means(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Where every operator of ONNX runs: tiers, versions, dtypes, and how many node tests leave nothing to the host.
 
-Run as ``python -m benchmarks operators``; ``--write`` puts the table into ``docs/operators.md``.
+Run as ``python -m benchmarks operators``, which prints one table per family; ``--write`` puts the overview into
+``docs/operators.md``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from tinycomp.ops.reference import bind_reference
 from tinycomp.target import find
 
 PAGE = Page("operators", "operators.md")
+TIERS = ("numpy", "onnx.reference")
+"""Who may compute an operator on the host."""
+REFUSED = "none"
+"""The tier of an operator that nobody computes."""
 NO_FAMILY = "other"
 """The family of operators without a record."""
 _DTYPES = {
@@ -108,7 +113,7 @@ def _tier(schema: defs.OpSchema) -> str:
         bind_reference(schema.name, schema.domain, schema.since_version, {}, inputs, outputs)
     except UnsupportedError as error:
         if isinstance(error.__cause__, NotImplementedError):  # anything else is about the attributes, which are missing
-            return "none"
+            return REFUSED
     return "onnx.reference"
 
 
@@ -168,22 +173,53 @@ def _leaves_nothing(model: onnx.ModelProto) -> bool:
             return False
 
 
-def page(rows: Iterable[Operator], tests: NodeTests) -> str:
-    """Return the tables as Markdown: a total per family, then the operators of each."""
+def overview(rows: Sequence[Operator], tests: NodeTests) -> str:
+    """Return where the operators of each family run, one row per family, as Markdown."""
+    names = ["family", "C target", "host, numpy", "host, onnx.reference", "node tests on c"]
+    lines = [heading(names, left=4)]
+    for family, members in _families(rows).items():
+        on_c = [row for row in members if row.on_c]
+        hosts = ([row for row in members if row.tier == tier and not row.on_c] for tier in TIERS)
+        lines.append(line((family, _names(on_c), *map(_names, hosts), "/".join(map(str, _taken(members, tests))))))
+    taken, total = (sum(counts) for counts in zip(_taken(rows, tests), reversed(tests.several), strict=True))
+    several, all_several = reversed(tests.several)
+    refused = _names([row for row in rows if row.tier == REFUSED]) or "none"
+    count = sum(row.on_c for row in rows)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{count} of {len(rows)} operators have a rule of the C target. Refused everywhere: {refused}. Of ONNX's "
+            f"{total} node tests {taken} leave nothing to the host, among them {several} of the {all_several} whose "
+            "model has several nodes.",
+        ]
+    )
+
+
+def _families(rows: Iterable[Operator]) -> dict[str, list[Operator]]:
     families: dict[str, list[Operator]] = defaultdict(list)
     for row in rows:
-        families[row.family].append(row)
-    names = ["family", "operators", "numpy", "onnx.reference", "none", "rules of c", "node tests on c", "of"]
-    lines = [heading(names)]
-    lines += [
-        _total(f"[{family}](#{family.replace('_', '-')})", members, tests) for family, members in families.items()
-    ]
-    lines.append(line(["models of several nodes", *[""] * 5, tests.several[1], tests.several[0]]))
-    lines.append(_total("**all**", [m for members in families.values() for m in members], tests, tests.several))
+        families[row.family.replace("_", " ")].append(row)
+    return families
+
+
+def _names(rows: Iterable[Operator]) -> str:
+    """Join the names of operators; those of other domains than ONNX's own stand behind their domain."""
+    by_domain: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        by_domain[row.domain].append(row.name)
+    return "; ".join(
+        f"{'' if domain == 'ai.onnx' else f'{domain}: '}{', '.join(names)}" for domain, names in by_domain.items()
+    )
+
+
+def details(rows: Iterable[Operator], tests: NodeTests) -> str:
+    """Return a table per family with everything that is known about each operator, as Markdown."""
     names = ["operator", "domain", "host", "versions", "dtypes", "rule of c", "node tests on c"]
-    for family, members in families.items():
-        rows = ([*row.cells, _count(row, tests)] for row in members)
-        lines += ["", f"### {family.replace('_', ' ')}", "", table(names, rows, left=6)]
+    lines: list[str] = []
+    for family, members in _families(rows).items():
+        cells = ([*row.cells, _count(row, tests)] for row in members)
+        lines += [f"### {family}", "", table(names, cells, left=6), ""]
     return "\n".join(lines)
 
 
@@ -192,22 +228,20 @@ def _count(row: Operator, tests: NodeTests) -> str:
     return f"{tests.taken.get(key, 0)} of {tests.total[key]}" if tests.total.get(key) else "no tests"
 
 
-def _total(label: str, rows: Sequence[Operator], tests: NodeTests, several: tuple[int, int] = (0, 0)) -> str:
-    tiers = Counter(row.tier for row in rows)
+def _taken(rows: Iterable[Operator], tests: NodeTests) -> tuple[int, int]:
+    """Return how many node tests of the operators leave nothing to the host, and how many there are."""
     keys = [(row.domain, row.name) for row in rows]
-    taken, total = (sum(counts.get(k, 0) for k in keys) for counts in (tests.taken, tests.total))
-    return line((
-        label, len(rows), tiers["numpy"], tiers["onnx.reference"], tiers["none"], sum(row.on_c for row in rows),
-        taken + several[1], total + several[0],
-    ))  # fmt: skip
+    return sum(tests.taken.get(k, 0) for k in keys), sum(tests.total.get(k, 0) for k in keys)
 
 
 def main() -> int:
-    """Print the tables, and write them if asked to."""
+    """Print both kinds of tables, and write the overview if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks operators", description=__doc__.partition("\n")[0])
     PAGE.add_option(parser)
     options = parser.parse_args()
-    PAGE.publish(page(operators(), node_tests()), options)
+    rows, tests = operators(), node_tests()
+    print(details(rows, tests))
+    PAGE.publish(overview(rows, tests), options)
     return 0
 
 

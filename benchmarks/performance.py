@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import call_overhead, kernels, loading, models, output, page, scaling
-from benchmarks.machine import describe
+from benchmarks import call_overhead, models, output, page, scaling
+from benchmarks.machine import software
 from benchmarks.peers import OURS, REFERENCE
 
 PAGE = page.Page("performance", "performance.md")
@@ -41,12 +41,16 @@ def _head(found: Mapping[str, Figures]) -> Iterator[str]:
             "> **Rough figures.** At least a part of this page comes from a short pass (`--quick`), possibly on a busy "
             "machine. It shows what is measured, not how fast tinycomp is."
         )
-    rows = [
-        (f"`{figures['command']}`", _effort(figures), describe(dict(figures["machine"]))) for figures in found.values()
-    ]
-    yield page.table(["command", "effort", "machine, its load at the start, versions"], rows, left=3)
+    machines = {f"{m['processor']}, {m['cores']} cores; {software(dict(m))}": m for m in _machines(found)}
+    yield f"{'; '.join(machines)}."
+    rows = [(f"`{f['command']}`", _effort(f), f["machine"]["load"]) for f in found.values()]
+    yield page.table(["command", "effort", "load at the start"], rows, left=2)
     if missing := [name for name in MEASUREMENTS if name not in found]:
         yield f"Not measured: {', '.join(missing)}."
+
+
+def _machines(found: Mapping[str, Figures]) -> list[Figures]:
+    return [figures["machine"] for figures in found.values()]
 
 
 def _effort(figures: Figures) -> str:
@@ -54,77 +58,131 @@ def _effort(figures: Figures) -> str:
 
 
 def _models(found: Figures) -> Iterator[str]:
-    threads = sorted({row["threads"] for row in found["rows"]})
-    for count in threads:
-        yield f"## Whole models, {count} thread{'s' if count > 1 else ''}"
-        yield models.section(dict(found), count)
-    rows = [row for row in found["rows"] if row["threads"] == threads[0]]
-    yield "## From a file to the first result"
-    yield load_times(rows, found["engines"])
-    if any("memory" in figures for row in rows for figures in row["engines"].values()):
-        yield f"## Memory, {threads[0]} thread{'s' if threads[0] > 1 else ''}"
-        yield memory(rows, found["engines"])
+    rows, engines = found["rows"], found["engines"]
+    counts = sorted({row["threads"] for row in rows})
+    yield "## Whole models"
+    yield whole_models(rows, engines)
+    for count in counts:
+        yield f"{_threads(count)}. {models.means([row for row in rows if row['threads'] == count], engines)}"
+    yield f"## Loading and memory, {_threads(counts[0])}"
+    yield loading_and_memory([row for row in rows if row["threads"] == counts[0]], engines)
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def whole_models(rows: Iterable[Figures], engines: Sequence[str]) -> str:
+    """Our medians in milliseconds and the ratios to every peer, for every number of threads side by side."""
+    peers = [engine for engine in engines if engine != OURS]
+    by_model: dict[str, dict[int, Figures]] = {}
+    for row in rows:
+        by_model.setdefault(row["model"], {})[row["threads"]] = row
+    counts = sorted({count for found in by_model.values() for count in found})
+    lines = []
+    for model, found in by_model.items():
+        cells = [cell for count in counts for cell in _times(found.get(count), peers)]
+        worst = max(found.values(), key=lambda row: float(row.get("error", -1.0)))
+        lines.append([model, *cells, models.error(worst)])
+    columns = [name for count in counts for name in (f"{OURS}, ms, {_threads(count)}", *(f"{p} / ours" for p in peers))]
+    return page.table(["model", *columns, "error"], lines)
+
+
+def _times(row: Figures | None, peers: Sequence[str]) -> list[str]:
+    """Our median, and the ratio of the medians and that of the minima to each peer."""
+    ours = row["engines"].get(OURS, {}) if row else {}
+    median = f"{ours['median'] * 1e3:.3f}" if "median" in ours else ours.get("error", "")
+    ratios = [row["ratios"].get(peer) if row else None for peer in peers]
+    return [median, *(f"{r['median']:.2f} ({r['minimum']:.2f})" if r else "" for r in ratios)]
+
+
+def loading_and_memory(rows: Iterable[Figures], engines: Sequence[str]) -> str:
+    """Milliseconds until a model can run plus those of the first run; where it was measured, megabytes at the peak."""
+    rows = list(rows)
+    measured = [e for e in engines if any("memory" in row["engines"].get(e, {}) for row in rows)]
+    lines = []
+    for row in rows:
+        known = {e: f for e, f in row["engines"].items() if "error" not in f}
+        loads = [f"{known[e]['load'] * 1e3:.0f}+{known[e]['first'] * 1e3:.0f}" if e in known else "" for e in engines]
+        peaks = [f"{row['engines'][e]['memory']['peak'] / 1e6:.0f}" if e in known else "" for e in measured]
+        lines.append([row["model"], *loads, *peaks])
+    return page.table(["model", *(f"{e}, ms" for e in engines), *(f"{e}, MB" for e in measured)], lines)
 
 
 def _loading(found: Figures) -> Iterator[str]:
     yield "## Loading in fresh processes"
-    yield loading.table(found["rows"], found["engines"])
+    yield fresh_loading(found["rows"], found["engines"])
 
 
-def load_times(rows: Iterable[Figures], engines: Sequence[str]) -> str:
-    """Milliseconds until a model can run (compilation, or the creation of a session), plus those of the first run."""
+def fresh_loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:
+    """The least milliseconds of every engine, and the ratio of ours to the reference's."""
     lines = []
     for row in rows:
-        known = {e: f for e, f in row["engines"].items() if "error" not in f}
-        cells = [f"{known[e]['load'] * 1e3:.0f} + {known[e]['first'] * 1e3:.0f}" if e in known else "" for e in engines]
-        both = OURS in known and REFERENCE in known
-        ratio = f"{known[OURS]['load'] / known[REFERENCE]['load']:.2f}" if both else ""
-        lines.append([row["model"], *cells, ratio])
-    return page.table(["model", *(f"{e}, ms" for e in engines), f"ours / {REFERENCE}, loading"], lines)
-
-
-def memory(rows: Iterable[Figures], engines: Sequence[str]) -> str:
-    """Megabytes at the peak, and in brackets what the model added to the engine."""
-    lines = []
-    for row in rows:
-        peaks = {engine: figures["memory"] for engine, figures in row["engines"].items() if "memory" in figures}
-        cells = [f"{p['peak'] / 1e6:.0f} ({p['added'] / 1e6:.0f})" if (p := peaks.get(e)) else "" for e in engines]
-        others = [peak["peak"] for engine, peak in peaks.items() if engine != OURS]
-        ratio = f"{min(others) / peaks[OURS]['peak']:.2f}" if OURS in peaks and others else ""
-        lines.append([row["model"], *cells, ratio])
-    return page.table(["model", *(f"{e}, MB" for e in engines), "smallest peer / ours"], lines)
+        seconds = row["seconds"]
+        ratio = f"{seconds[OURS] / seconds[REFERENCE]:.2f}" if {OURS, REFERENCE} <= seconds.keys() else ""
+        lines.append([row["model"], *(f"{seconds[engine] * 1e3:.1f}" for engine in engines), ratio])
+    return page.table(["model", *(f"{e}, ms" for e in engines), f"ours / {REFERENCE}"], lines)
 
 
 def _kernels(found: Figures) -> Iterator[str]:
-    rows = found["rows"]
     isas = list(found["peaks"])
     peaks = ", ".join(f"{isa} {rate / 1e9:.1f}" for isa, rate in found["peaks"].items())
     yield f"## Kernels, {isas[0]}"
     yield f"Measured peak of a core in GFLOP/s: {peaks}."
-    yield kernels.table(row for row in rows if row["isa"] not in isas[1:])
-    if len(isas) > 1:
-        yield "## Instruction sets"
-        yield instruction_sets(rows, isas)
+    yield kernel_families(found["rows"], isas)
 
 
-def instruction_sets(rows: Iterable[Figures], isas: Sequence[str]) -> str:
-    """Microseconds of every kernel with each instruction set, and how many times faster the first is than the last."""
-    by_case: dict[tuple[str, ...], dict[str, float]] = {}
+def kernel_families(rows: Iterable[Figures], isas: Sequence[str]) -> str:
+    """What the first instruction set reaches over all shapes of a kernel, from the least to the most."""
+    by_family: dict[str, dict[str, dict[str, Figures]]] = {}
     for row in rows:
-        case = (row["family"], row["shape"], row["algorithm"])
-        by_case.setdefault(case, {})[row["isa"]] = row["minimum"]
+        family = f"{row['family']} {row['algorithm']}".strip()
+        by_family.setdefault(family, {}).setdefault(row["shape"], {})[row["isa"]] = row
     lines = []
-    for case, times in by_case.items():
-        cells = [f"{times[isa] * 1e6:.1f}" if isa in times else "" for isa in isas]
-        ratio = f"{times[isas[-1]] / times[isas[0]]:.1f}" if {isas[0], isas[-1]} <= times.keys() else ""
-        lines.append([*case, *cells, ratio])
-    names = ["kernel", "shape", "algorithm", *(f"{isa}, µs" for isa in isas), f"{isas[-1]} / {isas[0]}"]
-    return page.table(names, lines, left=3)
+    for family, shapes in by_family.items():
+        first = [found[isas[0]] for found in shapes.values() if isas[0] in found]
+        arithmetic = [row for row in first if not row["copy"]]
+        gains = [
+            found[isas[-1]]["minimum"] / found[isas[0]]["minimum"]
+            for found in shapes.values()
+            if found.keys() >= set(isas)
+        ]
+        lines.append(
+            [
+                family,
+                len(first),
+                _range([f"{row['gflops']:.1f}" for row in arithmetic]),
+                _range([f"{row['share_of_peak']:.0%}" for row in arithmetic if row["share_of_peak"]]),
+                _range([f"{row['share_of_copy']:.0%}" for row in first if row["share_of_copy"]]),
+                *([_range([f"{gain:.1f}" for gain in gains])] if len(isas) > 1 else []),
+            ]
+        )
+    names = ["kernel", "shapes", "GFLOP/s", "of peak", "of a copy", f"times as fast as {isas[-1]}"]
+    return page.table(names[: 6 if len(isas) > 1 else 5], lines)
+
+
+def _range(figures: Sequence[str]) -> str:
+    """The least and the greatest of some figures, once if they are equal."""
+    ends = sorted(figures, key=lambda text: float(text.rstrip("%")))
+    return " to ".join(dict.fromkeys((ends[0], ends[-1]))) if ends else ""
 
 
 def _scaling(found: Figures) -> Iterator[str]:
     yield "## How time grows"
-    yield scaling.table(found["rows"], found["engines"])
+    yield slopes(found["rows"])
+
+
+def slopes(rows: Iterable[Figures]) -> str:
+    """The slope of our times in every measure, and the range of the measure, one line per family of models."""
+    curves = scaling.curves([dict(row) for row in rows])
+    axes = list(dict.fromkeys(axis for _, axis in curves))
+    lines = []
+    for family in dict.fromkeys(family for family, _ in curves):
+        members = [curves.get((family, axis)) for axis in axes]
+        lines.append(
+            [family, *(f"{scaling.slope(m)} ({m[0]['value']} to {m[-1]['value']})" if m else "" for m in members)]
+        )
+    return page.table(["family", *axes], lines)
 
 
 def _call_overhead(found: Figures) -> Iterator[str]:

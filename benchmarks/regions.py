@@ -55,9 +55,13 @@ class Row:
     share: float
 
     @property
-    def minimum(self) -> str:
-        """The least number of regions, or what is known about it."""
-        return str(self.bound) if self.bound == self.regions else f"at least {self.bound}"
+    def cell(self) -> str:
+        """The number of regions, what it cannot undercut if that is less, the host nodes and the share of MACs."""
+        proven = self.bound == self.regions
+        parts = [str(self.regions) if proven else f"{self.regions} (at least {self.bound})"]
+        if self.hosts:
+            parts += [f"{self.hosts} host", percent(self.share)]
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,13 @@ def targets(names: Sequence[str]) -> list[Target]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
-    names = ["model", "nodes", "target", "regions", "minimum", "host nodes", "MACs in regions"]
-    cells = ((r.model, r.nodes, r.target, r.regions, r.minimum, r.hosts, percent(r.share)) for r in rows)
-    return page.table(names, cells, left=(0, 2))
+    """Return one line per model and one column per target as Markdown; see :attr:`Row.cell`."""
+    models: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        models.setdefault(row.model, {})[row.target] = row
+    names = list(dict.fromkeys(row.target for row in rows))
+    cells = ([model, *(found[n].cell if n in found else "" for n in names)] for model, found in models.items())
+    return page.table(["model", *names], cells, left=len(names) + 1)
 
 
 def percent(share: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import page
+
 coverage = pytest.importorskip(
     "benchmarks.coverage", reason="the corpus is part of the source tree, not of the package"
 )
@@ -16,11 +18,22 @@ FAILED = Row("b", "dynamo", 2, failure="node x (Mod): bad\n  hint")
 
 
 def test_a_row_says_what_was_found():
-    lines = coverage.table([GOOD, MIXED, FAILED]).splitlines()[2:]
+    lines = [page.line(coverage._cells(row)) for row in (GOOD, MIXED, FAILED)]
     assert lines == [
         "| a | dynamo | 1 | 1.0e-06 | 1 | 100.0 % | 100.0 % | nothing |",
         "| b | dynamo | 1 | 2.0e-06 | 2 | 100.0 % | 98.7 % | 3 Mod |",
         "| b | dynamo | 2 | failed |  |  |  | node x (Mod): bad |",
+    ]
+
+
+def test_the_table_has_the_worst_batch_of_every_model():
+    worse = Row("a", "dynamo", 2, 3e-6, 2, 1.0, 1.0)
+    assert coverage.table([GOOD, worse, MIXED]).splitlines()[2:] == [
+        "| a | dynamo | 3.0e-06 | 2 | nothing |",
+        "| b | dynamo | 2.0e-06 | 2 | 3 Mod; on c: 100.0 % of the MACs, 98.7 % of the time |",
+    ]
+    assert coverage.table([MIXED, FAILED]).splitlines()[2:] == [
+        "| b | dynamo | failed |  | batch 2: node x (Mod): bad |"
     ]
 
 

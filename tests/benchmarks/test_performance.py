@@ -57,12 +57,14 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
     text = performance.text(ALL)
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
-        "## Whole models, 1 thread", "## Whole models, 2 threads", "## From a file to the first result",
-        "## Memory, 1 thread", "## Loading in fresh processes", "## Kernels, avx2", "## Instruction sets",
+        "## Whole models", "## Loading and memory, 1 thread", "## Loading in fresh processes", "## Kernels, avx2",
         "## How time grows",
     ]  # fmt: skip
-    assert "| `models` | rounds 3 | P, 2 cores, load 0.1" in text
-    assert "| net | 100.0 | 100.0 | 1.00 | import 50.0 |" in text
+    assert "P, 2 cores; Python 3, tinycomp 1.\n\n| command |" in text
+    assert "| `models` | rounds 3 | 0.1 |" in text
+    assert "1 thread. Geometric means of medians: onnxruntime / ours 2.000 over 1" in text
+    assert "2 threads. Geometric means" in text
+    assert "| net | 100.0 | 100.0 | 1.00 |" in text
     assert "Not measured: call-overhead." in text
     assert "Rough figures" not in text
 
@@ -79,27 +81,38 @@ def test_figures_of_different_machines_are_not_mixed() -> None:
         performance.text({"models": ALL["models"], "kernels": other})
 
 
+def test_numbers_of_threads_stand_side_by_side() -> None:
+    lines = performance.whole_models([model_row(1), model_row(2)], ENGINES).splitlines()
+    head = "tinycomp, ms, {} | onnxruntime / ours"
+    assert lines[0] == f"| model | {head.format('1 thread')} | {head.format('2 threads')} | error |"
+    assert lines[2] == "| net | 1000.000 | 2.00 (2.00) | 1000.000 | 2.00 (2.00) | 0.0e+00 |"
+
+
 def test_loading_and_memory_are_told_for_every_engine() -> None:
-    rows = [model_row()]
-    assert "| net | 100 + 100 | 100 + 100 | 1.00 |" in performance.load_times(rows, ENGINES)
-    assert "| net | 50 (10) | 100 (40) | 2.00 |" in performance.memory(rows, ENGINES)
+    assert "| net | 100+100 | 100+100 | 50 | 100 |" in performance.loading_and_memory([model_row()], ENGINES)
 
 
 def test_an_engine_that_failed_leaves_its_cells_empty() -> None:
     row = model_row()
     row["engines"]["onnxruntime"] = {"error": "E"}
-    assert "| net | 100 + 100 |  |  |" in performance.load_times([row], ENGINES)
-    assert "| net | 50 (10) |  |  |" in performance.memory([row], ENGINES)
+    row["ratios"] = {}
+    assert "| net | 100+100 |  | 50 |" in performance.loading_and_memory([row], ENGINES)
+    assert "| net | 1000.000 |  |" in performance.whole_models([row], ENGINES)
 
 
-def test_instruction_sets_stand_side_by_side() -> None:
-    table = performance.instruction_sets(ALL["kernels"]["rows"], ["avx2", "scalar"])
-    assert "| gemm | 1x1x1 |  | 1.0 | 9.0 | 9.0 |" in table
+def test_shapes_of_a_kernel_share_a_line() -> None:
+    rows = [kernel_row("avx2", 1e-6), kernel_row("scalar", 9e-6)]
+    other = {"shape": "2x2x2", "gflops": 3.0, "share_of_peak": 0.25}
+    table = performance.kernel_families([*rows, kernel_row("avx2", 1e-6) | other], ["avx2", "scalar"])
+    assert "| gemm | 2 | 1.0 to 3.0 | 25% to 50% |  | 9.0 |" in table
+    moved = kernel_row("avx2", 1e-6) | {"copy": 1.0, "share_of_copy": 0.5}
+    assert performance.kernel_families([moved], ["avx2"]).endswith("| gemm | 1 |  |  | 50% |")
 
 
 def test_the_slope_is_that_of_the_logarithms() -> None:
     assert scaling.slope(ALL["scaling"]["rows"]) == "2.00"
     assert scaling.slope(ALL["scaling"]["rows"][:1]) == ""
+    assert performance.slopes(ALL["scaling"]["rows"]) == "| family | depth |\n|---|--:|\n| perceptron | 2.00 (2 to 8) |"
     assert "| perceptron | depth | 2, 8 | 1e+03, 1.6e+04 |" in scaling.table(ALL["scaling"]["rows"], ENGINES)
 
 
