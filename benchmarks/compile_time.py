@@ -26,7 +26,7 @@ from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph
 from tinycomp.memory.gc_pause import collection_paused
-from tinycomp.runtime.native.executor.executor import Pool
+from tinycomp.runtime.native.executor import Pool
 
 MODELS = ("resnet50", "bert_base", "mobilenet_v2", "gpt2_small", "whisper_encoder")
 SIZES = (1_000, 10_000, 100_000)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.runtime.native.executor.library import kernel_named
-from tinycomp.runtime.native.executor.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.library import kernel_named
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 Array = NDArray[Any]
 _FLOAT = "float32"

@@ -25,8 +25,8 @@ from benchmarks.kernel_cases import Case
 from benchmarks.machine import describe
 from benchmarks.prototype import NAME as PROTOTYPE
 from benchmarks.prototype import Prototype
-from tinycomp.runtime.native.executor.executor import NativeProgram
-from tinycomp.runtime.native.executor.processor import available_isas, peak_flops, peak_int8
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.processor import available_isas, peak_flops, peak_int8
 from tinycomp.runtime.work import Work, work_of
 
 Run = Callable[[], None]

@@ -26,7 +26,7 @@ from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.rewrite import open_graphs
-from tinycomp.runtime.native.executor.executor import Pool
+from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target
 
 MOST_NODES = 12

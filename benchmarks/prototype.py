@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.runtime.native.executor.processor import cpu_features
+from tinycomp.runtime.native.processor import cpu_features
 
 NAME = "prototype"
 LIBRARY, FEATURE = "libk.so", "avx512f"
