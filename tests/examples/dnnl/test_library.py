@@ -56,13 +56,24 @@ def test_the_command_line_lists_the_target_as_unavailable() -> None:
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = library.candidates()[-1] if library.PATH_VARIABLE not in os.environ else library.candidates()[0]
     monkeypatch.setattr(interface, "INTERFACES", ())
-    with pytest.raises(TargetError, match=r"another interface; expected version 2\.6, 2\.7 or 3\.x; found \d\.\d+\.\d"):
+    with pytest.raises(
+        TargetError, match=r"another interface; expected version 2\.6, 2\.7 or 3\.2 to 3\.x; found \d\.\d+\.\d"
+    ):
         library.open_library(path)
 
 
 @pytest.mark.parametrize(
     ("version", "major"),
-    [((2, 5), None), ((2, 6), 2), ((2, 7), 2), ((2, 8), None), ((3, 0), 3), ((3, 13), 3), ((4, 0), None)],
+    [
+        ((2, 5), None),
+        ((2, 6), 2),
+        ((2, 7), 2),
+        ((2, 8), None),
+        ((3, 1), None),
+        ((3, 2), 3),
+        ((3, 13), 3),
+        ((4, 0), None),
+    ],
 )
 def test_versions_have_their_interfaces(version: tuple[int, int], major: int | None) -> None:
     found = interface.interface_of(*version)
@@ -148,5 +159,7 @@ os._exit(0)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(("threads", "code"), [(1, 0), (2, 7)])
 def test_a_forked_process_is_told_rather_than_left_hanging(threads: int, code: int) -> None:
+    if threads == 1 and not library.load().has_openmp:
+        pytest.skip("this oneDNN does not count threads by OpenMP")
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     assert subprocess.run([sys.executable, "-c", FORKING], env=environment, cwd=ROOT).returncode == code

@@ -184,9 +184,9 @@ def _interface(column: int, major: int, minors: range, declarations: str) -> Int
     return Interface(major, minors, declarations + _DECLARATIONS, functions, eltwise)
 
 
-INTERFACES = (_interface(0, 2, range(6, 8), _DECLARATIONS_2), _interface(1, 3, range(100), _DECLARATIONS_3))
-VERSIONS = "2.6, 2.7 or 3.x"
-"""What :data:`INTERFACES` covers, for messages."""
+INTERFACES = (_interface(0, 2, range(6, 8), _DECLARATIONS_2), _interface(1, 3, range(2, 100), _DECLARATIONS_3))
+VERSIONS = "2.6, 2.7 or 3.2 to 3.x"
+"""What :data:`INTERFACES` covers, for messages. 3.0 and 3.1 have this interface, too, but a less exact ``gelu_erf``."""
 
 
 def interface_of(major: int, minor: int) -> Interface | None:

@@ -70,6 +70,10 @@ class Library(ABC):
         interface: Names and numbers of its version.
         version: Of the library, for messages.
 
+    Attributes:
+        engine: The CPU.
+        has_openmp: Whether it shares its work by OpenMP, and not by threads of another kind.
+
     Raises:
         TargetError: If it has no CPU engine.
     """
@@ -79,7 +83,8 @@ class Library(ABC):
         # The engine lives as long as the process: what is made on it does not keep it alive.
         self.engine = self.create(lib.dnnl_engine_create, None, CPU, 0, what="engine")
         self._process = os.getpid()
-        self._has_threads = getattr(lib, "omp_get_max_threads", lambda: 2)() > 1
+        self.has_openmp = hasattr(lib, "omp_get_max_threads")
+        self._has_threads = not self.has_openmp or lib.omp_get_max_threads() > 1
 
     # Layouts -------------------------------------------------------------------------------------------------------
 
@@ -163,7 +168,7 @@ class Library(ABC):
         return out[0] if destroy is None else self.ffi.gc(out[0], destroy)
 
     def check_process(self) -> None:
-        """Refuse to compute in a forked child, where OpenMP would wait for threads that stayed in the parent.
+        """Refuse to compute in a forked child, where the library would wait for threads that stayed in the parent.
 
         Raises:
             ExecutionError: If this is such a child, and the library has more than one thread.
@@ -172,7 +177,8 @@ class Library(ABC):
             raise ExecutionError(
                 "oneDNN cannot run in a forked process: its threads stayed in the parent",
                 where="dnnl",
-                hint="Start processes with the method spawn or forkserver, or set OMP_NUM_THREADS=1.",
+                hint="Start processes with the method spawn or forkserver"
+                + (", or set OMP_NUM_THREADS=1." if self.has_openmp else "."),
             )
 
     def check(self, status: int, what: str) -> None:
