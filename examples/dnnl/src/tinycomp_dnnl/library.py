@@ -294,7 +294,6 @@ def open_library(path: str) -> Library:
             where=path,
             expected=f"version {VERSIONS}",
             found=version,
-            hint=INSTALL,
         )
     return _CLASSES[interface.major](*_open(path, interface.declarations), interface, version)
 
@@ -323,10 +322,10 @@ def candidates() -> tuple[str, ...]:
 
 
 def load() -> Library:
-    """Return the library, opened once per process.
+    """Return the first of the candidates that will do, opened once per process.
 
     Raises:
-        TargetError: If there is none, or its version is another one; the message says what to install.
+        TargetError: If there is none that will do; the message says why, and what to install.
     """
     return _load(candidates())
 
@@ -337,6 +336,6 @@ def _load(paths: tuple[str, ...]) -> Library:
     for path in paths:
         try:
             return open_library(path)
-        except OSError as error:
+        except (OSError, TargetError) as error:
             failures.append(str(error))
     raise TargetError("oneDNN cannot be opened", where="dnnl", found="; ".join(failures), hint=INSTALL)
