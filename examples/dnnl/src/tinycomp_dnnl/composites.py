@@ -36,6 +36,7 @@ def _hard_sigmoid(node: Node) -> Chain:
     return (line, Eltwise("clip", 0.0, 1.0))
 
 
+# oneDNN 2.x ignores the coefficients of hardswish and soft_relu, 3.x needs them.
 ACTIVATIONS: Mapping[str, Callable[[Node], Chain]] = {
     "relu": _fixed("relu"),
     "clip": _clip,
