@@ -29,7 +29,7 @@ from tinycomp.target import Target, find
 
 PAGE = page.Page("regions", "partitioning.md")
 CORPUS = ("resnet50", "mobilenet_v2", "bert", "unet", "ssd_nms")
-TARGETS = ("c", "dnnl", "npu_sim")
+TARGETS = ("c", "npu_sim")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def percent(share: float) -> str:
 def main() -> int:
     """Print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks regions", description=__doc__.partition("\n")[0])
-    parser.add_argument("--targets", nargs="+", default=list(TARGETS), metavar="name", help="default: c dnnl npu_sim")
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), metavar="name", help="default: c npu_sim")
     PAGE.add_option(parser)
     options = parser.parse_args()
     rows = []

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
-import sysconfig
-import venv
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-import tinycomp
+from tests.examples.environments import EXAMPLES, PACKAGES, call, environment_with, needs_pip
 
-MISSING = [name for name in ("pip", "setuptools") if find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"building and installing the package needs {MISSING}")
+pytestmark = needs_pip
 
-SOURCE = Path(__file__).resolve().parents[2] / "examples" / "toy_npu"
-PACKAGES = Path(tinycomp.__file__).resolve().parents[1]
 USE = """
 import json
 import numpy as np
@@ -51,26 +42,8 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the package; all else comes from the environment of the tests."""
-    folder = tmp_path_factory.mktemp("toy_npu")
-    venv.create(folder / "env", with_pip=False, symlinks=True)
-    python = folder / "env" / "bin" / "python"
-    site = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    around = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(PACKAGES)}
-    (site / "around.pth").write_text("".join(f"{path}\n" for path in sorted(around)))
-    shutil.copytree(SOURCE, folder / "source")  # a build leaves files behind
-    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    call(python, "-m", "pip", "install", *options, folder / "source")
-    return python
-
-
-def call(python: Path, *arguments: object, cwd: Path | None = None) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
-    done = subprocess.run(
-        [python, *map(str, arguments)], capture_output=True, text=True, env=environment, cwd=cwd, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """The interpreter of an environment with the package."""
+    return environment_with(EXAMPLES / "toy_npu", tmp_path_factory.mktemp("toy_npu"))
 
 
 def test_the_package_is_not_here_otherwise() -> None:

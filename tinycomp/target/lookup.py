@@ -20,7 +20,6 @@ GROUP = "tinycomp.targets"
 BUILT_IN = MappingProxyType(
     {
         "c": "tinycomp.targets.c:TARGET",
-        "dnnl": "tinycomp.targets.dnnl:TARGET",
         "npu_sim": "tinycomp.targets.npu_sim:TARGET",
     }
 )

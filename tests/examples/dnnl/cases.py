@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tests.examples.dnnl.harness import floats
 from tests.targets.c.harness import Case, Const
-from tests.targets.dnnl.harness import floats
 
 IMAGE = (2, 17, 9, 7)
 """A number of channels that fills no block."""

@@ -10,9 +10,9 @@ import onnx
 import pytest
 
 import tinycomp
+from tests.examples.dnnl.harness import assert_close, floats, needs_dnnl
+from tests.examples.dnnl.test_composites import CONSTANTS, X, conv, model, node
 from tests.targets.c.harness import make_model
-from tests.targets.dnnl.harness import assert_close, floats, needs_dnnl
-from tests.targets.dnnl.test_composites import CONSTANTS, X, conv, model, node
 
 pytestmark = needs_dnnl
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from tests.examples.dnnl.harness import check, floats, needs_dnnl, program_of
 from tests.targets.c.harness import make_model
-from tests.targets.dnnl.harness import check, floats, needs_dnnl, program_of
 
 pytestmark = needs_dnnl
 

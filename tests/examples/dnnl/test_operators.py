@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tinycomp_dnnl.lowering import OPERATORS, VIEWS
 
+from tests.examples.dnnl.cases import ALL, is_image
+from tests.examples.dnnl.harness import behind_convolution, check, needs_dnnl
 from tests.targets.c.harness import Case
-from tests.targets.dnnl.cases import ALL, is_image
-from tests.targets.dnnl.harness import behind_convolution, check, needs_dnnl
-from tinycomp.targets.dnnl.codegen import OPERATORS, VIEWS
 
 pytestmark = needs_dnnl
 

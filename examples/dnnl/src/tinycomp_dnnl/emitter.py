@@ -9,9 +9,10 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor as tensor_type
 from tinycomp.runtime.native.program import Array
-from tinycomp.targets.dnnl.library import Layout, Library
-from tinycomp.targets.dnnl.primitives import DST, SRC, Primitive, Primitives
-from tinycomp.targets.dnnl.program import Place, Program, Step, Storage, Tensor, aligned_bytes, run_once
+from tinycomp_dnnl.interface import DST, SRC
+from tinycomp_dnnl.library import Layout, Library
+from tinycomp_dnnl.primitives import Primitive, Primitives
+from tinycomp_dnnl.program import Place, Program, Step, Storage, Tensor, aligned_bytes, run_once
 
 
 def shape_of(value: Value) -> tuple[int, ...]:

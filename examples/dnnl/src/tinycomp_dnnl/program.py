@@ -13,8 +13,9 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, plan_arena
 from tinycomp.runtime.native.program import Array
-from tinycomp.targets.dnnl.library import Layout, Library
-from tinycomp.targets.dnnl.primitives import SCRATCH, Primitive
+from tinycomp_dnnl.interface import SCRATCH
+from tinycomp_dnnl.library import Layout, Library
+from tinycomp_dnnl.primitives import Primitive
 
 
 class Place(Enum):

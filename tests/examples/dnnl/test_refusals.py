@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tests.examples.dnnl.harness import TARGET, floats
 from tests.targets.c.harness import Case, Const
-from tests.targets.dnnl.harness import TARGET, floats
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.driver.report import make_report
 

@@ -10,20 +10,19 @@ from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import all_of, channel_vector, constant, dtypes, first, operand, ranks, surely_equal
-from tinycomp.targets.dnnl import library
-from tinycomp.targets.dnnl.codegen import OPERATORS, VIEWS, generate
-from tinycomp.targets.dnnl.eltwise import UNARY
-from tinycomp.targets.dnnl.fused import PRODUCTS
-from tinycomp.targets.dnnl.primitives import BINARY
-from tinycomp.targets.dnnl.program import Program
+from tinycomp_dnnl.composites import PRODUCTS, UNARY
+from tinycomp_dnnl.interface import BINARY
+from tinycomp_dnnl.library import load
+from tinycomp_dnnl.lowering import OPERATORS, VIEWS, generate
+from tinycomp_dnnl.program import Program
 
 Answer = bool | Rejection
 
 TARGET = Target(
     "dnnl",
     tolerance=Tolerance(rtol=1e-4, atol=1e-5),
-    description="oneDNN's float32 primitives with post-ops, from the system's libdnnl.so.2",
-    requires=library.load,
+    description="oneDNN's float32 primitives with post-ops, from a package of its own",
+    requires=load,
 )
 
 # Composites: one primitive each. Earlier ones win. --------------------------------------------------------------------
@@ -211,4 +210,4 @@ def _view(node: Node) -> Answer:
 @TARGET.codegen
 def build(region: Node) -> Program:
     """Turn a region, whose shapes are static, into a list of primitives."""
-    return generate(region, library.load())
+    return generate(region, load())

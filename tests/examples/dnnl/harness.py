@@ -9,16 +9,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from tinycomp_dnnl import TARGET
+from tinycomp_dnnl.library import load
+from tinycomp_dnnl.lowering import generate
+from tinycomp_dnnl.program import Program
 
 import tinycomp
 from tests.targets.c.harness import Case, make_model
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.errors import TargetError
 from tinycomp.runtime.module import Module
-from tinycomp.targets.dnnl import TARGET
-from tinycomp.targets.dnnl.codegen import generate
-from tinycomp.targets.dnnl.library import load
-from tinycomp.targets.dnnl.program import Program
 
 TOLERANCE = 1e-5
 """Largest difference, as a share of the largest result."""

@@ -9,8 +9,8 @@ import pytest
 
 import tinycomp
 from benchmarks import corpus
+from tests.examples.dnnl.harness import needs_dnnl
 from tests.models import light_models
-from tests.targets.dnnl.harness import needs_dnnl
 
 pytestmark = needs_dnnl
 LIGHT = {path.stem: path for path in light_models()}
