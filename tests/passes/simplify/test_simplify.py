@@ -12,7 +12,7 @@ from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ir.verify import verify
 from tinycomp.passes.simplify import RULES, Simplify
-from tinycomp.passes.simplify_rules.casts import is_lossless
+from tinycomp.passes.simplify.no_ops import is_lossless
 
 DTYPES = ["bool", "float16", "bfloat16", "float32", "float64"] + [
     f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)
