@@ -31,7 +31,7 @@ from tinycomp.passes.simplify.facts import (
     shape,
 )
 from tinycomp.rewrite import rule
-from tinycomp.rewrite.constraints import attribute
+from tinycomp.rewrite.traits import attribute
 
 Array = np.ndarray
 

@@ -26,8 +26,7 @@ from tinycomp.passes.simplify.facts import (
     shape,
 )
 from tinycomp.rewrite import rule
-from tinycomp.rewrite.constraints import attribute
-from tinycomp.rewrite.traits import has_trait
+from tinycomp.rewrite.traits import attribute, has_trait
 
 _FAR = (1 << 31) - 1
 """Slice ends from here on mean the end of the axis in every exporter."""
