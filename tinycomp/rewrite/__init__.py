@@ -4,7 +4,17 @@ from tinycomp.remark import Remark, reject
 from tinycomp.rewrite.composites import Composite, partition
 from tinycomp.rewrite.matcher import Check, Match, Pattern, find, matches, pattern
 from tinycomp.rewrite.pattern import Builder, P, ValuePattern
-from tinycomp.rewrite.rules import Engine, FunctionRule, GraphBuilder, RewriteRule, Rule, open_graphs, rewrite, rule
+from tinycomp.rewrite.rules import (
+    Engine,
+    FunctionRule,
+    GraphBuilder,
+    RewriteRule,
+    Rule,
+    open_graphs,
+    replaces,
+    rewrite,
+    rule,
+)
 
 __all__ = [
     "Builder",
@@ -26,6 +36,7 @@ __all__ = [
     "partition",
     "pattern",
     "reject",
+    "replaces",
     "rewrite",
     "rule",
 ]

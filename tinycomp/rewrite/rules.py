@@ -27,7 +27,7 @@ from tinycomp.errors import PatternError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine
 from tinycomp.remark import Remark
-from tinycomp.rewrite.matcher import Check, Match, Pattern, find
+from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, judge, may_start, pattern
 from tinycomp.rewrite.pattern import OWN_OPS, Head
 
 _WINDOW = 64
@@ -35,7 +35,7 @@ _WINDOW = 64
 
 
 class Rule(Protocol):
-    """What the engine runs.
+    """Describe what the engine runs.
 
     Attributes:
         name: Name for messages.
@@ -56,7 +56,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class FunctionRule:
-    """A plain function ``f(graph, node) -> bool`` as a rule.
+    """Make a rule of a plain function ``f(graph, node) -> bool``.
 
     Args:
         function: Changes the graph around the node with ``graph.add``, ``replace_uses``, ``set_input``, …, and returns
@@ -97,7 +97,7 @@ def rule(*ops: str | Head) -> Callable[[Callable[[Graph, Node], bool]], Function
 
 
 class GraphBuilder:
-    """Inserts nodes in the place of others; types are inferred at once.
+    """Insert nodes in the place of others; types are inferred at once.
 
     Args:
         graph: Where to insert.
@@ -129,19 +129,21 @@ class GraphBuilder:
         array = value if isinstance(value, np.ndarray) else np.asarray(value, numpy_dtype(dtype))
         return self.graph.add_const(array)
 
-    def emit(self, name: str, /, *operands: Any, outputs: int = 1, version: int | None = None, **attrs: Any) -> Any:
+    def emit(
+        self, name: str, /, *operands: Any, outputs: int | Sequence[str] = 1, version: int | None = None, **attrs: Any
+    ) -> Any:
         """Insert a node.
 
         Args:
             name: Operator name.
             operands: Values, None for an absent one, or plain numbers, which become constants of the dtype of the first
                 value.
-            outputs: How many results.
+            outputs: How many results, or names for them that are not taken.
             version: Since-version of the operator; by default the one in force in the graph's opset.
             attrs: Attributes; None leaves one out.
 
         Returns:
-            The result, or a tuple of them when ``outputs`` is not 1.
+            The result, or a tuple of them if there are several.
 
         Raises:
             TypeInferenceError: If the operands do not fit the operator.
@@ -159,7 +161,7 @@ class GraphBuilder:
             sources=self._sources,
         )
         self.added.append(node)
-        return node.output if outputs == 1 else node.outputs
+        return node.output if len(node.outputs) == 1 else node.outputs
 
     def _values(self, name: str, operands: tuple[Any, ...]) -> list[Value | None]:
         dtypes = [v.dtype for v in operands if isinstance(v, Value)]
@@ -179,21 +181,18 @@ class GraphBuilder:
     def undo(self) -> None:
         """Erase everything inserted."""
         for node in reversed(self.added):
-            operands = [v for v in node.inputs if v is not None]
-            self.graph.erase(node)
-            for value in dict.fromkeys(operands):
-                if value.is_const and not self.graph.use_count(value):
-                    self.graph.erase_unused(value)
+            _erase(self.graph, node)
         self.added.clear()
 
 
 class RewriteRule:
-    """Puts something else in the place of a match.
+    """Put something else in the place of a match.
 
     The replacement is a function of ``op``, which inserts nodes, and of bindings of the pattern by name (``match`` is
     the whole match). It returns the new result (a tuple for several), which must have a type that the old one could
-    have. It may return :func:`reject` to decline. New nodes inherit the source names of those they replace; replaced
-    nodes that nobody reads any more are erased. Nodes that a target has claimed are left alone.
+    have. It may return :func:`reject` or None to decline. New nodes inherit the source names of those they replace, new
+    results the names of the old ones; replaced nodes that nobody reads any more are erased. Nodes that a target has
+    claimed are left alone.
 
     >>> from tinycomp.rewrite import P, RewriteRule, pattern
     >>> @pattern
@@ -239,9 +238,14 @@ class RewriteRule:
         Raises:
             PatternError: If the replacement does not fit what it replaces.
         """
+        feasible = Feasibility(self.pattern)
+        if not may_start(self.pattern, node, feasible):
+            return False
         accept = [self._is_unclaimed, *self.pattern.checks, *self.checks]
-        match = find(self.pattern, node, graph, accept)
-        return isinstance(match, Match) and self._replace(graph, match)
+        for match in Search(self.pattern, node, graph, feasible):
+            if judge(match, accept) is None:
+                return self._replace(graph, match)
+        return False
 
     def _is_unclaimed(self, match: Match) -> Remark | None:
         for node in match.matched:
@@ -261,8 +265,15 @@ class RewriteRule:
         if all(a is b for a, b in zip(match.outputs, new, strict=True)) or _closes_cycle(graph, match, new):
             builder.undo()
             return False
+        replaced = [(old.name, old.producer) for old in match.outputs]
         for old, value in zip(match.outputs, new, strict=True):
             _substitute(graph, old, value)
+        dead = [node for node in dict.fromkeys(node for _, node in replaced) if node and graph.is_dead(node)]
+        for node in dead:
+            _erase(graph, node)
+        for (name, root), value in zip(replaced, new, strict=True):
+            if root in dead and value.producer in builder.added:
+                graph.rename(value, name)
         return True
 
     def _results(self, match: Match, answer: Any) -> list[Value]:
@@ -291,7 +302,7 @@ class RewriteRule:
 
 
 def _closes_cycle(graph: Graph, match: Match, new: list[Value]) -> bool:
-    """Whether a new result depends on an outside user of an old one; one root alone cannot bring that about."""
+    """Tell whether a new result depends on an outside user of an old one; one root alone cannot bring that about."""
     if len(new) < 2:
         return False
     matched = set(match.matched)
@@ -308,11 +319,40 @@ def _closes_cycle(graph: Graph, match: Match, new: list[Value]) -> bool:
     return False
 
 
+def replaces(
+    wanted: Pattern | Callable[..., Any], check: Check | Sequence[Check] = (), *, through: bool | Iterable[str] = False
+) -> Callable[[Callable[..., Any]], RewriteRule]:
+    """Make the decorated replacement a rule, named after it.
+
+    >>> from tinycomp.rewrite import P, replaces
+    >>> @replaces(lambda x: P.Neg(P.Neg(x)))
+    ... def drop_double_negation(op, x):
+    ...     return x
+    >>> drop_double_negation
+    <RewriteRule drop_double_negation>
+
+    Args:
+        wanted: What to look for: a pattern, or a function to trace.
+        check: A predicate over the match, or several.
+        through: Whether no-ops between matched nodes are looked through, where ``wanted`` is a function.
+    """
+    traced = wanted if isinstance(wanted, Pattern) else pattern(through=through)(wanted)
+    return lambda replacement: RewriteRule(traced, replacement, check, name=replacement.__name__)
+
+
+def _erase(graph: Graph, node: Node) -> None:
+    """Erase a dead node, and the constants that nobody else reads."""
+    operands = [v for v in node.inputs if v is not None]
+    graph.erase(node)
+    for value in dict.fromkeys(operands):
+        if value.is_const and not graph.use_count(value):
+            graph.erase_unused(value)
+
+
 def _substitute(graph: Graph, old: Value, new: Value) -> None:
     if old is new:
         return
-    if new.producer is not None:
-        new.type = refine(old.type, new.type)
+    new.type = refine(old.type, new.type)
     users = list(old.users) if new.type != old.type else []
     graph.replace_uses(old, new)
     queue = deque(users)
@@ -338,7 +378,7 @@ def rewrite(graph: Graph, rules: Iterable[Rule], *, max_changes: int | None = No
 
 
 class Engine:
-    """Applies rules to a fixpoint.
+    """Apply rules to a fixpoint.
 
     Args:
         rules: Tried in this order at every node.

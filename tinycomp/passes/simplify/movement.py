@@ -9,37 +9,31 @@ import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import make_window
 from tinycomp.passes.edits import replace, version_of
-from tinycomp.passes.simplify.facts import constant, ints, is_private, operand, producer, reshape_target, shape
-from tinycomp.rewrite import rule
+from tinycomp.passes.simplify.facts import ints, is_private, producer, reshape_target
+from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
-@rule("Transpose")
-def merge_transposes(graph: Graph, node: Node) -> bool:
+@replaces(lambda x: P.Transpose(P.Transpose(x)))
+def merge_transposes(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     """``Transpose(Transpose(x))`` is one Transpose, or none; the inner one stays for its other readers."""
-    inner = producer(node.inputs[0], "Transpose")
-    if inner is None:
-        return False
-    first, second = _perm(inner), _perm(node)
-    if first is None or second is None:
-        return False
-    return replace(graph, node, "Transpose", inner.inputs, {"perm": [first[i] for i in second]}, merged=[inner])
+    second, first = map(_perm, match.matched)
+    return None if first is None or second is None else op.Transpose(x, perm=[first[i] for i in second])
 
 
 def _perm(node: Node) -> list[int] | None:
-    dims = shape(node.inputs[0])
-    perm = node.attrs.get("perm", None if dims is None else range(len(dims))[::-1])
+    rank = node.operand(0).rank
+    perm = node.attrs.get("perm", None if rank is None else range(rank)[::-1])
     return None if perm is None else list(perm)
 
 
 @rule("Transpose")
 def transpose_to_reshape(graph: Graph, node: Node) -> bool:
     """A Transpose that moves only axes of size one copies nothing: it is a Reshape."""
-    dims, perm = shape(node.inputs[0]), _perm(node)
+    dims, perm = node.operand(0).shape, _perm(node)
     if dims is None or perm is None:
         return False
     moving = [axis for axis in perm if dims[axis] != 1]
@@ -61,12 +55,12 @@ def merge_views(graph: Graph, node: Node) -> bool:
 
 def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node]) -> bool:
     """Replace ``node`` by a Reshape of ``source``, unless that is what it is."""
-    target = reshape_target(shape(node.output))
+    target = reshape_target(node.output.shape)
     if target is None or source is None or version_of(graph, "Reshape") < 5:
         return False
     wanted = np.array(target, np.int64)
     if node.op == "Reshape" and source is node.inputs[0]:
-        current = constant(node, 1)
+        current = node.const(1)
         if current is not None and np.array_equal(current, wanted):
             return False
     name = f"{node.output.name}_shape"
@@ -79,7 +73,7 @@ def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
 
     PyTorch's dynamo exporter ends so where a mask is indexed by ranges of its own sizes.
     """
-    indices, dims = constant(node, 1), tensor(node.inputs[0].type).static_shape if node.inputs[0] is not None else None
+    indices, dims = node.const(1), node.operand(0).static_shape
     if indices is None or dims is None or node.attrs.get("batch_dims", 0):
         return False
     rows = dims[: indices.shape[-1]]
@@ -110,9 +104,7 @@ def explicit_pads(graph: Graph, node: Node) -> bool:
 
 
 def _automatic_pads(node: Node, auto: str) -> list[int] | None:
-    x, sizes, kernel = operand(node, 0), None, kernel_of(node)
-    if x is not None:
-        sizes = tensor(x.type).static_shape
+    sizes, kernel = node.operand(0).static_shape, kernel_of(node)
     if kernel is not None and auto == "VALID":
         return [0] * (2 * len(kernel))
     if sizes is None or kernel is None:
@@ -129,8 +121,7 @@ def kernel_of(node: Node) -> list[int] | None:
     """Return the spatial extent of a convolution's or pool's kernel, or None where it is not known."""
     if "kernel_shape" in node.attrs:
         return list(node.attrs["kernel_shape"])
-    weight = operand(node, _WEIGHT[node.op]) if node.op in _WEIGHT else None
-    sizes = None if weight is None else tensor(weight.type).static_shape
+    sizes = node.operand(_WEIGHT[node.op]).static_shape if node.op in _WEIGHT else None
     return None if sizes is None else list(sizes[2:])
 
 
@@ -173,7 +164,7 @@ def _merge_pad(graph: Graph, node: Node, fill: float, more: dict[str, Any] | Non
 
 
 def _sees_input(node: Node, kernel: list[int], pads: list[int]) -> bool:
-    """Whether no window of a pool can lie wholly in the padding, which ONNX forbids."""
+    """Tell whether no window of a pool can lie wholly in the padding, which ONNX forbids."""
     dilations = node.attrs.get("dilations") or [1] * len(kernel)
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     return all(pad < extent for pad, extent in zip(pads, extents * 2, strict=True))
@@ -181,13 +172,13 @@ def _sees_input(node: Node, kernel: list[int], pads: list[int]) -> bool:
 
 def pads_of(pad: Node, fill: float) -> list[int] | None:
     """Return the spatial pads of a Pad that fills batch and channels not at all and the rest with ``fill``."""
-    dims = shape(pad.inputs[0])
+    dims = pad.operand(0).shape
     pads = ints(pad, 1, "pads" if pad.version > 1 else "paddings")
     if dims is None or pads is None or pad.attrs.get("mode", "constant") != "constant" or _fill(pad) != fill:
         return None
     axes = ints(pad, 3, "")
     if axes is None:
-        if operand(pad, 3) is not None:
+        if pad.optional_operand(3) is not None:
             return None
         axes = list(range(len(dims)))
     both = [[0] * len(dims), [0] * len(dims)]
@@ -201,9 +192,9 @@ def pads_of(pad: Node, fill: float) -> list[int] | None:
 def _fill(pad: Node) -> float | None:
     if pad.version < 11:
         return float(pad.attrs.get("value", 0.0))
-    if operand(pad, 2) is None:
+    if pad.optional_operand(2) is None:
         return 0.0
-    value = constant(pad, 2)
+    value = pad.const(2)
     return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
 

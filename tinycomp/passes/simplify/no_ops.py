@@ -3,200 +3,30 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype, tensor
+from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.passes.edits import bypass, replace, replace_by_constant, version_of
 from tinycomp.passes.fold_constants import is_random
 from tinycomp.passes.simplify.facts import (
     FLOATS,
-    constant,
-    dtype,
     ints,
     is_private,
     keeps_shape,
-    operand,
     producer,
     same_shape_of_equal_size,
     same_static_shape,
-    shape,
 )
-from tinycomp.rewrite import rule
+from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
 from tinycomp.rewrite.traits import attribute, has_trait
 
 _FAR = (1 << 31) - 1
 """Slice ends from here on mean the end of the axis in every exporter."""
-
-
-def _hand_on(graph: Graph, node: Node) -> bool:
-    value = node.inputs[0]
-    return value is not None and bypass(graph, node, value)
-
-
-@rule("Identity")
-def drop_identity(graph: Graph, node: Node) -> bool:
-    """``Identity(x)`` is x."""
-    return _hand_on(graph, node)
-
-
-@rule("Dropout")
-def drop_dropout(graph: Graph, node: Node) -> bool:
-    """Dropout at inference is its operand; a mask that is read is all true."""
-    if is_random(node):
-        return False
-    mask = node.outputs[1] if len(node.outputs) > 1 else None
-    if mask is not None and graph.use_count(mask):
-        dims = tensor(node.output.type).static_shape
-        if node.version < 12 or dims is None:
-            return False
-        replace_by_constant(graph, mask, np.ones(dims, np.bool_))
-    return _hand_on(graph, node)
-
-
-@rule("Cast", "CastLike")
-def drop_cast(graph: Graph, node: Node) -> bool:
-    """A Cast to the dtype that the operand has."""
-    known = dtype(node.output)
-    return known != UNKNOWN_DTYPE and dtype(node.inputs[0]) == known and _hand_on(graph, node)
-
-
-@rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-def drop_reshape(graph: Graph, node: Node) -> bool:
-    """A change of shape to the shape that the operand has."""
-    return same_shape_of_equal_size(shape(node.inputs[0]), shape(node.output)) and _hand_on(graph, node)
-
-
-@rule("Transpose")
-def drop_transpose(graph: Graph, node: Node) -> bool:
-    """A Transpose that keeps every axis in its place."""
-    dims = shape(node.inputs[0])
-    perm = node.attrs.get("perm", None if dims is None else range(len(dims))[::-1])
-    return perm is not None and list(perm) == list(range(len(perm))) and _hand_on(graph, node)
-
-
-@rule("Expand")
-def drop_expand(graph: Graph, node: Node) -> bool:
-    """An Expand to a shape that the operand has, or to ones."""
-    wanted = ints(node, 1, "")
-    dims = shape(node.inputs[0])
-    if wanted is None or dims is None or len(wanted) > len(dims):
-        return same_static_shape(node.inputs[0], node.output) and _hand_on(graph, node)
-    aligned = dims[len(dims) - len(wanted) :]
-    return all(w in (1, d) for w, d in zip(wanted, aligned, strict=True)) and _hand_on(graph, node)
-
-
-@rule("Tile")
-def drop_tile(graph: Graph, node: Node) -> bool:
-    """A Tile that repeats every axis once."""
-    repeats = constant(node, 1)
-    return node.version >= 6 and repeats is not None and bool(np.all(repeats == 1)) and _hand_on(graph, node)
-
-
-@rule("Pad")
-def drop_pad(graph: Graph, node: Node) -> bool:
-    """A Pad that adds nothing."""
-    pads = ints(node, 1, "pads" if node.version > 1 else "paddings")
-    return pads is not None and not any(pads) and _hand_on(graph, node)
-
-
-@rule("Slice")
-def drop_slice(graph: Graph, node: Node) -> bool:
-    """A Slice of everything, forwards."""
-    steps = ints(node, 4, "")
-    if operand(node, 4) is not None and (steps is None or any(step != 1 for step in steps)):
-        return False
-    if same_static_shape(node.inputs[0], node.output):
-        return _hand_on(graph, node)
-    starts, ends = ints(node, 1, "starts"), ints(node, 2, "ends")
-    if starts is None or ends is None or any(starts) or any(end < _FAR for end in ends):
-        return False
-    return _hand_on(graph, node)
-
-
-@rule("Concat", "Sum", "Max", "Min", "Mean")
-def drop_single_operand(graph: Graph, node: Node) -> bool:
-    """Joining, adding or comparing one operand alone."""
-    return len(node.inputs) == 1 and _hand_on(graph, node)
-
-
-@rule("Clip")
-def drop_clip(graph: Graph, node: Node) -> bool:
-    """A Clip with no limits, or infinite ones.
-
-    A float Clip without limits stays: it limits infinity to the greatest finite number.
-    """
-    if node.version < 11 or dtype(node.inputs[0]) == UNKNOWN_DTYPE:
-        return False
-    low, high = constant(node, 1), constant(node, 2)
-    if operand(node, 1) is None and operand(node, 2) is None:
-        return dtype(node.inputs[0]).startswith(("int", "uint")) and _hand_on(graph, node)
-    if low is None or high is None:
-        return False
-    return bool(np.all(low == -np.inf) and np.all(high == np.inf)) and _hand_on(graph, node)
-
-
-@rule("Where")
-def drop_where(graph: Graph, node: Node) -> bool:
-    """A Where whose condition is the same constant everywhere, and whose chosen operand has the shape of the result."""
-    condition = constant(node, 0)
-    if condition is None or not condition.size or condition.any() != condition.all():
-        return False
-    chosen = operand(node, 1 if condition.any() else 2)
-    return chosen is not None and same_static_shape(chosen, node.output) and bypass(graph, node, chosen)
-
-
-_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
-_COMMUTATIVE = frozenset({"Add", "Mul"})
-
-
-@rule(*_NEUTRAL)
-def drop_neutral_operand(graph: Graph, node: Node) -> bool:
-    """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are x, where the constant does not widen x.
-
-    NaN and infinities stay what they are; of a zero only the sign may change (``-0.0 + 0.0`` is ``0.0``).
-    """
-    if node.version < 7:
-        return False
-    places = (1, 0) if node.op in _COMMUTATIVE else (1,)
-    return any(_is_neutral(node, at) and _hand_on_value(graph, node, operand(node, 1 - at)) for at in places)
-
-
-def _is_neutral(node: Node, at: int) -> bool:
-    value, other = operand(node, at), operand(node, 1 - at)
-    if value is None or value.const is None or other is None or dtype(other) == UNKNOWN_DTYPE:
-        return False
-    return bool(np.all(value.const == _NEUTRAL[node.op])) and keeps_shape(value.const.shape, other)
-
-
-def _hand_on_value(graph: Graph, node: Node, value: Value | None) -> bool:
-    return value is not None and bypass(graph, node, value)
-
-
-@rule("Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
-def constant_on_the_right(graph: Graph, node: Node) -> bool:
-    """A constant first operand of a commutative operator goes to the right, where patterns expect it."""
-    if node.version < 7 or len(node.inputs) != 2 or not has_trait(node, "commutative"):
-        return False
-    left, right = node.inputs
-    if left is None or right is None or not left.is_const or right.is_const:
-        return False
-    graph.set_input(node, 0, right)
-    graph.set_input(node, 1, left)
-    return True
-
-
-@rule("Sum")
-def sum_to_add(graph: Graph, node: Node) -> bool:
-    """A Sum of two operands is an Add."""
-    if len(node.inputs) != 2 or version_of(graph, "Add") < 7:
-        return False
-    return replace(graph, node, "Add", node.inputs)
-
-
 _SIGNIFICANT = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 """Bits of the integers that a float type holds exactly."""
 _WIDER_FLOATS = {
@@ -206,29 +36,201 @@ _WIDER_FLOATS = {
 }
 _INTEGER_BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
+Limits = tuple[float, float]
+_RELU = (0.0, math.inf)
 
-@rule("Cast")
-def merge_casts(graph: Graph, node: Node) -> bool:
+
+def _filled_with(number: Any) -> ValuePattern:
+    """Ask for a constant all of whose elements are exactly ``number``; one look at the first spares most the others."""
+    return P.const(lambda array: (not array.size or array.flat[0] == number) and (array == number).all())
+
+
+# Nodes that hand their operand on unchanged -------------------------------------------------------------------------
+
+
+def _hand_on(graph: Graph, node: Node) -> bool:
+    return bypass(graph, node, node.operand(0))
+
+
+@replaces(lambda x: P.Identity(x))
+def drop_identity(op: GraphBuilder, x: Value) -> Value:
+    """``Identity(x)`` is x."""
+    return x
+
+
+@replaces(lambda x: P.op(("Concat", "Sum", "Max", "Min", "Mean"), x))
+def drop_single_operand(op: GraphBuilder, x: Value) -> Value:
+    """Joining, adding or comparing one operand alone is that operand."""
+    return x
+
+
+@rule("Dropout")
+def drop_dropout(graph: Graph, node: Node) -> bool:
+    """Dropout at inference is its operand; a mask that is read is all true."""
+    if is_random(node):
+        return False
+    mask = node.outputs[1] if len(node.outputs) > 1 else None
+    if mask is not None and graph.use_count(mask):
+        dims = node.output.static_shape
+        if node.version < 12 or dims is None:
+            return False
+        replace_by_constant(graph, mask, np.ones(dims, np.bool_))
+    return _hand_on(graph, node)
+
+
+@rule("Cast", "CastLike")
+def drop_cast(graph: Graph, node: Node) -> bool:
+    """A Cast to the dtype that the operand has is its operand."""
+    dtype = node.output.dtype
+    return dtype != UNKNOWN_DTYPE and node.operand(0).dtype == dtype and _hand_on(graph, node)
+
+
+@rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def drop_reshape(graph: Graph, node: Node) -> bool:
+    """A change of shape to the shape that the operand has is its operand."""
+    return same_shape_of_equal_size(node.operand(0).shape, node.output.shape) and _hand_on(graph, node)
+
+
+@rule("Transpose")
+def drop_transpose(graph: Graph, node: Node) -> bool:
+    """A Transpose that keeps every axis in its place is its operand."""
+    rank = node.operand(0).rank
+    perm = node.attrs.get("perm", None if rank is None else range(rank)[::-1])
+    return perm is not None and list(perm) == list(range(len(perm))) and _hand_on(graph, node)
+
+
+@rule("Expand")
+def drop_expand(graph: Graph, node: Node) -> bool:
+    """An Expand to a shape that the operand has, or to ones, is its operand."""
+    x = node.operand(0)
+    wanted, dims = ints(node, 1, ""), x.shape
+    if wanted is None or dims is None or len(wanted) > len(dims):
+        return same_static_shape(x, node.output) and _hand_on(graph, node)
+    aligned = dims[len(dims) - len(wanted) :]
+    return all(w in (1, d) for w, d in zip(wanted, aligned, strict=True)) and _hand_on(graph, node)
+
+
+@replaces(lambda x: P.Tile(x, _filled_with(1)))
+def drop_tile(op: GraphBuilder, x: Value, match: Match) -> Value | None:
+    """A Tile that repeats every axis once is its operand."""
+    return x if match.root.version >= 6 else None
+
+
+@rule("Pad")
+def drop_pad(graph: Graph, node: Node) -> bool:
+    """A Pad that adds nothing is its operand."""
+    pads = ints(node, 1, "pads" if node.version > 1 else "paddings")
+    return pads is not None and not any(pads) and _hand_on(graph, node)
+
+
+@rule("Slice")
+def drop_slice(graph: Graph, node: Node) -> bool:
+    """A Slice of everything, forwards, is its operand."""
+    steps = ints(node, 4, "")
+    if node.optional_operand(4) is not None and (steps is None or any(step != 1 for step in steps)):
+        return False
+    if same_static_shape(node.operand(0), node.output):
+        return _hand_on(graph, node)
+    starts, ends = ints(node, 1, "starts"), ints(node, 2, "ends")
+    if starts is None or ends is None or any(starts) or any(end < _FAR for end in ends):
+        return False
+    return _hand_on(graph, node)
+
+
+@rule("Clip")
+def drop_clip(graph: Graph, node: Node) -> bool:
+    """A Clip with no limits, or infinite ones, is its operand.
+
+    A float Clip without limits stays: it limits infinity to the greatest finite number.
+    """
+    dtype = node.operand(0).dtype
+    if node.version < 11 or dtype == UNKNOWN_DTYPE:
+        return False
+    if node.optional_operand(1) is None and node.optional_operand(2) is None:
+        return dtype.startswith(("int", "uint")) and _hand_on(graph, node)
+    low, high = node.const(1), node.const(2)
+    if low is None or high is None:
+        return False
+    return bool(np.all(low == -np.inf) and np.all(high == np.inf)) and _hand_on(graph, node)
+
+
+@replaces(
+    lambda x: (
+        P.Where(P.const(lambda mask: mask.size and mask.all()), x, P.any)
+        | P.Where(P.const(lambda mask: mask.size and not mask.any()), P.any, x)
+    )
+)
+def drop_where(op: GraphBuilder, x: Value, match: Match) -> Value | None:
+    """A Where with one condition for all elements is the chosen operand, if that has the shape of the result."""
+    return x if same_static_shape(x, match.root.output) else None
+
+
+# Arithmetic ---------------------------------------------------------------------------------------------------------
+
+
+_ZERO, _ONE = _filled_with(0), _filled_with(1)
+
+
+def _without(x: Value, neutral: Value, match: Match) -> Value | None:
+    """Return x, unless the neutral constant widens it or the operator is of the time of explicit broadcasting."""
+    assert neutral.const is not None
+    known = match.root.version >= 7 and x.dtype != UNKNOWN_DTYPE
+    return x if known and keeps_shape(neutral.const.shape, x) else None
+
+
+@replaces(lambda x, zero=_ZERO: (x + zero) | (x - zero))
+def drop_zero(op: GraphBuilder, x: Value, zero: Value, match: Match) -> Value | None:
+    """``x + 0`` and ``x - 0`` are x, where the constant does not widen x; of a zero only the sign may change."""
+    return _without(x, zero, match)
+
+
+@replaces(lambda x, one=_ONE: (x * one) | (x / one) | P.Pow(x, one))
+def drop_one(op: GraphBuilder, x: Value, one: Value, match: Match) -> Value | None:
+    """``x * 1``, ``x / 1`` and ``x ** 1`` are x, where the constant does not widen x."""
+    return _without(x, one, match)
+
+
+@rule("Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def constant_on_the_right(graph: Graph, node: Node) -> bool:
+    """A constant first operand of a commutative operator goes to the right, where patterns expect it."""
+    if node.version < 7 or len(node.inputs) != 2 or not has_trait(node, "commutative"):
+        return False
+    left, right = node.operand(0), node.operand(1)
+    if not left.is_const or right.is_const:
+        return False
+    graph.set_input(node, 0, right)
+    graph.set_input(node, 1, left)
+    return True
+
+
+@replaces(lambda x, y: P.Sum(x, y))
+def sum_to_add(op: GraphBuilder, x: Value, y: Value) -> Value | None:
+    """A Sum of two operands is an Add."""
+    return op.Add(x, y) if version_of(op.graph, "Add") >= 7 else None
+
+
+# Casts --------------------------------------------------------------------------------------------------------------
+
+
+@replaces(lambda x: P.Cast(P.Cast(x).named("inner")))
+def merge_casts(op: GraphBuilder, x: Value, inner: Value, match: Match) -> Value | None:
     """``Cast(Cast(x))`` is one Cast where the inner one loses nothing."""
-    inner = producer(node.inputs[0], "Cast")
-    if inner is None or not is_lossless(dtype(inner.inputs[0]), dtype(inner.output)):
-        return False
-    if dtype(node.output) == "string":
-        return False
-    return replace(graph, node, "Cast", inner.inputs, node.attrs, merged=[inner], version=node.version)
+    outer = match.root
+    if not is_lossless(x.dtype, inner.dtype) or outer.output.dtype == "string":
+        return None
+    cast: Value = op.emit("Cast", x, version=outer.version, **outer.attrs)
+    return cast
 
 
-@rule("CastLike")
-def name_type(graph: Graph, node: Node) -> bool:
+@replaces(lambda x: P.CastLike(x, P.any))
+def name_type(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     """``CastLike(x, y)`` is a Cast to the dtype of ``y`` where that is known, so that a constant can be folded."""
-    known = dtype(node.output)
-    if known == UNKNOWN_DTYPE:
-        return False
-    return replace(graph, node, "Cast", node.inputs[:1], {**node.attrs, "to": NUMBER_BY_DTYPE[known]})
+    dtype = match.root.output.dtype
+    return None if dtype == UNKNOWN_DTYPE else op.Cast(x, **match.root.attrs, to=NUMBER_BY_DTYPE[dtype])
 
 
 def is_lossless(source: str, target: str) -> bool:
-    """Whether every number of dtype ``source`` is one of dtype ``target``; False for dtypes that few operators know.
+    """Tell whether every number of dtype ``source`` is one of ``target``; False for dtypes that few operators know.
 
     >>> is_lossless("int8", "float16"), is_lossless("int32", "float32"), is_lossless("uint8", "int8")
     (True, False, False)
@@ -249,15 +251,14 @@ def is_lossless(source: str, target: str) -> bool:
     return not signed and bits < _INTEGER_BITS[target]
 
 
-Limits = tuple[float, float]
-_RELU = (0.0, math.inf)
+# Clamps: Relu limits to [0, inf], Clip to what it says --------------------------------------------------------------
 
 
 @rule("Relu", "Clip")
 def merge_clamps(graph: Graph, node: Node) -> bool:
     """A limit of a limit is one limit; where the outer one changes nothing it goes away."""
     inner = producer(node.inputs[0], "Relu", "Clip")
-    if inner is None or dtype(node.output) not in FLOATS:
+    if inner is None or node.output.dtype not in FLOATS:
         return False
     first, second = limits(inner), limits(node)
     if first is None or second is None:
@@ -265,28 +266,25 @@ def merge_clamps(graph: Graph, node: Node) -> bool:
     both = (_limit(first[0], second), _limit(first[1], second))
     if both == first:
         return bypass(graph, node, inner.output)
-    return is_private(graph, inner.output) and _replace(graph, node, inner, both)
+    return is_private(graph, inner.output) and _clamp(graph, node, inner, both)
 
 
 def limits(node: Node) -> Limits | None:
     """Return the limits of a Relu or Clip of floats, or None where they are not known; a missing one is finite."""
     if node.op == "Relu":
         return _RELU
-    greatest = _greatest(dtype(node.output))
+    greatest = _greatest(node.output.dtype)
     if node.version < 11:
-        low, high = float(attribute(node, "min")), float(attribute(node, "max"))
-        return _checked(max(low, -greatest), min(high, greatest))
-    return _checked(_bound(operand(node, 1), -greatest), _bound(operand(node, 2), greatest))
+        low, high = max(float(attribute(node, "min")), -greatest), min(float(attribute(node, "max")), greatest)
+    else:
+        low, high = _bound(node.optional_operand(1), -greatest), _bound(node.optional_operand(2), greatest)
+    return None if math.isnan(low) or math.isnan(high) else (low, high)
 
 
 def _bound(value: Value | None, default: float) -> float:
     if value is None:
         return default
     return math.nan if value.const is None or value.const.size != 1 else float(value.const.reshape(-1)[0])
-
-
-def _checked(low: float, high: float) -> Limits | None:
-    return None if math.isnan(low) or math.isnan(high) else (low, high)
 
 
 def _limit(x: float, limits: Limits) -> float:
@@ -297,24 +295,18 @@ def _greatest(name: str) -> float:
     return float(ml_dtypes.finfo(numpy_dtype(name)).max)  # type: ignore[no-untyped-call]
 
 
-def _replace(graph: Graph, node: Node, inner: Node, both: Limits) -> bool:
-    x = inner.inputs[0]
+def _clamp(graph: Graph, node: Node, inner: Node, both: Limits) -> bool:
+    x, dtype = inner.inputs[0], node.output.dtype
     if both == _RELU:
         return replace(graph, node, "Relu", [x], merged=[inner])
     if version_of(graph, "Clip") < 11:
-        finite = all(map(math.isfinite, both))
-        return finite and replace(
-            graph, node, "Clip", [x], dict(zip(("min", "max"), both, strict=True)), merged=[inner]
-        )
-    greatest = _greatest(dtype(node.output))
-    bounds = [_const(graph, node, *pair) for pair in zip(("min", "max"), both, (-greatest, greatest), strict=True)]
+        attrs = {"min": both[0], "max": both[1]}
+        return all(map(math.isfinite, both)) and replace(graph, node, "Clip", [x], attrs, merged=[inner])
+    bounds: list[Value | None] = []
+    for name, bound, default in zip(("min", "max"), both, (-_greatest(dtype), _greatest(dtype)), strict=True):
+        array = np.array(bound, numpy_dtype(dtype))
+        bounds.append(None if bound == default else graph.add_const(array, f"{node.output.name}_{name}"))
     return replace(graph, node, "Clip", [x, *bounds], merged=[inner])
-
-
-def _const(graph: Graph, node: Node, name: str, bound: float, default: float) -> Value | None:
-    if bound == default:
-        return None
-    return graph.add_const(np.array(bound, numpy_dtype(dtype(node.output))), f"{node.output.name}_{name}")
 
 
 RULES = (
@@ -330,7 +322,8 @@ RULES = (
     drop_single_operand,
     drop_clip,
     drop_where,
-    drop_neutral_operand,
+    drop_zero,
+    drop_one,
     constant_on_the_right,
     sum_to_add,
     merge_casts,
