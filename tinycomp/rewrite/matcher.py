@@ -1090,7 +1090,7 @@ class Feasibility:
 def _may_be_const(pattern: Const, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
     if value is None or value.const is None:
         return False
-    return pattern.value is None or not _check_const(value.const, pattern.value)
+    return pattern.value is None or _is_const(value.const, pattern.value)
 
 
 def _may_be_absent(pattern: Absent, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
@@ -1222,24 +1222,32 @@ def _short(held: Any) -> str:
 
 
 def _check_const(array: np.ndarray, wanted: Any) -> str:
-    """Test a constant against a number, an array or a predicate.
-
-    A number asks that every element has that value, whatever the shape; an array or list asks for shape and elements.
-    """
     if callable(wanted):
         return _answer(wanted(array), array)
+    return "" if _is_const(array, wanted) else f"expected the constant {wanted}, found {_short(array)}"
+
+
+def _is_const(array: np.ndarray, wanted: Any) -> bool:
+    """Tell whether a constant is what a number, an array or a predicate asks for.
+
+    A number asks that every element has that value, whatever the shape; an array or list asks for shape and elements.
+    Floats are compared up to single precision.
+    """
+    if callable(wanted):
+        answer = wanted(array)
+        return answer is None or bool(answer)
     literal = np.asarray(wanted)
-    shaped = literal.ndim == 0 or literal.shape == array.shape
-    if shaped and array.size and bool(np.all(_close(array, literal))):
-        return ""
-    return f"expected the constant {wanted}, found {_short(array)}"
-
-
-def _close(array: np.ndarray, literal: np.ndarray) -> Any:
+    if (literal.ndim and literal.shape != array.shape) or not array.size:
+        return False
     if literal.dtype.kind not in "fiub" or array.dtype.kind in "OUSiub":
-        return array == literal
-    rounded = literal.astype(array.dtype)
-    return (array == rounded) | np.isclose(array.astype(np.float64), literal.astype(np.float64), rtol=1e-6, atol=0.0)
+        return bool(np.all(array == literal))
+    same = array == literal.astype(array.dtype)
+    if bool(same.all()):
+        return True
+    wide, exact = array.astype(np.float64), literal.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        close = np.isfinite(exact) & (np.abs(wide - exact) <= 1e-6 * np.abs(exact))
+    return bool(np.all(same | close))
 
 
 def _check_value(constraints: Constraints, value: Value, search: Search) -> str:
