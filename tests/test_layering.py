@@ -15,13 +15,14 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"errors", "memory"})
+BASE = frozenset({"errors", "memory", "remark"})
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
+    "remark": frozenset({"errors", "remark"}),
     "memory": BASE,
     "memory.constants": BASE | {"runtime"},
     "ir": BASE | {"ir"},

@@ -34,7 +34,7 @@ PASSES = (
 MODULES = (
     "fold_constants",
     "simplify",
-    "simplify_rules.casts",
+    "simplify.no_ops",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "inline_functions",

@@ -7,8 +7,7 @@ import pytest
 from tests.rewrite.build import Net, root
 from tinycomp.ir import Graph
 from tinycomp.rewrite import P, Pattern, pattern
-from tinycomp.rewrite.feasibility import Feasibility
-from tinycomp.rewrite.matcher import _Attempt, may_start
+from tinycomp.rewrite.matcher import Feasibility, Search, may_start
 
 
 @pattern
@@ -67,8 +66,8 @@ GRAPHS = [
 @pytest.mark.parametrize("wanted", [gelu, relu_tail, strict_square, second_half], ids=lambda p: p.name)
 def test_a_spared_search_finds_the_same_matches_in_the_same_order(graph: Graph, wanted: Pattern) -> None:
     for node in graph.nodes:
-        everything = [m.matched for m in _Attempt(wanted, node, graph)]
-        assert [m.matched for m in _Attempt(wanted, node, graph, Feasibility(wanted))] == everything
+        everything = [m.matched for m in Search(wanted, node, graph)]
+        assert [m.matched for m in Search(wanted, node, graph, Feasibility(wanted))] == everything
         assert may_start(wanted, node, Feasibility(wanted)) or not everything
 
 

@@ -5,12 +5,12 @@ import pytest
 from tests.rewrite.build import IMAGE, Net, root
 from tinycomp.errors import PatternError
 from tinycomp.ir import Graph
-from tinycomp.rewrite import P, Pattern, Rejection, pattern, reject
+from tinycomp.rewrite import P, Pattern, Remark, pattern, reject
 
 
 def why(tried: Pattern, graph: Graph, op: str = "") -> str:
     answer = tried.match(root(graph, op), graph)
-    assert isinstance(answer, Rejection)
+    assert isinstance(answer, Remark)
     assert not answer
     return answer.reason
 
@@ -40,10 +40,10 @@ def test_a_wrong_operator_is_named_with_its_place() -> None:
     graph = net.done(net.Relu(net.Clip(net.x[0])))
     assert why(conv_relu, graph) == "expected Conv, found Clip at clip1"
     answer = conv_relu.match(root(graph), graph)
-    assert answer.node is not None
-    assert answer.node.op == "Clip"
+    assert isinstance(answer, Remark)
+    assert answer.where == "clip1"
     assert answer.progress == 0.5
-    assert [n.op for n in answer.nodes] == ["Relu"]
+    assert answer.sources == ("relu2",)
 
 
 def test_inputs_and_constants_are_named_in_failures() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,8 +12,9 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
+from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, Reason, RegionRow, Report
+from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
@@ -160,7 +162,7 @@ def _bytes(values: Iterable[Value]) -> int:
     return sum(tensor(v.type).nbytes() for v in values)
 
 
-def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Reason, ...]]) -> HostRow:
+def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Remark, ...]]) -> HostRow:
     record = OPS.find(node.op, node.domain, node.version)
     has_kernel = node.is_call or (record is not None and record.kernel is not None)
     found = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
@@ -169,16 +171,16 @@ def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Reason
     return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources, position)
 
 
-def _reasons(graph: Graph) -> dict[str, tuple[Reason, ...]]:
-    """Every remark as a reason, by source name."""
-    found: dict[str, dict[Reason, None]] = {}
+def _reasons(graph: Graph) -> dict[str, tuple[Remark, ...]]:
+    """Return every remark by source name, which then is no part of it any more."""
+    found: dict[str, dict[Remark, None]] = {}
     graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
     for remark in dict.fromkeys(r for g in graphs for r in g.remarks):
-        reason = Reason(remark.stage, remark.target, remark.rule, remark.reason, remark.progress)
+        reason = replace(remark, sources=(), where="")
         for source in remark.sources:
             found.setdefault(source, {})[reason] = None
     return {source: _ranked(reasons) for source, reasons in found.items()}
 
 
-def _ranked(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+def _ranked(reasons: Iterable[Remark]) -> tuple[Remark, ...]:
     return tuple(sorted(reasons, key=lambda r: -r.progress))

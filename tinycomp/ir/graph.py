@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import VerifyError
-from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
+from tinycomp.remark import Remark
 
 if TYPE_CHECKING:
     import networkx as nx

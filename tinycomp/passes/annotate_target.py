@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import Policy, Target, find_all
 

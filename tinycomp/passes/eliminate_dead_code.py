@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
-from tinycomp.passes.captures import drop_unused_captures
+from tinycomp.passes.edits import drop_unused_captures
 from tinycomp.rewrite import open_graphs
 
 

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import definition, is_defined_by_others
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import refine
 from tinycomp.ops import OPS
 from tinycomp.passes.annotate_target import AnnotateTarget
@@ -40,7 +39,8 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.simplify import Simplify
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all
 
 _DOMAIN = "tinycomp.definition"

@@ -31,15 +31,14 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
-from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import TensorType, bits, compatible, type_of
 from tinycomp.ops import OPS, bind
 from tinycomp.ops.opaque import is_opaque
 from tinycomp.passes.base import Pass
-from tinycomp.passes.captures import bind_constant_captures, choose_branch
-from tinycomp.passes.edits import erase_dead, replace_by_constant, retype, stored
+from tinycomp.passes.edits import bind_constant_captures, choose_branch, erase_dead, replace_by_constant, retype, stored
 from tinycomp.passes.known_dims import KnownDims
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
 
 

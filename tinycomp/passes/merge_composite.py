@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
-from tinycomp.rewrite.composite import Composite
-from tinycomp.rewrite.engine import open_graphs
-from tinycomp.rewrite.match import Rejection
-from tinycomp.rewrite.partition import outline_all
-from tinycomp.rewrite.select import Selection
+from tinycomp.remark import Remark
+from tinycomp.rewrite.composites import Composite, Selection, outline_all
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find
 from tinycomp.target.target import OpRule
 
@@ -73,17 +69,9 @@ def _merge(
             made += outline_all(selection)
             selection = Selection(graph)
         failed = selection.choose(composite, explained=lambda root: bool(rules(root)))
-        remarks += [_remark(composite, root, why) for root, why in failed if why.nodes and root not in selection.taken]
+        remarks += [_remark(composite, why) for root, why in failed if why.progress and root not in selection.taken]
     return made + outline_all(selection)
 
 
-def _remark(composite: Composite, root: Node, why: Rejection) -> Remark:
-    sources = chain.from_iterable(n.sources or (n.label,) for n in (why.nodes or (root,)))
-    return Remark(
-        stage=MergeComposite.name,
-        sources=tuple(dict.fromkeys(sources)),
-        target=composite.target,
-        rule=composite.qualified_name,
-        reason=why.reason,
-        progress=why.progress,
-    )
+def _remark(composite: Composite, why: Remark) -> Remark:
+    return replace(why, stage=MergeComposite.name, target=composite.target, rule=composite.qualified_name)

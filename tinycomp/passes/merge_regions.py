@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
 from tinycomp.passes.counted_rows import Dependency, counted_dependencies
 from tinycomp.passes.policy import apply_policy
 from tinycomp.passes.quotient import HOST, Problem, separate
 from tinycomp.passes.region_remarks import explain_borders
 from tinycomp.passes.region_search import RegionSearch
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
 from tinycomp.target import Policy, Target, find_all
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import REGION, Graph, Node
-from tinycomp.ir.remarks import Remark
 from tinycomp.passes.base import Pass
 from tinycomp.passes.merge_regions import problem_of
 from tinycomp.passes.quotient import contract, strong_components
-from tinycomp.rewrite.engine import open_graphs
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.remarks import Remark
+from tinycomp.remark import Remark
 from tinycomp.target import Policy, Target
 
 _STAGE = "merge-regions"

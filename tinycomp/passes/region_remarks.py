@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.remarks import Remark
+from tinycomp.remark import Remark
 
 MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""

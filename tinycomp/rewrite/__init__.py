@@ -1,27 +1,32 @@
 """Finding and changing parts of a graph: pattern language, matcher, rewrite rules, and the worklist engine."""
 
-from tinycomp.rewrite.builder import Builder, P
-from tinycomp.rewrite.compiled import Pattern, pattern
-from tinycomp.rewrite.composite import Composite
-from tinycomp.rewrite.emit import Emitter
-from tinycomp.rewrite.engine import Engine, FunctionRule, Rule, open_graphs, rule
-from tinycomp.rewrite.match import Match, Rejection, reject
-from tinycomp.rewrite.matcher import Check, find, matches
-from tinycomp.rewrite.partition import partition
-from tinycomp.rewrite.pattern import ValuePattern
-from tinycomp.rewrite.rules import RewriteRule, rewrite
+from tinycomp.remark import Remark, reject
+from tinycomp.rewrite.composites import Composite, partition
+from tinycomp.rewrite.matcher import Check, Match, Pattern, find, matches, pattern
+from tinycomp.rewrite.pattern import Builder, P, ValuePattern
+from tinycomp.rewrite.rules import (
+    Engine,
+    FunctionRule,
+    GraphBuilder,
+    RewriteRule,
+    Rule,
+    open_graphs,
+    replaces,
+    rewrite,
+    rule,
+)
 
 __all__ = [
     "Builder",
     "Check",
     "Composite",
-    "Emitter",
     "Engine",
     "FunctionRule",
+    "GraphBuilder",
     "Match",
     "P",
     "Pattern",
-    "Rejection",
+    "Remark",
     "RewriteRule",
     "Rule",
     "ValuePattern",
@@ -31,6 +36,7 @@ __all__ = [
     "partition",
     "pattern",
     "reject",
+    "replaces",
     "rewrite",
     "rule",
 ]

@@ -1,27 +1,40 @@
-"""Sub-patterns that stand for a value without asking for an operator, and their common base.
+"""Patterns as data: the sub-patterns, ``P``, which builds them, and the tracing of pattern functions.
 
-Users build them with :data:`tinycomp.rewrite.P`. A sub-pattern object stands for one value: used in two places of a
-pattern, both places must hold the very same value.
+``P.Conv(x, w)`` asks for an ONNX operator, ``P["com.vendor"].Op(x)`` for one of another domain; the lower-case names
+are the constructs of the language. See ``docs/patterns.md`` for each with an example. A sub-pattern object stands for
+one value: used in two places of a pattern, both places must hold the very same value. What it takes to stand for a
+value is the business of :mod:`tinycomp.rewrite.matcher`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+import functools
+import inspect
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tinycomp.errors import PatternError
-from tinycomp.ir.graph import Value
-from tinycomp.rewrite.constraints import Constraints, check_const
-from tinycomp.rewrite.engine import Head
-from tinycomp.rewrite.search import Choice, Search
-
-if TYPE_CHECKING:
-    from tinycomp.rewrite.feasibility import Feasibility
-    from tinycomp.rewrite.op_pattern import OpPattern
+from tinycomp.errors import PatternError, did_you_mean
+from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 
 _P = TypeVar("_P", bound="ValuePattern")
+
+Head = tuple[str, str]
+"""Domain and name of an operator."""
+ShapePattern = tuple["int | str | EllipsisType | None", ...]
+
+OWN_OPS = frozenset({"Relayout", "StopFusion"})
+"""Operators of tinycomp's own domain, which patterns and replacements name without it."""
+_REPEAT_REACH = 16
+"""How many operators a repetition counts as where distances are asked for."""
+
+
+# Sub-patterns ----------------------------------------------------------------------------------------------------
 
 
 class ValuePattern:
@@ -32,16 +45,6 @@ class ValuePattern:
     """
 
     name: str = ""
-    rules_out: ClassVar[bool] = False
-    """Whether :meth:`may_stand` can ever say no."""
-    only_at_heads: ClassVar[bool] = False
-    """Whether it stands, no-ops apart, for nothing but results of the operators in :attr:`heads`."""
-    is_free: ClassVar[bool] = False
-    """Whether its value is a parameter of what is matched."""
-    is_leaf: ClassVar[bool] = False
-    """Whether it is a :class:`Leaf`."""
-
-    # For users -----------------------------------------------------------------------------------------------------
 
     def named(self: _P, name: str) -> _P:
         """Bind the value to ``name`` in the match, and return the pattern itself."""
@@ -80,13 +83,11 @@ class ValuePattern:
         return _binary("MatMul", self, other)
 
     def __or__(self, other: Any) -> AnyOf:
-        return AnyOf([self, to_pattern(other)])
-
-    # For the search ------------------------------------------------------------------------------------------------
+        return AnyOf((self, to_pattern(other)))
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Operators that the pattern can stand at; None means any, empty means that it stands at no operator."""
+        """The operators that it can stand at: None means any, empty means that it stands at no operator."""
         return frozenset()
 
     def children(self) -> Sequence[ValuePattern]:
@@ -97,65 +98,280 @@ class ValuePattern:
         """Return the direct sub-patterns that every match needs."""
         return self.children()
 
-    def choices(self, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-        """Yield the ways to stand for ``value``, each as the goals that remain."""
-        if self in search.values:
-            if self._holds(value, search):
-                yield ()
-            return
-        for choice in self.fresh_choices(value, anchored, search):
-            search.record(search.values, self, value)
-            yield choice
 
-    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether the pattern can stand for ``value``, as far as operators and constants tell."""
-        return True
+@dataclass(eq=False, repr=False)
+class AnyValue(ValuePattern):
+    """``P.any``: any value; with ``optional``, also an absent operand."""
 
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
-        """Like :meth:`choices`, when the pattern stands for nothing yet."""
-        raise NotImplementedError
+    name: str = ""
+    optional: bool = False
 
-    def stands(self, value: Value | None, search: Search) -> bool:
-        """Whether a leaf stands for ``value``, which is recorded then."""
-        raise NotImplementedError
-
-    def _holds(self, value: Value | None, search: Search) -> bool:
-        """Whether ``value`` is the one that it stands for already."""
-        held = search.values[self]
-        if held is value:
-            return True
-        text = f"{self.name or 'the value'} ({held.name})" if held is not None else f"{self.name} absent"
-        search.fail(f"expected {text} again, found {search.describe(value)}")
-        return False
+    def __call__(self) -> ValuePattern:
+        """Return another one, so that ``P.any()`` reads like the other constructs."""
+        return type(self)()
 
 
-class Leaf(ValuePattern):
-    """A sub-pattern without parts: it stands for a value in one way or in none, and leaves no goals."""
-
-    is_leaf = True
-
-    def stands(self, value: Value | None, search: Search) -> bool:
-        """Whether it stands for ``value``, which is recorded then."""
-        if self in search.values:
-            return self._holds(value, search)
-        if not self.fits(value, search):
-            return False
-        search.record(search.values, self, value)
-        return True
-
-    def fits(self, value: Value | None, search: Search) -> bool:
-        """Like :meth:`stands`, when the pattern stands for nothing yet."""
-        raise NotImplementedError
+class NotConst(AnyValue):
+    """``P.not_const``: any value that is not a constant."""
 
 
-def _binary(op: str, a: Any, b: Any) -> OpPattern:
-    from tinycomp.rewrite.op_pattern import OpPattern
+@dataclass(eq=False, repr=False)
+class Const(ValuePattern):
+    """``P.const``: a constant, optionally of a given value."""
 
-    return OpPattern(frozenset({("", op)}), [to_pattern(a), to_pattern(b)])
+    value: Any = None
+
+    def __call__(self, value: Any = None) -> Const:
+        """Return a pattern for the constant ``value``: a number, an array, or a predicate on the array."""
+        return Const(value)
+
+
+class Absent(ValuePattern):
+    """``P.absent`` or ``None``: the operand must be left out."""
+
+    def __call__(self) -> Absent:
+        """Return another one."""
+        return Absent()
+
+
+@dataclass(eq=False, repr=False)
+class OpPattern(ValuePattern):
+    """One operator application; as a value it stands for the first result.
+
+    Attributes:
+        names: Accepted operators as (domain, name); None for any.
+        operands: One pattern per operand. An operand without a pattern must be absent, unless ``variadic``.
+        variadic: Whether further operands may follow (``...``).
+        attrs: Constraint per attribute.
+        bodies: Patterns of the results of each nested graph, by attribute name.
+        trait: A trait that the operator must have, or an empty text.
+        anywhere: The only operand pattern may stand at any operand; the others are unconstrained.
+    """
+
+    names: frozenset[Head] | None
+    operands: tuple[ValuePattern, ...]
+    variadic: bool = False
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    bodies: Mapping[str, Sequence[ValuePattern]] = field(default_factory=dict)
+    trait: str = ""
+    anywhere: bool = False
+
+    def __getitem__(self, index: int) -> ValuePattern:
+        """Return the pattern of result ``index``."""
+        return self if index == 0 else Result(self, index)
+
+    def __iter__(self) -> Iterator[ValuePattern]:
+        raise PatternError(
+            "the number of results of an operator pattern is not known",
+            where=self.text,
+            hint="Write P.Split(x)[1], or a, b = P.Split(x).results(2).",
+        )
+
+    def results(self, count: int) -> tuple[ValuePattern, ...]:
+        """Return the patterns of the first ``count`` results."""
+        return tuple(self[i] for i in range(count))
+
+    @functools.cached_property
+    def expected(self) -> tuple[str, ...]:
+        """What it asks for, in messages."""
+        if self.names is None:
+            return ("an element-wise operator" if self.trait == "elementwise" else "any operator",)
+        return tuple(sorted(_display(head) for head in self.names))
+
+    @property
+    def text(self) -> str:
+        """The operator in messages."""
+        return " or ".join(self.expected)
+
+    @functools.cached_property
+    def telling(self) -> Sequence[tuple[int, ValuePattern]]:
+        """The operand patterns that rule values out, with their places; constants, which are cheap to judge, first."""
+        telling = [pair for pair in enumerate(self.operands) if not isinstance(pair[1], AnyValue)]
+        return sorted(telling, key=lambda pair: not isinstance(pair[1], Const))
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The accepted operators."""
+        return self.names
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return operands, then what the bodies hold."""
+        return (*self.operands, *itertools.chain.from_iterable(self.bodies.values()))
+
+
+@dataclass(repr=False, unsafe_hash=True)
+class Result(ValuePattern):
+    """Result ``index`` of an operator pattern (never 0, which the operator pattern itself stands for)."""
+
+    op: OpPattern
+    index: int
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of the operator."""
+        return self.op.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the operator."""
+        return (self.op,)
+
+
+@dataclass(eq=False, repr=False)
+class AnyOf(ValuePattern):
+    """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
+
+    options: tuple[ValuePattern, ...]
+
+    def __post_init__(self) -> None:
+        self._at: dict[Head, tuple[ValuePattern, ...]] = {}
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The union over the alternatives."""
+        known = [option.heads for option in self.options]
+        return None if None in known else frozenset[Head]().union(*(heads for heads in known if heads is not None))
+
+    def options_at(self, head: Head) -> tuple[ValuePattern, ...]:
+        """Return the alternatives that can stand at an operator, where no-ops are not looked through."""
+        options = self._at.get(head)
+        if options is None:
+            options = self._at[head] = tuple(
+                p for p in self.options if not isinstance(p, (OpPattern, Result)) or p.heads is None or head in p.heads
+            )
+        return options
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the alternatives."""
+        return self.options
+
+    def required(self) -> Sequence[ValuePattern]:
+        """Return the last alternative, which for ``P.optional`` is the smallest."""
+        return self.options[-1:]
+
+
+@dataclass(eq=False, repr=False)
+class Where(ValuePattern):
+    """A sub-pattern whose value must also satisfy constraints."""
+
+    inner: ValuePattern
+    constraints: Constraints
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of the inner pattern."""
+        return self.inner.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the inner pattern."""
+        return (self.inner,)
+
+
+@dataclass(eq=False, repr=False)
+class Repeat(ValuePattern):
+    """``P.repeat``: steps above ``start``, as many as possible.
+
+    Attributes:
+        step: Builds one step from what stands below it.
+        start: What the steps begin with.
+        at_least: Fewest steps.
+        at_most: Most steps, or None for any number.
+    """
+
+    step: Callable[[ValuePattern], ValuePattern]
+    start: ValuePattern
+    at_least: int
+    at_most: int | None
+
+    @functools.cached_property
+    def link(self) -> ValuePattern:
+        """One more step, above all the others."""
+        rest = None if self.at_most is None else self.at_most - 1
+        return self.step(Repeat(self.step, self.start, max(self.at_least - 1, 0), rest))
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of one step, and of the start where no step is needed."""
+        first = self.link.heads
+        if self.at_least or first is None:
+            return first
+        return None if self.start.heads is None else first | self.start.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return the start and, where at least one step is needed, a step."""
+        return (self.link, self.start) if self.at_least else (self.start,)
+
+
+@dataclass(eq=False, repr=False)
+class Dominance(ValuePattern):
+    """``P.dominates``: ``root`` stands for the value, and all paths from ``parent`` lead to it over ``path`` operators.
+
+    No value of the parent or of the paths may be used elsewhere. What path operators read besides is unconstrained.
+
+    Attributes:
+        parent: What the paths begin with.
+        path: What each operator between must be; its operands do not matter.
+        root: Where the paths meet.
+        at_most: Most operators between the two.
+    """
+
+    parent: ValuePattern
+    path: OpPattern
+    root: OpPattern
+    at_most: int
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Those of the root."""
+        return self.root.heads
+
+    def children(self) -> Sequence[ValuePattern]:
+        """Return root and parent."""
+        return (self.root, self.parent)
+
+
+@dataclass(frozen=True, eq=False)
+class AttrBinding:
+    """Bind an attribute to a name; used twice, both attributes must be equal.
+
+    Attributes:
+        name: Name of the binding.
+        constraint: A further literal, set or callable that must hold, or None.
+    """
+
+    name: str
+    constraint: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Hold what ``where`` asks of a value; a field that is None asks nothing.
+
+    Attributes:
+        dtype: dtype name, set of names, or predicate.
+        shape: Dimensions: a size, None for any, a text that binds a size and must agree where it stands again, one
+            ``...`` for any number of dimensions; or a predicate on the shape.
+        rank: Number of dimensions, set of numbers, or predicate.
+        value: What the constant must be, as in ``P.const``.
+        uses: Number of uses (graph outputs count), set of numbers, or predicate.
+        layout: Name of the memory order, set of names, or predicate.
+        const: True asks for a constant, False for anything else.
+    """
+
+    dtype: str | Set[str] | Callable[[str], Any] | None = None
+    shape: ShapePattern | Callable[[Any], Any] | None = None
+    rank: int | Set[int] | Callable[[Any], Any] | None = None
+    value: Any = None
+    uses: int | Set[int] | Callable[[int], Any] | None = None
+    layout: str | Set[str] | Callable[[str], Any] | None = None
+    const: bool | None = None
 
 
 def to_pattern(item: Any) -> ValuePattern:
-    """Return a pattern for what stands in an operand's place: None is ``P.absent``, a number or array ``P.const``."""
+    """Return a pattern for what stands in an operand's place: None is ``P.absent``, a number or array ``P.const``.
+
+    Raises:
+        PatternError: If it is something else.
+    """
     if isinstance(item, ValuePattern):
         return item
     if item is None:
@@ -167,172 +383,216 @@ def to_pattern(item: Any) -> ValuePattern:
     )
 
 
-class AnyValue(Leaf):
-    """``P.any``: any value; with ``optional``, also an absent operand."""
+def distances(pattern: ValuePattern) -> list[tuple[ValuePattern, int]]:
+    """Return every sub-pattern with how many operators stand above it at most, the nearest first."""
+    depths: dict[ValuePattern, int] = {}
+    queue = deque([(pattern, 0)])
+    while queue:
+        current, depth = queue.popleft()
+        if depths.get(current, -1) >= depth:
+            continue
+        depths[current] = depth
+        step = 1 if isinstance(current, OpPattern) else _REPEAT_REACH if isinstance(current, Repeat) else 0
+        queue.extend((child, depth + step) for child in current.children())
+    return list(depths.items())
 
-    is_free = True
 
-    def __init__(self, name: str = "", *, optional: bool = False) -> None:
-        self.name = name
-        self.optional = optional
+def _binary(op: str, a: Any, b: Any) -> OpPattern:
+    return OpPattern(frozenset({("", op)}), (to_pattern(a), to_pattern(b)))
 
-    def __call__(self) -> AnyValue:
-        """Return another one, so that ``P.any()`` reads like the other constructs."""
+
+def _display(head: Head) -> str:
+    domain, name = head
+    return name if domain in ("", COMPOSITE, TINYCOMP) else f"{domain}::{name}"
+
+
+# The language ----------------------------------------------------------------------------------------------------
+
+_CONSTRUCTS = (
+    "absent", "any", "any_of", "attr", "composite", "const", "dominates", "elementwise", "not_const", "op", "optional",
+    "repeat",
+)  # fmt: skip
+
+Step = Callable[[ValuePattern], ValuePattern] | str | Iterable[str]
+
+
+class Builder:
+    """Build sub-patterns; :data:`P` is the builder for ONNX's own domain.
+
+    Args:
+        domain: Operator domain of what attribute access builds.
+    """
+
+    def __init__(self, domain: str = "") -> None:
+        self._domain = domain
+
+    def __getitem__(self, domain: str) -> Builder:
+        """Return a builder for the operators of ``domain``."""
+        return Builder(domain)
+
+    def __getattr__(self, name: str) -> Callable[..., OpPattern]:
+        if not name[:1].isupper() and not self._domain:
+            raise PatternError(
+                f'there is no construct "{name}" in the pattern language',
+                hint=did_you_mean(name, _CONSTRUCTS) or "Operators begin with a capital letter.",
+            )
+        return lambda *operands, **attrs: self.op(name, *operands, **attrs)
+
+    # Operators -----------------------------------------------------------------------------------------------------
+
+    def op(self, names: str | Iterable[str] | None, /, *operands: Any, **attrs: Any) -> OpPattern:
+        """Ask for an operator by name, by one of several names, or (None) for any operator.
+
+        Args:
+            names: Operator names; one with a dot is a composite's qualified name.
+            operands: A pattern each; None asks for an absent operand, a number or array for a constant, and a trailing
+                ``...`` allows any further operands.
+            attrs: What each attribute must be: a literal, a set of literals, a predicate, or ``P.attr``. For a nested
+                graph (``then_branch=…``): the pattern of its result, or a tuple of several.
+        """
+        heads = None if names is None else frozenset(self._head(n) for n in _names(names))
+        variadic = bool(operands) and operands[-1] is ...
+        fixed = operands[:-1] if variadic else operands
+        if any(item is ... for item in fixed):
+            raise PatternError('"..." may only stand last', where=str(names), hint="Write P.any for one operand.")
+        bodies = {k: v if isinstance(v, tuple) else (v,) for k, v in attrs.items() if _is_body(v)}
+        plain = {k: v for k, v in attrs.items() if k not in bodies}
+        return OpPattern(heads, tuple(map(to_pattern, fixed)), variadic, plain, bodies)
+
+    def composite(self, name: str, *operands: Any, **attrs: Any) -> OpPattern:
+        """Ask for a composite by its qualified name, such as ``npu.conv_relu``."""
+        return Builder(COMPOSITE).op(name, *operands, **attrs)
+
+    def elementwise(self, x: Any) -> OpPattern:
+        """Ask for any element-wise operator that has ``x`` among its operands."""
+        return OpPattern(None, (to_pattern(x),), trait="elementwise", anywhere=True)
+
+    def _head(self, name: str) -> Head:
+        if self._domain:
+            return self._domain, name
+        return COMPOSITE if "." in name else TINYCOMP if name in OWN_OPS else "", name
+
+    # Values --------------------------------------------------------------------------------------------------------
+
+    @property
+    def any(self) -> AnyValue:
+        """Any value; each mention is a new one."""
         return AnyValue()
 
-    def fits(self, value: Value | None, search: Search) -> bool:
-        """Accept every value."""
-        if value is None and not self.optional:
-            search.fail(f"expected {f'an operand {self.name}' if self.name else 'an operand'}, found none")
-            return False
-        return True
+    @property
+    def const(self) -> Const:
+        """A constant; ``P.const(0.5)`` one whose elements all have that value."""
+        return Const()
 
-
-class Const(Leaf):
-    """``P.const``: a constant, optionally of a given value."""
-
-    rules_out = True
-
-    def __init__(self, value: Any = None) -> None:
-        self.value = value
-
-    def __call__(self, value: Any = None) -> Const:
-        """Return a pattern for the constant ``value``: a number, an array, or a predicate on the array."""
-        return Const(value)
-
-    def fits(self, value: Value | None, search: Search) -> bool:
-        """Accept a constant."""
-        if value is None or value.const is None:
-            search.fail(f"expected a constant, found {search.describe(value)}", value.producer if value else None)
-            return False
-        reason = "" if self.value is None else check_const(value.const, self.value)
-        if reason:
-            search.fail(reason)
-        return not reason
-
-    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether the value is such a constant."""
-        if value is None or value.const is None:
-            return False
-        return self.value is None or not check_const(value.const, self.value)
-
-
-class NotConst(AnyValue):
-    """``P.not_const``: any value that is not a constant."""
-
-    def __call__(self) -> NotConst:
-        """Return another one."""
+    @property
+    def not_const(self) -> NotConst:
+        """Any value that is not a constant."""
         return NotConst()
 
-    def fits(self, value: Value | None, search: Search) -> bool:
-        """Accept whatever is computed at run time."""
-        if value is None or value.const is not None:
-            search.fail(f"expected anything but a constant, found {search.describe(value)}")
-            return False
-        return True
-
-
-class Absent(Leaf):
-    """``P.absent`` or ``None``: the operand must be left out."""
-
-    rules_out = True
-
-    def __call__(self) -> Absent:
-        """Return another one."""
+    @property
+    def absent(self) -> Absent:
+        """A left-out operand; None in an operand's place says the same."""
         return Absent()
 
-    def fits(self, value: Value | None, search: Search) -> bool:
-        """Accept an absent operand."""
-        if value is not None:
-            search.fail(f"expected an absent operand, found {search.describe(value)}")
-        return value is None
+    # Combinations --------------------------------------------------------------------------------------------------
 
-    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether the operand is absent."""
-        return value is None
+    def any_of(self, *options: Any) -> AnyOf:
+        """Ask for the first of several alternatives that leads to a match; ``a | b`` says the same."""
+        if not options:
+            raise PatternError("any_of needs at least one alternative")
+        return AnyOf(tuple(map(to_pattern, options)))
 
+    def optional(self, wrap: Callable[..., ValuePattern], inner: Any, *operands: Any, **attrs: Any) -> AnyOf:
+        """Ask for ``wrap(inner, …)`` or, where that does not lead to a match, for ``inner`` alone.
 
-class AnyOf(ValuePattern):
-    """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
+        >>> from tinycomp.rewrite import P
+        >>> maybe_padded = P.optional(P.Pad, P.any, ...)
+        >>> maybe_scaled = P.optional(lambda v: P.Relu(v * P.const), P.Conv(P.any, P.any, ...))
+        """
+        start = to_pattern(inner)
+        return AnyOf((wrap(start, *operands, **attrs), start))
 
-    rules_out = True
+    def repeat(self, step: Step, start: Any, *, at_least: int = 1, at_most: int | None = None) -> Repeat:
+        """Ask for as many steps above ``start`` as possible.
 
-    def __init__(self, options: Sequence[ValuePattern]) -> None:
-        self.options = tuple(options)
-        self._by_head: dict[Head, tuple[ValuePattern, ...]] = {}
+        Args:
+            step: What one step is: a function of what stands below it (``P.elementwise``), or operator names, each
+                taking the result of the step below at any operand.
+            start: What the steps begin with.
+            at_least: Fewest steps.
+            at_most: Most steps.
+        """
+        if callable(step):
+            return Repeat(step, to_pattern(start), at_least, at_most)
+        heads = frozenset(self._head(n) for n in _names(step))
+        return Repeat(lambda below: OpPattern(heads, (below,), anywhere=True), to_pattern(start), at_least, at_most)
 
-    @property
-    def heads(self) -> frozenset[Head] | None:
-        """The union over the alternatives."""
-        found = [option.heads for option in self.options]
-        return None if None in found else frozenset[Head]().union(*(h for h in found if h is not None))
+    def dominates(
+        self, parent: Any, path: Step, root: str | Iterable[str] | OpPattern, *, at_most: int = 64
+    ) -> Dominance:
+        """Ask for ``root`` such that every way from ``parent`` leads to it over operators of ``path`` only.
 
-    def children(self) -> Sequence[ValuePattern]:
-        """Return the alternatives."""
-        return self.options
+        Args:
+            parent: What the paths begin with.
+            path: Operator names, or ``P.elementwise``.
+            root: Where they meet: operator names, or an operator pattern.
+            at_most: Most operators between the two.
+        """
+        end = root if isinstance(root, OpPattern) else self.op(root, ...)
+        between = path(AnyValue()) if callable(path) else self.op(path, ...)
+        if not isinstance(between, OpPattern):
+            raise PatternError("a path is described by operators", expected="operator names or P.elementwise")
+        return Dominance(to_pattern(parent), between, end, at_most)
 
-    def required(self) -> Sequence[ValuePattern]:
-        """Return the last alternative, which for ``P.optional`` is the smallest."""
-        return self.options[-1:]
-
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
-        """Try the alternatives in order; all of them only where somebody wants to know why none fits."""
-        options = self._open_at(value, anchored, search) if search.is_guided else self.options
-        return [((option, value, anchored),) for option in options]
-
-    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether any alternative can."""
-        for option in self._open_at(value, anchored, feasible):  # noqa: SIM110 (a generator would cost)
-            if feasible.may_stand(option, value, anchored):
-                return True
-        return False
-
-    def _open_at(self, value: Value | None, anchored: bool, looking: Feasibility | Search) -> tuple[ValuePattern, ...]:
-        """Return the alternatives that can stand for a value by its operator: all where no-ops are looked through."""
-        if value is None or value.producer is None or (not anchored and looking.looks_through(value)):
-            return self.options
-        head = value.producer.domain, value.producer.op
-        found = self._by_head.get(head)
-        if found is None:
-            found = tuple(p for p in self.options if not p.only_at_heads or p.heads is None or head in p.heads)
-            self._by_head[head] = found
-        return found
+    def attr(self, name: str, constraint: Any = None) -> AttrBinding:
+        """Bind an attribute to ``name``; two attributes with one name must be equal."""
+        return AttrBinding(name, constraint)
 
 
-class Where(ValuePattern):
-    """A sub-pattern whose value must also satisfy constraints."""
-
-    rules_out = True
-
-    def __init__(self, inner: ValuePattern, constraints: Constraints) -> None:
-        self.inner = inner
-        self.constraints = constraints
-
-    @property
-    def heads(self) -> frozenset[Head] | None:
-        """Those of the inner pattern."""
-        return self.inner.heads
-
-    def children(self) -> Sequence[ValuePattern]:
-        """Return the inner pattern."""
-        return (self.inner,)
-
-    def fresh_choices(self, value: Value | None, anchored: bool, search: Search) -> Iterable[Choice]:
-        """Match the inner pattern first, so that a failure tells how far the match had come."""
-        return [((self.inner, value, anchored), (_Test(self.constraints), value, anchored))]
-
-    def may_stand(self, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-        """Whether the inner pattern can."""
-        return feasible.may_stand(self.inner, value, anchored)
+def _names(names: str | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
 
 
-class _Test(Leaf):
-    def __init__(self, constraints: Constraints) -> None:
-        self.constraints = constraints
+def _is_body(item: Any) -> bool:
+    return isinstance(item, ValuePattern) or (
+        isinstance(item, tuple) and bool(item) and all(isinstance(i, ValuePattern) for i in item)
+    )
 
-    def fits(self, value: Value | None, search: Search) -> bool:
-        reason = "" if value is None else self.constraints.check(value, search)
-        if reason:
-            assert value is not None
-            search.fail(reason, value.producer)
-        return not reason
+
+P = Builder()
+"""Write patterns over ONNX's operators."""
+
+
+# Tracing ---------------------------------------------------------------------------------------------------------
+
+
+def trace(function: Callable[..., Any], name: str) -> tuple[tuple[ValuePattern, ...], list[ValuePattern]]:
+    """Call a pattern function once, with a sub-pattern for each argument; return its results and those.
+
+    Args:
+        function: The function; it returns one sub-pattern, or a tuple of several.
+        name: Name of the pattern for messages.
+
+    Raises:
+        PatternError: If the function does not describe a pattern.
+    """
+    arguments = [_argument(p, name) for p in inspect.signature(function).parameters.values()]
+    result = function(*arguments)
+    outputs = result if isinstance(result, tuple) else (result,)
+    for item in outputs:
+        if not isinstance(item, ValuePattern):
+            raise PatternError("a pattern returns patterns", where=f"pattern {name}", found=repr(item))
+    return outputs, arguments
+
+
+def _argument(parameter: inspect.Parameter, where: str) -> ValuePattern:
+    if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+        raise PatternError(
+            f'the argument "{parameter.name}" cannot be traced',
+            where=f"pattern {where}",
+            expected="plain positional arguments",
+        )
+    default = parameter.default
+    if isinstance(default, ValuePattern):
+        return default.named(parameter.name)
+    return AnyValue(parameter.name, optional=default is None)

@@ -1,29 +1,198 @@
-"""Rewrite rules: a pattern and what to put in its place."""
+"""Rules that rewrite graphs, the engine that applies them until none applies any more, and open graphs.
+
+A rule says at which operators it may start and changes the graph around one node: a :class:`RewriteRule` puts a
+replacement, written with a :class:`GraphBuilder`, in the place of a match, a :class:`FunctionRule` does as it likes.
+The engine seeds every node, and after a change tries the node's neighbourhood and everything new again, so that the
+work is in proportion to the number of changes and not to passes over the graph. Nodes that nobody reads any more are
+erased on the way.
+
+>>> from tinycomp.rewrite import Engine, FunctionRule
+>>> def drop_identity(graph, node):
+...     graph.replace_uses(node.output, node.inputs[0])
+...     return True
+>>> engine = Engine([FunctionRule(drop_identity, ops="Identity")])
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
 
 from tinycomp.errors import PatternError
-from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import compatible, refine
-from tinycomp.rewrite.compiled import Pattern
-from tinycomp.rewrite.emit import Emitter
-from tinycomp.rewrite.engine import Engine, Head, Rule
-from tinycomp.rewrite.match import Match, Rejection
-from tinycomp.rewrite.matcher import Check, find
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
+from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine
+from tinycomp.remark import Remark
+from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, judge, may_start, pattern
+from tinycomp.rewrite.pattern import OWN_OPS, Head
+
+_WINDOW = 64
+"""How many of the latest changes are looked at where rules do not come to an end."""
+
+
+class Rule(Protocol):
+    """Describe what the engine runs.
+
+    Attributes:
+        name: Name for messages.
+        heads: Operators at which the rule may start, or None for every node.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """Operators (domain, name) at which the rule may start; None means every node."""
+
+    def apply(self, graph: Graph, node: Node) -> bool:
+        """Change ``graph`` around ``node``; return whether anything changed."""
+
+
+@dataclass(frozen=True)
+class FunctionRule:
+    """Make a rule of a plain function ``f(graph, node) -> bool``.
+
+    Args:
+        function: Changes the graph around the node with ``graph.add``, ``replace_uses``, ``set_input``, …, and returns
+            whether it did. It may leave dead nodes behind; the engine erases them.
+        ops: Operator name, names, or ``(domain, name)`` pairs at which it starts; empty for every node.
+    """
+
+    function: Callable[[Graph, Node], bool]
+    ops: str | Sequence[str | Head] = ()
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+    @property
+    def heads(self) -> frozenset[Head] | None:
+        """The operators at which the rule starts."""
+        ops = [self.ops] if isinstance(self.ops, str) else self.ops
+        return frozenset(("", op) if isinstance(op, str) else op for op in ops) or None
+
+    def apply(self, graph: Graph, node: Node) -> bool:
+        """Run the function."""
+        return self.function(graph, node)
+
+
+def rule(*ops: str | Head) -> Callable[[Callable[[Graph, Node], bool]], FunctionRule]:
+    """Make the decorated function a rule that starts at ``ops`` (none: at every node).
+
+    >>> @rule("Identity")
+    ... def drop_identity(graph, node):
+    ...     graph.replace_uses(node.output, node.inputs[0])
+    ...     return True
+    >>> drop_identity.name
+    'drop_identity'
+    """
+    return lambda function: FunctionRule(function, ops)
+
+
+class GraphBuilder:
+    """Insert nodes in the place of others; types are inferred at once.
+
+    Args:
+        graph: Where to insert.
+        at: The node whose place in the order the new ones take.
+        sources: Source names of the new nodes.
+        domain: Operator domain of what attribute access inserts.
+    """
+
+    def __init__(self, graph: Graph, at: Node, sources: tuple[str, ...], domain: str = "") -> None:
+        self.graph = graph
+        self.added: list[Node] = []
+        self._at = at
+        self._sources = sources
+        self._domain = domain
+
+    def __getitem__(self, domain: str) -> GraphBuilder:
+        """Return a builder for the operators of ``domain``."""
+        other = GraphBuilder(self.graph, self._at, self._sources, domain)
+        other.added = self.added
+        return other
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name[:1].isupper() and not self._domain:
+            raise AttributeError(name)
+        return lambda *operands, **attrs: self.emit(name, *operands, **attrs)
+
+    def const(self, value: Any, dtype: str = "float32") -> Value:
+        """Add a constant: an array, or a number or list of ``dtype``."""
+        array = value if isinstance(value, np.ndarray) else np.asarray(value, numpy_dtype(dtype))
+        return self.graph.add_const(array)
+
+    def emit(
+        self, name: str, /, *operands: Any, outputs: int | Sequence[str] = 1, version: int | None = None, **attrs: Any
+    ) -> Any:
+        """Insert a node.
+
+        Args:
+            name: Operator name.
+            operands: Values, None for an absent one, or plain numbers, which become constants of the dtype of the first
+                value.
+            outputs: How many results, or names for them that are not taken.
+            version: Since-version of the operator; by default the one in force in the graph's opset.
+            attrs: Attributes; None leaves one out.
+
+        Returns:
+            The result, or a tuple of them if there are several.
+
+        Raises:
+            TypeInferenceError: If the operands do not fit the operator.
+        """
+        domain = self._domain or (TINYCOMP if name in OWN_OPS else "")
+        given = {k: v for k, v in attrs.items() if v is not None}
+        node = self.graph.add(
+            name,
+            self._values(name, operands),
+            given,
+            domain=domain,
+            version=version,
+            outputs=outputs,
+            at=self._at,
+            sources=self._sources,
+        )
+        self.added.append(node)
+        return node.output if len(node.outputs) == 1 else node.outputs
+
+    def _values(self, name: str, operands: tuple[Any, ...]) -> list[Value | None]:
+        dtypes = [v.dtype for v in operands if isinstance(v, Value)]
+        dtype = next((d for d in dtypes if d != UNKNOWN_DTYPE), "float32")
+        values: list[Value | None] = []
+        for item in operands:
+            if item is None or isinstance(item, Value):
+                values.append(item)
+            elif isinstance(item, (bool, int, float, list, np.ndarray, np.generic)):
+                values.append(self.const(np.asarray(item) if isinstance(item, np.generic) else item, dtype))
+            else:
+                raise PatternError(
+                    f"an operand of {name} is not a value", expected="a value, None or a number", found=repr(item)
+                )
+        return values
+
+    def undo(self) -> None:
+        """Erase everything inserted."""
+        for node in reversed(self.added):
+            _erase(self.graph, node)
+        self.added.clear()
 
 
 class RewriteRule:
-    """Puts something else in the place of a match.
+    """Put something else in the place of a match.
 
     The replacement is a function of ``op``, which inserts nodes, and of bindings of the pattern by name (``match`` is
     the whole match). It returns the new result (a tuple for several), which must have a type that the old one could
-    have. It may return :func:`reject` to decline. New nodes inherit the source names of those they replace; replaced
-    nodes that nobody reads any more are erased. Nodes that a target has claimed are left alone.
+    have. It may return :func:`reject` or None to decline. New nodes inherit the source names of those they replace, new
+    results the names of the old ones; replaced nodes that nobody reads any more are erased. Nodes that a target has
+    claimed are left alone.
 
     >>> from tinycomp.rewrite import P, RewriteRule, pattern
     >>> @pattern
@@ -69,30 +238,42 @@ class RewriteRule:
         Raises:
             PatternError: If the replacement does not fit what it replaces.
         """
+        feasible = Feasibility(self.pattern)
+        if not may_start(self.pattern, node, feasible):
+            return False
         accept = [self._is_unclaimed, *self.pattern.checks, *self.checks]
-        match = find(self.pattern, node, graph, accept)
-        return isinstance(match, Match) and self._replace(graph, match)
+        for match in Search(self.pattern, node, graph, feasible):
+            if judge(match, accept) is None:
+                return self._replace(graph, match)
+        return False
 
-    def _is_unclaimed(self, match: Match) -> Rejection | None:
+    def _is_unclaimed(self, match: Match) -> Remark | None:
         for node in match.matched:
             if node.target is not None and not (node.is_composite and self.pattern.mentions_composites):
-                return Rejection(f"{node.label} belongs to {node.target} already", node)
+                return Remark(reason=f"{node.label} belongs to {node.target} already", where=node.label)
         return None
 
     def _replace(self, graph: Graph, match: Match) -> bool:
         sources = tuple(dict.fromkeys(s for n in match.nodes for s in n.sources))
-        emitter = Emitter(graph, match.root, sources)
+        builder = GraphBuilder(graph, match.root, sources)
         arguments = {name: match if name == "match" else match[name] for name in self._wanted}
-        answer = self.replacement(emitter, **arguments)
-        if answer is None or isinstance(answer, Rejection) or answer is False:
-            emitter.undo()
+        answer = self.replacement(builder, **arguments)
+        if answer is None or isinstance(answer, Remark) or answer is False:
+            builder.undo()
             return False
         new = self._results(match, answer)
         if all(a is b for a, b in zip(match.outputs, new, strict=True)) or _closes_cycle(graph, match, new):
-            emitter.undo()
+            builder.undo()
             return False
+        replaced = [(old.name, old.producer) for old in match.outputs]
         for old, value in zip(match.outputs, new, strict=True):
             _substitute(graph, old, value)
+        dead = [node for node in dict.fromkeys(node for _, node in replaced) if node and graph.is_dead(node)]
+        for node in dead:
+            _erase(graph, node)
+        for (name, root), value in zip(replaced, new, strict=True):
+            if root in dead and value.producer in builder.added:
+                graph.rename(value, name)
         return True
 
     def _results(self, match: Match, answer: Any) -> list[Value]:
@@ -120,6 +301,67 @@ class RewriteRule:
         return f"<RewriteRule {self.name}>"
 
 
+def _closes_cycle(graph: Graph, match: Match, new: list[Value]) -> bool:
+    """Tell whether a new result depends on an outside user of an old one; one root alone cannot bring that about."""
+    if len(new) < 2:
+        return False
+    matched = set(match.matched)
+    users = {u for v in match.outputs for u in v.users if u not in matched}
+    stack = [v.producer for v in new if v.producer is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node in users:
+            return True
+        further = [p for p in graph.predecessors(node) if p not in seen]
+        seen.update(further)
+        stack += further
+    return False
+
+
+def replaces(
+    wanted: Pattern | Callable[..., Any], check: Check | Sequence[Check] = (), *, through: bool | Iterable[str] = False
+) -> Callable[[Callable[..., Any]], RewriteRule]:
+    """Make the decorated replacement a rule, named after it.
+
+    >>> from tinycomp.rewrite import P, replaces
+    >>> @replaces(lambda x: P.Neg(P.Neg(x)))
+    ... def drop_double_negation(op, x):
+    ...     return x
+    >>> drop_double_negation
+    <RewriteRule drop_double_negation>
+
+    Args:
+        wanted: What to look for: a pattern, or a function to trace.
+        check: A predicate over the match, or several.
+        through: Whether no-ops between matched nodes are looked through, where ``wanted`` is a function.
+    """
+    traced = wanted if isinstance(wanted, Pattern) else pattern(through=through)(wanted)
+    return lambda replacement: RewriteRule(traced, replacement, check, name=replacement.__name__)
+
+
+def _erase(graph: Graph, node: Node) -> None:
+    """Erase a dead node, and the constants that nobody else reads."""
+    operands = [v for v in node.inputs if v is not None]
+    graph.erase(node)
+    for value in dict.fromkeys(operands):
+        if value.is_const and not graph.use_count(value):
+            graph.erase_unused(value)
+
+
+def _substitute(graph: Graph, old: Value, new: Value) -> None:
+    if old is new:
+        return
+    new.type = refine(old.type, new.type)
+    users = list(old.users) if new.type != old.type else []
+    graph.replace_uses(old, new)
+    queue = deque(users)
+    while queue:
+        node = queue.popleft()
+        if node in graph and not node.bodies and graph.infer_again(node):
+            queue.extend(graph.successors(node))
+
+
 def rewrite(graph: Graph, rules: Iterable[Rule], *, max_changes: int | None = None, bodies: bool = True) -> int:
     """Apply rules until none applies any more, and return how often one did.
 
@@ -135,33 +377,160 @@ def rewrite(graph: Graph, rules: Iterable[Rule], *, max_changes: int | None = No
     return Engine(rules, max_changes=max_changes, bodies=bodies).run(graph)
 
 
-def _closes_cycle(graph: Graph, match: Match, new: list[Value]) -> bool:
-    """Whether a new result depends on an outside user of an old one; one root alone cannot bring that about."""
-    if len(new) < 2:
-        return False
-    matched = set(match.matched)
-    users = {u for v in match.outputs for u in v.users if u not in matched}
-    stack = [v.producer for v in new if v.producer is not None]
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
-        if node in users:
-            return True
-        found = [p for p in graph.predecessors(node) if p not in seen]
-        seen.update(found)
-        stack += found
-    return False
+class Engine:
+    """Apply rules to a fixpoint.
+
+    Args:
+        rules: Tried in this order at every node.
+        max_changes: Bound on the number of changes per graph; by default it grows with the graph.
+        bodies: Whether the bodies of unclaimed nodes are rewritten too.
+        claimed: Whether rules may start at nodes that a target has claimed.
+    """
+
+    def __init__(
+        self, rules: Iterable[Rule], *, max_changes: int | None = None, bodies: bool = True, claimed: bool = True
+    ) -> None:
+        self._max_changes = max_changes
+        self._bodies = bodies
+        self._claimed = claimed
+        self._always: list[tuple[int, Rule]] = []
+        self._by_head: dict[Head, list[tuple[int, Rule]]] = {}
+        self._merged: dict[Head, list[Rule]] = {}
+        for order, entry in enumerate(rules):
+            for head in entry.heads or ():
+                self._by_head.setdefault(head, []).append((order, entry))
+            if entry.heads is None:
+                self._always.append((order, entry))
+
+    def run(self, graph: Graph) -> int:
+        """Rewrite ``graph`` in place and return the number of changes.
+
+        Raises:
+            PatternError: If the rules do not come to an end; the message names those that keep applying.
+        """
+        graphs = open_graphs(graph) if self._bodies else [graph]
+        return sum(self._run_one(g) for g in graphs)
+
+    def _run_one(self, graph: Graph) -> int:
+        limit = self._max_changes if self._max_changes is not None else 1000 + 50 * len(graph)
+        work = _Worklist(graph)
+        changes = 0
+        while (node := work.pop()) is not None:
+            applied = self._apply_first(graph, node, work)
+            if applied is None:
+                continue
+            changes += 1
+            work.history.append(applied.name)
+            if changes > limit:
+                raise _endless(work.history, node, limit)
+        return changes
+
+    def _apply_first(self, graph: Graph, node: Node, work: _Worklist) -> Rule | None:
+        if work.sweep(node) or not (self._claimed or node.target is None):
+            return None
+        rules = self._rules_at(node)
+        around = work.neighbourhood(node) if rules else []
+        for entry in rules:
+            if entry.apply(graph, node):
+                work.changed(node, around)
+                return entry
+        return None
+
+    def _rules_at(self, node: Node) -> list[Rule]:
+        head = (node.domain, node.op)
+        if head not in self._merged:
+            entries = sorted(self._always + self._by_head.get(head, []), key=lambda pair: pair[0])
+            self._merged[head] = [entry for _, entry in entries]
+        return self._merged[head]
 
 
-def _substitute(graph: Graph, old: Value, new: Value) -> None:
-    if old is new:
-        return
-    if new.producer is not None:
-        new.type = refine(old.type, new.type)
-    users = list(old.users) if new.type != old.type else []
-    graph.replace_uses(old, new)
-    queue = deque(users)
-    while queue:
-        node = queue.popleft()
-        if node in graph and not node.bodies and graph.infer_again(node):
-            queue.extend(graph.successors(node))
+@dataclass
+class _Worklist:
+    """Nodes still to try, each at most once in the queue."""
+
+    graph: Graph
+    history: deque[str] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def __post_init__(self) -> None:
+        self._queue = deque(self.graph.nodes)
+        self._queued = set(self._queue)
+        self._known = set(self._queue)
+
+    def pop(self) -> Node | None:
+        while self._queue:
+            node = self._queue.popleft()
+            self._queued.discard(node)
+            if node in self.graph:
+                return node
+        return None
+
+    def push(self, node: Node) -> None:
+        self._known.add(node)
+        if node not in self._queued:
+            self._queued.add(node)
+            self._queue.append(node)
+
+    def neighbourhood(self, node: Node) -> list[Node]:
+        """Return the nodes on both sides; one may stand more than once."""
+        before = [v.producer for v in node.inputs if v is not None and v.producer is not None]
+        return before + [user for value in node.outputs for user in value.users]
+
+    def changed(self, node: Node, around: list[Node]) -> None:
+        """Queue what the change touched: the old neighbours, the node, and all new nodes that are linked to them."""
+        outputs = [v.producer for v in self.graph.outputs if v.producer is not None and v.producer not in self._known]
+        stack = [*around, node, *outputs]
+        seen = set()
+        while stack:
+            near = stack.pop()
+            if near in seen or near not in self.graph:
+                continue
+            seen.add(near)
+            links = self.neighbourhood(near)
+            stack += links if near not in self._known else [n for n in links if n not in self._known]
+            self.push(near)
+        for near in [node, *around]:
+            self.sweep(near)
+
+    def sweep(self, node: Node) -> bool:
+        """Erase ``node`` if it is dead, then its producers that this leaves dead; return whether it was."""
+        if node not in self.graph or not self.graph.is_dead(node):
+            return False
+        stack = [node]
+        while stack:
+            dead = stack.pop()
+            if dead not in self.graph or not self.graph.is_dead(dead):
+                continue
+            operands = [v for v in dead.inputs if v is not None]
+            self.graph.erase(dead)
+            for value in dict.fromkeys(operands):
+                if value.producer is not None:
+                    stack.append(value.producer)
+                    self.push(value.producer)
+                elif value.is_const and not self.graph.use_count(value):
+                    self.graph.erase_unused(value)
+        return True
+
+
+def _endless(history: Iterable[str], node: Node, limit: int) -> PatternError:
+    names = " and ".join(f'"{name}"' for name, _ in Counter(history).most_common())
+    which = f"rules {names} keep undoing each other" if " and " in names else f"rule {names} keeps applying"
+    return PatternError(
+        f"rewriting does not come to an end: {which}",
+        where=node.label,
+        expected=f"at most {limit} changes",
+        hint="Make each rule's result something that no rule turns back, for example with a check.",
+    )
+
+
+def open_graphs(graph: Graph) -> Iterator[Graph]:
+    """Yield ``graph`` and every body below it that is open, outer graphs first.
+
+    Bodies of composites, of regions and of claimed nodes are closed. A graph is looked into only after the caller has
+    dealt with it, so that a node claimed on the way closes its bodies, and one inserted opens its own.
+    """
+    graphs = [graph]
+    for current in graphs:
+        yield current
+        for node in current.nodes:
+            if node.bodies and node.target is None and not node.is_composite and not node.is_region:
+                graphs.extend(node.bodies.values())

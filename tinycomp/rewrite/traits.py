@@ -1,15 +1,34 @@
-"""What the matcher needs to know about operators, read from the operator table."""
+"""What patterns and rules need to know about operators, read from the operator table and ONNX's schemas."""
 
 from __future__ import annotations
 
 import functools
+from typing import Any
+
+from onnx import helper
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
+from tinycomp.ir.infer import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 
 _BARRIERS = frozenset({(TINYCOMP, "StopFusion")})
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
+
+
+def attribute(node: Node, name: str) -> Any:
+    """Return an attribute of ``node``, its ONNX default where the node leaves it out, or None."""
+    return node.attrs[name] if name in node.attrs else _default(node.op, node.domain, node.version, name)
+
+
+@functools.cache
+def _default(op: str, domain: str, version: int, name: str) -> Any:
+    definition = schema(op, domain, version)
+    if definition is None or name not in definition.attributes:
+        return None
+    proto = definition.attributes[name].default_value
+    value = helper.get_attribute_value(proto) if proto.name else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 @functools.cache
@@ -19,24 +38,24 @@ def _traits(op: str, domain: str, version: int) -> frozenset[str]:
 
 
 def has_trait(node: Node, trait: str) -> bool:
-    """Whether the record of the node's operator carries ``trait``."""
+    """Tell whether the record of the node's operator carries ``trait``."""
     return trait in _traits(node.op, node.domain, node.version)
 
 
 def is_barrier(node: Node) -> bool:
-    """Whether the node is a ``StopFusion``."""
+    """Tell whether the node is a ``StopFusion``."""
     return (node.domain, node.op) in _BARRIERS
 
 
 def is_structural(node: Node) -> bool:
-    """Whether the node hands its first operand on unchanged (Identity, StopFusion, Dropout at inference)."""
+    """Tell whether the node hands its first operand on unchanged (Identity, StopFusion, Dropout at inference)."""
     if is_barrier(node):
         return True
     return has_trait(node, "structural") and not _drops(node)
 
 
 def looks_through(value: Value, through: frozenset[str] | None) -> bool:
-    """Whether ``value`` is only its producer's first operand handed on, by an operator of ``through`` (None: any)."""
+    """Tell whether ``value`` is its producer's first operand handed on, by an operator of ``through`` (None: any)."""
     node = value.producer
     if node is None or value is not node.output or node.inputs[0] is None:
         return False
@@ -44,11 +63,9 @@ def looks_through(value: Value, through: frozenset[str] | None) -> bool:
 
 
 def _drops(node: Node) -> bool:
-    """Whether a Dropout may run in training mode: operand 2 is there and not known to be false."""
-    if node.op != "Dropout" or len(node.inputs) < 3 or node.inputs[2] is None:
-        return False
-    mode = node.inputs[2].const
-    return mode is None or bool(mode.any())
+    """Tell whether a Dropout may run in training mode: operand 2 is there and not known to be false."""
+    mode = node.optional_operand(2) if node.op == "Dropout" else None
+    return mode is not None and (mode.const is None or bool(mode.const.any()))
 
 
 def permutable(node: Node) -> int:
@@ -59,7 +76,7 @@ def permutable(node: Node) -> int:
 
 
 def is_duplicable(node: Node) -> bool:
-    """Whether each consumer may own a copy of the node.
+    """Tell whether each consumer may own a copy of the node.
 
     The operator must be pure and cheap, and a copy must not read more than the shared result would have cost to read:
     at most one variable operand is as large as the result. That admits DequantizeLinear, Cast, Relu or an addition of a
@@ -67,11 +84,6 @@ def is_duplicable(node: Node) -> bool:
     """
     if not has_trait(node, "cheap") or node.bodies:
         return False
-    size = _size(node, -1)
-    return sum(_size(node, i) >= size for i, v in enumerate(node.inputs) if v is not None and not v.is_const) <= 1
-
-
-def _size(node: Node, index: int) -> int:
-    value = node.output if index < 0 else node.inputs[index]
-    assert value is not None
-    return tensor(value.type).size()
+    size = tensor(node.output.type).size()
+    variables = [v for v in node.inputs if v is not None and not v.is_const]
+    return sum(tensor(v.type).size() >= size for v in variables) <= 1

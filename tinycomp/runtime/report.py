@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.remark import Remark
 from tinycomp.runtime.archive import write_file
 
 if TYPE_CHECKING:
@@ -17,29 +18,6 @@ if TYPE_CHECKING:
 
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a node was not offloaded.
-
-    Attributes:
-        stage: The pass that said no.
-        target: The target concerned, or an empty text.
-        rule: The pattern, operator rule or policy.
-        text: The reason, one clause.
-        progress: Share of the pattern that had matched (0 to 1).
-    """
-
-    stage: str
-    target: str
-    rule: str
-    text: str
-    progress: float = 0.0
-
-    def __str__(self) -> str:
-        subject = f"{self.rule or self.target}: " if self.rule or self.target else ""
-        return f"{subject}{self.text}"
 
 
 @dataclass(frozen=True)
@@ -100,10 +78,14 @@ class HostRow:
     op: str
     tier: str
     macs: int
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Remark, ...]
     sources: tuple[str, ...]
     position: Position = ()
     seconds: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able form."""
+        return {**dataclasses.asdict(self), "reasons": tuple(r.to_dict() for r in self.reasons)}
 
 
 @dataclass(frozen=True)
@@ -162,7 +144,7 @@ class Report:
     regions: tuple[RegionRow, ...]
     hosts: tuple[HostRow, ...]
     notes: tuple[str, ...] = field(default=())
-    reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    reasons: Mapping[str, tuple[Remark, ...]] = field(default_factory=dict)
     layers: tuple[LayerRow, ...] = ()
     conversions: tuple[ConversionRow, ...] = ()
 
@@ -217,7 +199,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form with the totals."""
-        return {**dataclasses.asdict(self), "totals": self.totals}
+        reasons = {source: tuple(r.to_dict() for r in remarks) for source, remarks in self.reasons.items()}
+        hosts = tuple(host.to_dict() for host in self.hosts)
+        return {**dataclasses.asdict(self), "hosts": hosts, "reasons": reasons, "totals": self.totals}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
@@ -228,7 +212,7 @@ class Report:
             tuple(RegionRow(**{**r, **_tuples(r)}) for r in data["regions"]),
             tuple(_host_row(h) for h in data["hosts"]),
             tuple(data["notes"]),
-            {source: tuple(Reason(**r) for r in reasons) for source, reasons in data["reasons"].items()},
+            {source: tuple(Remark.from_dict(r) for r in reasons) for source, reasons in data["reasons"].items()},
             tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
             tuple(ConversionRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("conversions", ())),
         )
@@ -260,7 +244,7 @@ class Report:
 
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:
-    reasons = tuple(Reason(**r) for r in data["reasons"])
+    reasons = tuple(Remark.from_dict(r) for r in data["reasons"])
     return HostRow(**{**data, **_tuples(data), "reasons": reasons})
 
 

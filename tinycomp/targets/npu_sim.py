@@ -21,7 +21,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.pool import max_pool, window_reduce
 from tinycomp.ops.spatial import make_window
-from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
+from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets import npu_sim_device as device
@@ -44,7 +44,7 @@ from tinycomp.targets.common.quantized.reading import (
 )
 from tinycomp.targets.npu_sim_device import LANES, Program, Work
 
-Answer = bool | Rejection
+Answer = bool | Remark
 
 TARGET = Target(
     "npu_sim",

@@ -55,12 +55,12 @@ def _why(report: Report, node: str, session: Session) -> int:
         session.show(*(f"  {reason.stage}: {reason}" for reason in row.reasons))
         if not row.reasons:
             session.show("  no target was asked" if not report.targets else "  no target has a rule for it")
-    reasons = [dataclasses.asdict(reason) for reason in report.reasons.get(node, ())]
+    reasons = [reason.to_dict() for reason in report.reasons.get(node, ())]
     session.result(
         {
             "node": node,
             "where": where,
-            "hosts": [dataclasses.asdict(row) for row in hosts],
+            "hosts": [row.to_dict() for row in hosts],
             "reasons": reasons,
             "layers": [dataclasses.asdict(layer) for layer in report.how(node)],
         }

@@ -8,9 +8,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import Dim, TensorType, tensor
-from tinycomp.rewrite import Rejection, reject
+from tinycomp.rewrite import Remark, reject
 
-Verdict = bool | Rejection
+Verdict = bool | Remark
 Check = Callable[[Node], Verdict]
 Shape = tuple[Dim, ...] | None
 
@@ -21,7 +21,7 @@ def all_of(*checks: Check) -> Check:
     def check(node: Node) -> Verdict:
         for each in checks:
             verdict = each(node)
-            if isinstance(verdict, Rejection):
+            if isinstance(verdict, Remark):
                 return verdict
         return True
 

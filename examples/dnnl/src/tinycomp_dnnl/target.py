@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
-from tinycomp.rewrite import Match, P, Rejection, ValuePattern, reject
+from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import all_of, channel_vector, constant, dtypes, first, operand, ranks, surely_equal
@@ -16,7 +16,7 @@ from tinycomp_dnnl.library import load
 from tinycomp_dnnl.lowering import OPERATORS, VIEWS, generate
 from tinycomp_dnnl.program import Program
 
-Answer = bool | Rejection
+Answer = bool | Remark
 
 TARGET = Target(
     "dnnl",
@@ -119,7 +119,7 @@ def _(match: Match) -> Answer:
     product = next(n for n in match.matched if n.op in PRODUCTS)
     check, axis = _PRODUCT_CHECKS[product.op]
     verdict = check(product)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, Remark):
         return verdict
     added = [match.bindings.get(name) for name in (("r",) if product.op == "Conv" else ("r", "b"))]
     itself = next((v for v in added if v is not None and v.producer in match.matched), None)
@@ -187,7 +187,7 @@ def _rounding(node: Node) -> Answer:
 def _mean(node: Node) -> Answer:
     """A mean over the spatial axes is a pooling."""
     verdict = all_of(dtypes("float32", operands=(0,)), _sizes, ranks(3, 4, 5), constant(1))(node)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, Remark):
         return verdict
     given = operand(node, 1)
     found = node.attrs.get("axes", ()) if given is None or given.const is None else given.const.tolist()
@@ -200,7 +200,7 @@ def _mean(node: Node) -> Answer:
 def _view(node: Node) -> Answer:
     """A change of shape costs nothing beside work of the target, and is not worth a region elsewhere."""
     verdict = all_of(dtypes("float32", operands=(0,)), _sizes, constant(1))(node)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, Remark):
         return verdict
     beside = [first(node).producer, *node.output.users]
     works = any(n is not None and (n.target == TARGET.name or n.op in OPERATORS.keys() - {*VIEWS}) for n in beside)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
+from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
-from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.epilogue import ANCHORS
 from tinycomp.targets.c.ops.attention import add_attention
@@ -63,11 +63,11 @@ def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
     return any_activation(added | product) | added
 
 
-def _fits(match: Match) -> bool | Rejection:
+def _fits(match: Match) -> bool | Remark:
     anchor = next(n for n in match.matched if n.op in ANCHORS)
     check, axis = _CHECKS[anchor.op]
     verdict = check(anchor)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, Remark):
         return verdict
     factor = operand(anchor, 1)
     if anchor.op == "MatMul" and factor is not None and tensor(factor.type).rank == 1:
@@ -80,7 +80,7 @@ def _fits(match: Match) -> bool | Rejection:
         if value.producer in match.matched:
             return reject(f'"{value.name}" is added to itself')
         kind = _addend_kind(value, anchor.output, axis)
-        if isinstance(kind, Rejection):
+        if isinstance(kind, Remark):
             return kind
         residuals += kind == "residual"
     if residuals + _full_gemm_addend(anchor) > 1:
@@ -88,7 +88,7 @@ def _fits(match: Match) -> bool | Rejection:
     return True
 
 
-def _addend_kind(value: Value, result: Value, axis: int) -> str | Rejection:
+def _addend_kind(value: Value, result: Value, axis: int) -> str | Remark:
     if value.const is not None and channel_vector(value.const, tensor(result.type), axis) is not None:
         return "bias"
     if surely_equal(tensor(value.type).shape, tensor(result.type).shape):

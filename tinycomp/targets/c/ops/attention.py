@@ -10,8 +10,8 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
-from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -42,7 +42,7 @@ def _scaled(x: ValuePattern) -> ValuePattern:
     return (x * factor) | (x / divisor) | x
 
 
-def _fits(match: Match) -> bool | Rejection:
+def _fits(match: Match) -> bool | Remark:
     softmax = next(n for n in match.matched if n.op == "Softmax")
     scores = tensor(softmax.output.type)
     types = [tensor(match[name].type) for name in "qkv"]

@@ -13,7 +13,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.rewrite import Composite, Match, Rejection, ValuePattern, reject
+from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
@@ -89,7 +89,7 @@ def _fits_kernel(match: Match) -> Verdict:
         if rank not in _IMAGES:
             return reject(f"a convolution of {rank - 2} spatial axes")
         pads = _pads(match.matched, rank)
-        if isinstance(pads, Rejection):
+        if isinstance(pads, Remark):
             return pads
         if any(pads) and anchor.attrs.get("auto_pad", "NOTSET") != "NOTSET":
             return reject("a Pad before automatic padding")
@@ -104,7 +104,7 @@ def factors_fit(factors: Array) -> Verdict:
     return bool((np.isfinite(factors) & (factors > 0)).all()) or reject("a ratio of scales leaves float32")
 
 
-def _pads(nodes: Sequence[Node], rank: int) -> list[int] | Rejection:
+def _pads(nodes: Sequence[Node], rank: int) -> list[int] | Remark:
     """Return what a Pad among ``nodes`` puts around the spatial axes, in the order of a convolution's ``pads``."""
     pad = next((n for n in nodes if n.op == "Pad"), None)
     if pad is None:
@@ -208,7 +208,7 @@ def qconv(emit: Emitter, node: Node) -> None:
     anchor, layer = first(nodes, *PRODUCTS), Layer.of(node)
     _, shape = static_type(layer.x)
     around = _pads(nodes, len(shape))
-    assert not isinstance(around, Rejection)
+    assert not isinstance(around, Remark)
     own = anchor.attrs.get("pads") or [0] * len(around)
     attrs = {**anchor.attrs, "pads": [a + b for a, b in zip(own, around, strict=True)]} if any(around) else anchor.attrs
     emit_conv(emit, node, layer, window_at(anchor.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))

@@ -7,26 +7,26 @@ functions named ``q…`` are whole layers; their parameters are the free values 
 from __future__ import annotations
 
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import P, Rejection, ValuePattern, reject
+from tinycomp.rewrite import P, Remark, ValuePattern, reject
 
 EIGHT_BITS = frozenset({"int8", "uint8"})
 WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
 _COMBINING = ("Add", "Sub", "Mul")
 
 
-def positive(scale: Array) -> bool | Rejection:
+def positive(scale: Array) -> bool | Remark:
     """Whether scales are positive and finite."""
     return bool(((scale > 0) & (scale < float("inf"))).all()) or reject(
         f"scales are positive numbers, got {scale.min()}"
     )
 
 
-def one(scale: Array) -> bool | Rejection:
+def one(scale: Array) -> bool | Remark:
     """Whether there is one scale, as activations have it."""
     return positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
 
 
-def _whole_number(zero_point: Array) -> bool | Rejection:
+def _whole_number(zero_point: Array) -> bool | Remark:
     if zero_point.size == 1 and float(zero_point.item()).is_integer():
         return True
     return reject(f"a zero point is one whole number, got {zero_point}")

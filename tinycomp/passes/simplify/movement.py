@@ -1,18 +1,89 @@
-"""Rules on padding: explicit pads instead of ``auto_pad``, and Pad nodes merged into convolutions and pools."""
+"""Rules on what moves elements: transpositions, changes of shape, and padding."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ModelError
-from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.types import tensor
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.spatial import make_window
-from tinycomp.passes.edits import replace
-from tinycomp.passes.simplify_rules.facts import constant, ints, is_private, operand, producer, shape
-from tinycomp.rewrite import rule
+from tinycomp.passes.edits import replace, version_of
+from tinycomp.passes.simplify.facts import ints, is_private, producer, reshape_target
+from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
+
+VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+
+
+@replaces(lambda x: P.Transpose(P.Transpose(x)))
+def merge_transposes(op: GraphBuilder, x: Value, match: Match) -> Value | None:
+    """``Transpose(Transpose(x))`` is one Transpose, or none; the inner one stays for its other readers."""
+    second, first = map(_perm, match.matched)
+    return None if first is None or second is None else op.Transpose(x, perm=[first[i] for i in second])
+
+
+def _perm(node: Node) -> list[int] | None:
+    rank = node.operand(0).rank
+    perm = node.attrs.get("perm", None if rank is None else range(rank)[::-1])
+    return None if perm is None else list(perm)
+
+
+@rule("Transpose")
+def transpose_to_reshape(graph: Graph, node: Node) -> bool:
+    """A Transpose that moves only axes of size one copies nothing: it is a Reshape."""
+    dims, perm = node.operand(0).shape, _perm(node)
+    if dims is None or perm is None:
+        return False
+    moving = [axis for axis in perm if dims[axis] != 1]
+    return moving == sorted(moving) and _reshape(graph, node, node.inputs[0], [])
+
+
+@rule(*VIEWS)
+def merge_views(graph: Graph, node: Node) -> bool:
+    """Changes of shape one after the other are one Reshape to the last shape; a single one gets an explicit shape.
+
+    It takes a last shape with at most one unknown dimension, which the Reshape then finds by itself.
+    """
+    source, merged = node.inputs[0], []
+    while (inner := producer(source, *VIEWS)) is not None:
+        source = inner.inputs[0]
+        merged.append(inner)
+    return _reshape(graph, node, source, merged[::-1])
+
+
+def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node]) -> bool:
+    """Replace ``node`` by a Reshape of ``source``, unless that is what it is."""
+    target = reshape_target(node.output.shape)
+    if target is None or source is None or version_of(graph, "Reshape") < 5:
+        return False
+    wanted = np.array(target, np.int64)
+    if node.op == "Reshape" and source is node.inputs[0]:
+        current = node.const(1)
+        if current is not None and np.array_equal(current, wanted):
+            return False
+    name = f"{node.output.name}_shape"
+    return replace(graph, node, "Reshape", [source, graph.add_const(wanted, name)], merged=merged)
+
+
+@rule("GatherND")
+def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
+    """A GatherND whose constant indices name every element, or every row, once and in order is a Reshape.
+
+    PyTorch's dynamo exporter ends so where a mask is indexed by ranges of its own sizes.
+    """
+    indices, dims = node.const(1), node.operand(0).static_shape
+    if indices is None or dims is None or node.attrs.get("batch_dims", 0):
+        return False
+    rows = dims[: indices.shape[-1]]
+    if not 1 <= len(rows) == indices.shape[-1] or not 0 < indices.size == math.prod(rows) * len(rows):
+        return False
+    in_order = np.indices(rows).reshape(len(rows), -1).T
+    if not np.array_equal(indices.reshape(-1, len(rows)), in_order):
+        return False
+    return _reshape(graph, node, node.inputs[0], [])
+
 
 _WINDOWED = ("Conv", "ConvInteger", "MaxPool", "AveragePool", "LpPool", "QLinearConv")
 _WEIGHT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
@@ -33,9 +104,7 @@ def explicit_pads(graph: Graph, node: Node) -> bool:
 
 
 def _automatic_pads(node: Node, auto: str) -> list[int] | None:
-    x, sizes, kernel = operand(node, 0), None, kernel_of(node)
-    if x is not None:
-        sizes = tensor(x.type).static_shape
+    sizes, kernel = node.operand(0).static_shape, kernel_of(node)
     if kernel is not None and auto == "VALID":
         return [0] * (2 * len(kernel))
     if sizes is None or kernel is None:
@@ -52,8 +121,7 @@ def kernel_of(node: Node) -> list[int] | None:
     """Return the spatial extent of a convolution's or pool's kernel, or None where it is not known."""
     if "kernel_shape" in node.attrs:
         return list(node.attrs["kernel_shape"])
-    weight = operand(node, _WEIGHT[node.op]) if node.op in _WEIGHT else None
-    sizes = None if weight is None else tensor(weight.type).static_shape
+    sizes = node.operand(_WEIGHT[node.op]).static_shape if node.op in _WEIGHT else None
     return None if sizes is None else list(sizes[2:])
 
 
@@ -96,7 +164,7 @@ def _merge_pad(graph: Graph, node: Node, fill: float, more: dict[str, Any] | Non
 
 
 def _sees_input(node: Node, kernel: list[int], pads: list[int]) -> bool:
-    """Whether no window of a pool can lie wholly in the padding, which ONNX forbids."""
+    """Tell whether no window of a pool can lie wholly in the padding, which ONNX forbids."""
     dilations = node.attrs.get("dilations") or [1] * len(kernel)
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     return all(pad < extent for pad, extent in zip(pads, extents * 2, strict=True))
@@ -104,13 +172,13 @@ def _sees_input(node: Node, kernel: list[int], pads: list[int]) -> bool:
 
 def pads_of(pad: Node, fill: float) -> list[int] | None:
     """Return the spatial pads of a Pad that fills batch and channels not at all and the rest with ``fill``."""
-    dims = shape(pad.inputs[0])
+    dims = pad.operand(0).shape
     pads = ints(pad, 1, "pads" if pad.version > 1 else "paddings")
     if dims is None or pads is None or pad.attrs.get("mode", "constant") != "constant" or _fill(pad) != fill:
         return None
     axes = ints(pad, 3, "")
     if axes is None:
-        if operand(pad, 3) is not None:
+        if pad.optional_operand(3) is not None:
             return None
         axes = list(range(len(dims)))
     both = [[0] * len(dims), [0] * len(dims)]
@@ -124,10 +192,19 @@ def pads_of(pad: Node, fill: float) -> list[int] | None:
 def _fill(pad: Node) -> float | None:
     if pad.version < 11:
         return float(pad.attrs.get("value", 0.0))
-    if operand(pad, 2) is None:
+    if pad.optional_operand(2) is None:
         return 0.0
-    value = constant(pad, 2)
+    value = pad.const(2)
     return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
 
-RULES = (explicit_pads, merge_pad_into_conv, merge_pad_into_average_pool, merge_pad_into_max_pool)
+RULES = (
+    merge_transposes,
+    transpose_to_reshape,
+    merge_views,
+    gather_all_to_reshape,
+    explicit_pads,
+    merge_pad_into_conv,
+    merge_pad_into_average_pool,
+    merge_pad_into_max_pool,
+)

@@ -1,7 +1,11 @@
-"""Rules on QuantizeLinear and DequantizeLinear: pairs that cancel, and conversions that change places with moves.
+"""Rules on quantised layers: conversions that cancel or change places with moves, and products of whole numbers.
 
 What only moves numbers may move the stored ones as well: a DequantizeLinear goes behind it, a QuantizeLinear before it.
 So conversions come to stand beside the layers that they belong to, and less is moved.
+
+Some quantisers write products of whole numbers in floats: data that a Cast has made of 8-bit integers, or that are
+rounded and clipped to their range, times weights that are whole numbers of 8 bits. As quantised layers whose scales are
+1, they are open to targets that compute in integers. Sums are exact there; in float32 they are up to 2**24.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import bypass, take_over
-from tinycomp.passes.simplify_rules.facts import constant, dtype, is_private, operand, producer
-from tinycomp.rewrite import rule
+from tinycomp.passes.edits import take_over
+from tinycomp.passes.simplify.facts import is_private, producer
+from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 
 _BYTES = frozenset({"int8", "uint8"})
 _STORED = _BYTES | {"int16", "uint16"}
@@ -26,34 +30,31 @@ _NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
 """Who gains by a DequantizeLinear of its own."""
 
 
-@rule("QuantizeLinear")
-def merge_conversions(graph: Graph, node: Node) -> bool:
+@replaces(lambda x: P.QuantizeLinear(P.DequantizeLinear(x, P.const, ...), P.const, ...))
+def merge_conversions(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     """What is dequantised and quantised again in the same way is what it was: both err by less than half a step."""
-    inner = producer(node.inputs[0], "DequantizeLinear")
-    if inner is None or dtype(inner.inputs[0]) != dtype(node.output) or dtype(node.output) not in _STORED:
-        return False
-    scale, other = constant(node, 1), constant(inner, 1)
+    node, inner = match.matched
+    if x.dtype != node.output.dtype or x.dtype not in _STORED:
+        return None
+    scale, other = node.const(1), inner.const(1)
     if scale is None or other is None or not np.array_equal(scale, other) or not _is_ordinary(scale):
-        return False
+        return None
     if scale.size > 1 and node.attrs.get("axis", 1) != inner.attrs.get("axis", 1):
-        return False
+        return None
     points = [_zero_point(each, scale) for each in (node, inner)]
-    if points[0] is None or points[1] is None or not np.array_equal(points[0], points[1]):
-        return False
-    assert inner.inputs[0] is not None
-    return bypass(graph, node, inner.inputs[0])
+    return x if points[0] is not None and points[1] is not None and np.array_equal(points[0], points[1]) else None
 
 
 def _is_ordinary(scale: np.ndarray) -> bool:
-    """Whether no product of a scale and a stored number is infinite or loses bits for being small."""
+    """Tell whether no product of a scale and a stored number is infinite or loses bits for being small."""
     info = np.finfo(np.float32)
     return scale.dtype == np.float32 and bool(((scale >= info.tiny) & (scale <= info.max / 2**17)).all())
 
 
 def _zero_point(node: Node, scale: np.ndarray) -> np.ndarray | None:
-    if operand(node, 2) is None:
+    if node.optional_operand(2) is None:
         return np.zeros(scale.shape, np.int64)
-    given = constant(node, 2)
+    given = node.const(2)
     return None if given is None else given.astype(np.int64)
 
 
@@ -65,7 +66,7 @@ def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
     move behind it.
     """
     inner = producer(node.inputs[0], "DequantizeLinear")
-    if inner is None or dtype(inner.inputs[0]) not in _BYTES or inner.attrs.get("block_size", 0):
+    if inner is None or inner.operand(0).dtype not in _BYTES or inner.attrs.get("block_size", 0):
         return False
     axis = _moved_axis(inner, node)
     if axis is None or any(v.name for v in node.outputs[1:] if node.op == "MaxPool"):
@@ -81,18 +82,18 @@ def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
 
 
 def _repeats(resize: Node) -> bool:
-    """Whether a Resize repeats numbers or leaves some out, and gives no others."""
+    """Tell whether a Resize repeats numbers or leaves some out, and gives no others."""
     cropping = resize.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     return resize.attrs.get("mode", "nearest") == "nearest" and not cropping and resize.version >= 11
 
 
 def _moved_axis(inner: Node, move: Node) -> dict[str, Any] | None:
     """Return the attributes of a DequantizeLinear behind ``move``, or None where it cannot go there."""
-    scale = constant(inner, 1)
+    scale = inner.const(1)
     if scale is None or not (scale > 0).all():
         return None
     if scale.size == 1:
-        point = operand(inner, 2)
+        point = inner.optional_operand(2)
         return dict(inner.attrs) if point is None or point.is_const else None
     perm = move.attrs.get("perm")
     if move.op != "Transpose" or perm is None:
@@ -159,9 +160,92 @@ def _quantized_alike(graph: Graph, node: Node, value: Value | None) -> Value:
 
 
 def _has_one_scale(node: Node) -> bool:
-    scale, point = constant(node, 1), operand(node, 2)
+    scale, point = node.const(1), node.optional_operand(2)
     return scale is not None and scale.size == 1 and (point is None or point.is_const)
 
 
-RULES = (merge_conversions, dequantize_behind_moves, quantize_before_moves, quantize_before_concat)
 """Where several rules hold, the cancelling of a pair comes first."""
+
+
+_BYTE_TYPES = (np.int8, np.uint8)
+_CODES = {"uint8": 2, "int8": 3}
+_PRODUCTS = ("Conv", "Gemm", "MatMul")
+_ROUNDINGS = ("Ceil", "Floor", "Round")
+
+
+@rule(*_PRODUCTS)
+def quantise_whole_numbers(graph: Graph, node: Node) -> bool:
+    """A float32 product of 8-bit whole numbers reads both through a DequantizeLinear of scale 1."""
+    if producer(node.inputs[0], "Cast", "Clip") is None or graph.opsets.get("", 0) < 10:
+        return False  # before the weights are read
+    weight = _whole(node.const(1))
+    if weight is None or node.output.dtype != "float32":
+        return False
+    if node.op != "MatMul" and node.optional_operand(2) is not None:
+        bias = node.const(2)
+        if bias is None or not (bias == np.rint(bias)).all():
+            return False
+    data = _stored(graph, node)
+    if data is None:
+        return False
+    stored = graph.add_const(weight, f"{node.operand(1).name}_stored")
+    for index, value in enumerate((data, stored)):
+        graph.set_input(node, index, _dequantized(graph, node, value))
+    return True
+
+
+def _whole(weight: np.ndarray | None) -> np.ndarray | None:
+    """Return a constant as 8-bit numbers, if that is what it holds."""
+    if weight is None or weight.size == 0 or weight.dtype != np.float32:
+        return None
+    first = weight[(0,) * (weight.ndim - 1)]  # one row tells of nearly all real weights, without reading the others
+    if not np.array_equal(first, np.rint(first)):
+        return None
+    for kind in _BYTE_TYPES:
+        info = np.iinfo(kind)
+        if info.min <= weight.min() and weight.max() <= info.max:
+            stored = weight.astype(kind)
+            return stored if np.array_equal(stored, weight) else None
+    return None
+
+
+def _stored(graph: Graph, node: Node) -> Value | None:
+    """Return the data of a product as 8-bit numbers; None where they are others."""
+    cast = producer(node.inputs[0], "Cast")
+    if cast is not None:
+        return cast.inputs[0] if cast.operand(0).dtype in _CODES else None
+    clip = producer(node.inputs[0], "Clip")
+    kind = None if clip is None or producer(clip.inputs[0], *_ROUNDINGS) is None else _range_of(clip)
+    if clip is None or kind is None:
+        return None
+    return graph.add("Cast", [clip.output], {"to": _CODES[kind]}, at=clip).output
+
+
+def _range_of(clip: Node) -> str | None:
+    """Return the 8-bit type that holds all whole numbers that a Clip leaves."""
+    ends = [clip.const(index) for index in (1, 2)]
+    if ends[0] is None or ends[1] is None or ends[0].size != 1 or ends[1].size != 1:
+        return None
+    low, high = ends[0].item(), ends[1].item()
+    if low != np.rint(low) or high != np.rint(high):
+        return None
+    for kind in _BYTE_TYPES:
+        info = np.iinfo(kind)
+        if info.min <= low and high <= info.max:
+            return np.dtype(kind).name
+    return None
+
+
+def _dequantized(graph: Graph, node: Node, value: Value) -> Value:
+    one = graph.add_const(np.array(1, np.float32), "one")
+    zero = graph.add_const(np.zeros((), np.dtype(value.dtype)), "zero")
+    return graph.add("DequantizeLinear", [value, one, zero], at=node).output
+
+
+RULES = (
+    merge_conversions,
+    dequantize_behind_moves,
+    quantize_before_moves,
+    quantize_before_concat,
+    quantise_whole_numbers,
+)

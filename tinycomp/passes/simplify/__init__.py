@@ -24,7 +24,7 @@ graph @main opset {"" = 17} (%x: float32[N, 1, 4, 4]) -> (%y) {
   %y: float32[N, 16] = Reshape@14(%b, %y_shape) from ["flatten"]
 }
 
-The rules are in :mod:`tinycomp.passes.simplify_rules`, a file per theme. None of them computes anything twice, and
+The rules stand beside this file, a file per subject. None of them computes anything twice, and
 none changes NaN, infinities or rounding by more than a different order of the same operations does.
 """
 
@@ -35,32 +35,10 @@ from dataclasses import dataclass
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.simplify_rules import (
-    affine,
-    arithmetic,
-    casts,
-    clamps,
-    integers,
-    movement,
-    no_ops,
-    padding,
-    products,
-    quantized,
-)
+from tinycomp.passes.simplify import affine, movement, no_ops, quantized
 from tinycomp.rewrite import Engine, Rule
 
-RULES: tuple[Rule, ...] = (
-    *no_ops.RULES,
-    *arithmetic.RULES,
-    *movement.RULES,
-    *casts.RULES,
-    *clamps.RULES,
-    *affine.RULES,
-    *padding.RULES,
-    *products.RULES,
-    *quantized.RULES,
-    *integers.RULES,
-)
+RULES: tuple[Rule, ...] = (*no_ops.RULES, *movement.RULES, *affine.RULES, *quantized.RULES)
 _ENGINE = Engine(RULES, claimed=False)
 
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import UNKNOWN_DTYPE, Dim, tensor
+from tinycomp.ir.types import Dim
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 Shape = tuple[Dim, ...]
-
-
-def operand(node: Node, index: int) -> Value | None:
-    """Return operand ``index``, or None where it is absent."""
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
-def constant(node: Node, index: int) -> np.ndarray | None:
-    """Return the array of operand ``index``, or None where it is absent or not a constant."""
-    value = operand(node, index)
-    return None if value is None else value.const
 
 
 def producer(value: Value | None, *ops: str) -> Node | None:
@@ -33,38 +19,28 @@ def producer(value: Value | None, *ops: str) -> Node | None:
     return node if node.outputs[0] is value else None
 
 
-def shape(value: Value | None) -> Shape | None:
-    """Return the dimensions of a tensor, or None."""
-    return None if value is None else tensor(value.type).shape
-
-
-def dtype(value: Value | None) -> str:
-    """Return the dtype of a tensor, or ``"?"``."""
-    return UNKNOWN_DTYPE if value is None else tensor(value.type).dtype
-
-
 def ints(node: Node, index: int, name: str) -> list[int] | None:
     """Return integers that an operator takes as constant operand ``index`` or, in older versions, as an attribute.
 
     Returns:
         None where they are absent or not known.
     """
-    array = constant(node, index)
+    array = node.const(index)
     if array is not None:
         return [int(v) for v in array.reshape(-1)]
-    if operand(node, index) is None and name in node.attrs:
+    if node.optional_operand(index) is None and name in node.attrs:
         return [int(v) for v in node.attrs[name]]
     return None
 
 
-def same_static_shape(a: Value | None, b: Value | None) -> bool:
-    """Whether both values certainly have the same shape, every dimension being a number."""
-    type_a, type_b = (None if v is None else tensor(v.type).static_shape for v in (a, b))
-    return type_a is not None and type_a == type_b
+def same_static_shape(a: Value, b: Value) -> bool:
+    """Tell whether both values certainly have the same shape, every dimension being a number."""
+    shape = a.static_shape
+    return shape is not None and shape == b.static_shape
 
 
 def same_shape_of_equal_size(a: Shape | None, b: Shape | None) -> bool:
-    """Whether two shapes of tensors with equally many elements are certainly equal.
+    """Tell whether two shapes of tensors with equally many elements are certainly equal.
 
     One dimension may be unknown: the number of elements decides it, unless another dimension is zero.
     """
@@ -86,10 +62,10 @@ def reshape_target(dims: Shape | None) -> list[int] | None:
 
 
 def keeps_shape(array_shape: Sequence[int], value: Value) -> bool:
-    """Whether broadcasting ``value`` with an array of ``array_shape`` certainly gives the shape of ``value``."""
-    if math.prod(array_shape) == 1 and not array_shape:
+    """Tell whether broadcasting ``value`` with an array of ``array_shape`` certainly gives the shape of ``value``."""
+    if not array_shape:
         return True
-    dims = shape(value)
+    dims = value.shape
     if dims is None or len(array_shape) > len(dims):
         return False
     aligned = dims[len(dims) - len(array_shape) :]
@@ -97,5 +73,5 @@ def keeps_shape(array_shape: Sequence[int], value: Value) -> bool:
 
 
 def is_private(graph: Graph, value: Value) -> bool:
-    """Whether exactly one operand reads ``value``, so that its producer may be merged into the reader."""
+    """Tell whether exactly one operand reads ``value``, so that its producer may be merged into the reader."""
     return graph.use_count(value) == 1

@@ -1,0 +1,373 @@
+"""Composites: named patterns as a target's table lists them, which of their matches to take, and one node of each.
+
+A match is accepted when its predicates hold, no node of it is taken, no value of a non-root node is used outside, and
+making one node of it closes no cycle, asked in this order. The first three questions take part in the search: a match
+that fails one is followed by the next way to match at the same root. A refused match reserves nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sys
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
+from tinycomp.remark import Remark, reject
+from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, find, may_start, pattern
+from tinycomp.rewrite.pattern import Head
+from tinycomp.rewrite.rules import open_graphs
+from tinycomp.rewrite.traits import is_duplicable, is_structural
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(eq=False)
+class Composite:
+    """Describe what a target takes as one atom.
+
+    Attributes:
+        name: Name within the target.
+        pattern: What it looks like.
+        checks: Predicates over the whole match, asked after the pattern's own.
+        target: Name of the target that owns it; may be empty.
+    """
+
+    name: str
+    pattern: Pattern
+    checks: list[Check] = field(default_factory=list)
+    target: str = ""
+
+    @classmethod
+    def trace(cls, function: Callable[..., Any], *, target: str = "", name: str | None = None) -> Composite:
+        """Make a composite of a pattern function (or a :class:`Pattern`), named after it unless ``name`` says other.
+
+        Raises:
+            PatternError: If the function does not describe a pattern.
+        """
+        traced = function if isinstance(function, Pattern) else pattern(function)
+        return cls(name or traced.name, traced, target=target)
+
+    @property
+    def qualified_name(self) -> str:
+        """Name with the target in front, such as ``npu.conv_relu``; the operator name of its nodes."""
+        return f"{self.target}.{self.name}" if self.target else self.name
+
+    @property
+    def predicates(self) -> Sequence[Check]:
+        """Every predicate in the order in which they are asked."""
+        return [*self.pattern.checks, *self.checks]
+
+    def check(self, predicate: _F) -> _F:
+        """Add a predicate over the whole match: True or None is yes, ``reject("why")`` or False is no."""
+        self.checks.append(predicate)
+        return predicate
+
+    def match(self, node: Node, graph: Graph | None = None) -> Match | Remark:
+        """Return the first match at ``node`` that the predicates accept, or a remark on the one that came furthest."""
+        return find(self.pattern, node, graph, self.predicates)
+
+
+# Choosing matches --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Hold an accepted match.
+
+    Attributes:
+        composite: What was matched.
+        match: Where.
+        owned: The nodes that belong to it alone; the others are copied for it.
+    """
+
+    composite: Composite
+    match: Match
+    owned: frozenset[Node]
+
+
+class Selection:
+    """Choose matches on one graph that can all be made composites; the graph does not change meanwhile."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.chosen: list[Chosen] = []
+        self.taken: dict[Node, Chosen] = {}
+        self._place = {node: index for index, node in enumerate(graph.nodes)}
+        self._spans = _Spans()
+        self._by_head: dict[Head, list[Node]] = {}
+        for node in reversed(self._place):
+            self._by_head.setdefault((node.domain, node.op), []).append(node)
+
+    def choose(
+        self, composite: Composite, explained: Callable[[Node], bool] = lambda root: False
+    ) -> list[tuple[Node, Remark]]:
+        """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts.
+
+        Args:
+            composite: What to look for.
+            explained: Whether nobody will ask why ``composite`` does not stand at a root. Such a root is not even
+                tried where an operator that every match holds is out of reach, or operators and constants rule a
+                match out, which saves most attempts.
+        """
+        failed: list[tuple[Node, Remark]] = []
+        roots = [n for n in self._roots(composite) if n not in self.taken and _may_take(n, composite)]
+        if not roots:
+            return failed
+        accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
+        hopeful, feasible = self._hopeful(composite), Feasibility(composite.pattern)
+        for root in roots:
+            if root in self.taken:
+                continue
+            if explained(root) and not (root in hopeful and may_start(composite.pattern, root, feasible)):
+                continue
+            answer = find(composite.pattern, root, self.graph, accept, feasible)
+            if isinstance(answer, Match):
+                self._take(composite, answer)
+            else:
+                failed.append((root, answer))
+        return failed
+
+    def _roots(self, composite: Composite) -> Iterable[Node]:
+        heads = composite.pattern.heads
+        if heads is None:
+            return reversed(self._place)
+        roots = [node for head in heads for node in self._by_head.get(head, ())]
+        return roots if len(heads) == 1 else sorted(roots, key=self._place.__getitem__, reverse=True)
+
+    def _hopeful(self, composite: Composite) -> Container[Node]:
+        """Return the nodes within reach of the rarest operator that every match holds."""
+        marked = [
+            (sum(len(self._by_head.get(head, ())) for head in mark.heads), mark) for mark in composite.pattern.landmarks
+        ]
+        if not marked:
+            return self._place
+        _, rarest = min(marked, key=lambda pair: pair[0])
+        starts = (node for head in rarest.heads for node in self._by_head.get(head, ()))
+        return _within_reach(self.graph, starts, rarest.depth)
+
+    def _take(self, composite: Composite, match: Match) -> None:
+        copies = copies_needed(match, self.graph)
+        assert not isinstance(copies, Remark)
+        chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))
+        self.chosen.append(chosen)
+        self.taken.update(dict.fromkeys(chosen.owned, chosen))
+        if len({v.producer for v in match.outputs}) > 1:
+            self._spans.add(self._place[n] for n in chosen.owned)
+
+    # The tests of a match, in order ----------------------------------------------------------------------------------
+
+    def _is_free(self, match: Match, composite: Composite) -> Remark | None:
+        for node in match.matched:
+            if node in self.taken:
+                reason = f"lost {node.label} to {self.taken[node].composite.qualified_name}"
+                return Remark(reason=reason, where=node.label)
+            if not _may_take(node, composite):
+                return Remark(reason=f"{node.label} belongs to {node.target or node.op} already", where=node.label)
+        return None
+
+    def _is_closed(self, match: Match) -> Remark | None:
+        copies = copies_needed(match, self.graph)
+        return copies if isinstance(copies, Remark) else None
+
+    def _stays_acyclic(self, match: Match) -> Remark | None:
+        """Refuse a match with several roots from which a path leads back into it.
+
+        With one root there is no such path: every member is an ancestor of the root, and only the root's value leaves.
+        """
+        if len({v.producer for v in match.outputs}) == 1:
+            return None
+        copies = copies_needed(match, self.graph)
+        assert not isinstance(copies, Remark)
+        members = {n for n in match.matched if n not in copies}
+        through = self._way_back(members)
+        return None if through is None else reject(f"would close a cycle through {through.label}")
+
+    def _way_back(self, members: set[Node]) -> Node | None:
+        limit = self._spans.horizon(max(self._place[n] for n in members))
+        first = [u for n in members for u in self.graph.successors(n) if u not in members]
+        came_from = {u: u for u in first}
+        stack = list(came_from)
+        while stack:
+            node = stack.pop()
+            group = self.taken[node].owned if node in self.taken else (node,)
+            for user in (u for n in group for u in self.graph.successors(n)):
+                if user in members:
+                    return came_from[node]
+                if user not in came_from and self._place[user] <= limit:
+                    came_from[user] = came_from[node]
+                    stack.append(user)
+        return None
+
+
+class _Spans:
+    """Disjoint ranges of places that matches with several roots bridge: a path can go back inside one of them."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+
+    def add(self, places: Iterable[int]) -> None:
+        held = list(places)
+        low, high = min(held), max(held)
+        at = bisect.bisect_left(self._ranges, (low, low))
+        if at and self._ranges[at - 1][1] >= low:
+            at -= 1
+        end = at
+        while end < len(self._ranges) and self._ranges[end][0] <= high:
+            low, high = min(low, self._ranges[end][0]), max(high, self._ranges[end][1])
+            end += 1
+        self._ranges[at:end] = [(low, high)]
+
+    def horizon(self, place: int) -> int:
+        """Return the last place from which a path can lead back to ``place``."""
+        at = bisect.bisect_right(self._ranges, (place, sys.maxsize)) - 1
+        return max(place, self._ranges[at][1]) if at >= 0 else place
+
+
+def _within_reach(graph: Graph, starts: Iterable[Node], depth: int) -> set[Node]:
+    """Return the nodes up to ``depth`` operators above ``starts``, those included; no-ops do not count."""
+    level = dict.fromkeys(starts, 0)
+    queue = deque(level)
+    while queue:
+        node = queue.popleft()
+        for user in graph.successors(node):
+            step = 0 if is_structural(user) else 1
+            reached = level[node] + step
+            if reached <= depth and reached < level.get(user, depth + 1):
+                level[user] = reached
+                (queue.append if step else queue.appendleft)(user)
+    return set(level)
+
+
+def _may_take(node: Node, composite: Composite) -> bool:
+    """Tell whether the node is nobody's, or a composite of the same target, which a larger one may hold."""
+    if node.is_region or (node.target is not None and not node.is_composite):
+        return False
+    return node.target in (None, composite.target)
+
+
+def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:
+    """Return the members that the match needs copies of, because their values are used outside too.
+
+    A cheap, pure producer is copied, so that each match owns one. What a copied node reads from other members is then
+    used outside as well, by the original.
+
+    Returns:
+        The nodes to copy, or a remark when a value escapes whose producer cannot be copied.
+    """
+    members = set(match.matched)
+    roots = {v.producer for v in match.outputs}
+    copies: set[Node] = set()
+    stack = [n for n in match.matched if n not in roots and _escape(n, members, graph) is not None]
+    while stack:
+        node = stack.pop()
+        if node in copies or node in roots:
+            continue
+        if not is_duplicable(node):
+            return Remark(reason=_escape_text(node, members - copies, graph), where=node.label)
+        copies.add(node)
+        stack += [v.producer for v in node.inputs if v is not None and v.producer in members]
+    return copies
+
+
+def _escape(node: Node, members: set[Node], graph: Graph) -> Value | None:
+    for value in node.outputs:
+        if graph.is_output(value) or any(user not in members for user in value.users):
+            return value
+    return None
+
+
+def _escape_text(node: Node, members: set[Node], graph: Graph) -> str:
+    value = _escape(node, members, graph) or node.output
+    if graph.is_output(value):
+        return f"the result of {node.label} is also an output of the graph"
+    user = next((u for u in value.users if u not in members), None)
+    return f"the result of {node.label} is also used by {user.label if user else 'another node'}"
+
+
+# One node of each match --------------------------------------------------------------------------------------------
+
+
+def partition(
+    graph: Graph, pattern: Pattern, name: str = "", *, target: str = "", checks: Sequence[Check] = ()
+) -> list[Node]:
+    """Make a composite node of every match of ``pattern`` in ``graph`` and its open bodies.
+
+    Args:
+        graph: Changed in place.
+        pattern: What to find.
+        name: Operator name of the composites, by default the pattern's.
+        target: Target of the composites; it stands before the name.
+        checks: Further predicates over a match.
+
+    Returns:
+        The composite nodes.
+    """
+    composite = Composite(name or pattern.name, pattern, list(checks), target)
+    made = []
+    for scope in open_graphs(graph):
+        selection = Selection(scope)
+        selection.choose(composite)
+        made += outline_all(selection)
+    return made
+
+
+def outline_all(selection: Selection) -> list[Node]:
+    """Make one composite node of each chosen match, in the order of their choice."""
+    nodes = (_outline(chosen, selection) for chosen in selection.chosen)
+    return [node for node in nodes if node is not None]
+
+
+def _outline(chosen: Chosen, selection: Selection) -> Node | None:
+    graph, match, composite = selection.graph, chosen.match, chosen.composite
+    if not any(graph.use_count(v) for v in match.outputs):
+        return None  # every user has a copy of its own
+    members = _own_copies(chosen, selection)
+    inside = set(members)
+    read = {v for n in members for v in n.inputs if v is not None and v.producer not in inside}
+    node = graph.outline(
+        members,
+        composite.qualified_name,
+        domain=COMPOSITE,
+        target=composite.target or None,
+        params=[v for v in match.free if v in read],
+    )
+    node.attrs["ops"] = [n.op for n in node.body.nodes]
+    return node
+
+
+def _own_copies(chosen: Chosen, selection: Selection) -> list[Node]:
+    """Return the members, with a copy in place of each shared one; the last match to share a node keeps it."""
+    graph, match = selection.graph, chosen.match
+    needed = copies_needed(match, graph)
+    assert isinstance(needed, set), "the graph around a chosen match has changed"
+    nodes = match.nodes
+    shared = [n for n in nodes if n in needed or selection.taken.get(n, chosen) is not chosen]
+    if not shared:
+        return list(nodes)
+    keep = [n for n in nodes if n not in shared]
+    renamed: dict[Value, Value] = {}
+    copies = [_copy(node, graph, renamed) for node in shared]
+    for node in keep:
+        for index, value in enumerate(node.inputs):
+            if value in renamed:
+                graph.set_input(node, index, renamed[value])
+    return [*keep, *copies]
+
+
+def _copy(node: Node, graph: Graph, renamed: dict[Value, Value]) -> Node:
+    copy = graph.add(
+        node.op,
+        [renamed.get(v, v) if v is not None else None for v in node.inputs],
+        node.attrs,
+        domain=node.domain,
+        version=node.version,
+        outputs=[v.name and graph.fresh(v.name) for v in node.outputs],
+        types=[v.type for v in node.outputs],
+        sources=node.sources,
+        at=node,
+    )
+    renamed.update(zip(node.outputs, copy.outputs, strict=True))
+    return copy
