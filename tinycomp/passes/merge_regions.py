@@ -1,18 +1,24 @@
-"""Grouping claimed nodes into as few regions as possible, without a cycle between regions."""
+"""Group claimed nodes into as few regions as possible, without a cycle between regions.
+
+The dependency structure is the graph's networkx digraph. Contracting everything that edges of one target hold together
+gives the coarsest quotient one could wish for; the strong components of that quotient that are single vertices are
+regions of every best grouping, and most models need no more. What lies in larger components is a tangle, which
+:mod:`tinycomp.passes.region_search` solves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import itertools
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+import networkx as nx
+
 from tinycomp.errors import TinycompError, did_you_mean
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops.rows import any_counts_rows, counts_rows
 from tinycomp.passes.base import Pass
-from tinycomp.passes.counted_rows import Dependency, counted_dependencies
-from tinycomp.passes.policy import apply_policy
-from tinycomp.passes.quotient import HOST, Problem, separate
-from tinycomp.passes.region_remarks import explain_borders
-from tinycomp.passes.region_search import RegionSearch
+from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
@@ -21,6 +27,12 @@ from tinycomp.target import Policy, Target, find_all
 MINIMUM = "minimum"
 """The rule named by the remark that a number of regions may not be minimal."""
 BARRIERS = ("transparent", "binding", "identity")
+MOST = 100
+"""Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
+_MORE = f"only the first {MOST} borders between regions are explained"
+
+Dependency = tuple[Node, Node]
+"""A node, and one that reads its results."""
 
 
 @dataclass(frozen=True)
@@ -109,24 +121,236 @@ def find_regions(
         search: Where to count what was found.
         borders: Dependencies that no region may hold.
     """
-    nodes = graph.nodes
-    problem = problem_of(graph, nodes)
-    number = {node: i for i, node in enumerate(nodes)}
-    separate(problem, sorted((number[node], number[user]) for node, user in borders))
-    groups = (search or RegionSearch()).minimum(problem)
-    return [[nodes[i] for i in group] for group in sorted(sorted(group) for group in groups)]
+    search = search or RegionSearch()
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    dependencies, links = dependencies_and_links(graph, borders)
+    certain, tangled = _certain_regions(dependencies, links)
+    search.accept(len(certain))
+    if tangled:
+        vertices = sorted(tangled, key=lambda v: place[v] if isinstance(v, Node) else len(place) + v)
+        groups = search.minimum(problem_of(vertices, dependencies, links))
+        certain += [[vertices[i] for i in group] for group in groups]
+    regions = [sorted((v for v in region if isinstance(v, Node)), key=place.__getitem__) for region in certain]
+    return sorted(regions, key=lambda region: place[region[0]])
 
 
-def problem_of(graph: Graph, nodes: Sequence[Node]) -> Problem:
-    """Return the dependency graph of ``nodes`` as integers; regions that are cut out already count as the host's."""
-    number = {node: i for i, node in enumerate(nodes)}
-    names = {name: i for i, name in enumerate(dict.fromkeys(n.target for n in nodes if n.target is not None), 1)}
-    colors = [HOST if n.target is None or n.is_region else names[n.target] for n in nodes]
-    successors = [{number[user] for user in graph.successors(node)} for node in nodes]
-    links: list[set[int]] = [set() for _ in nodes]
-    for vertex, users in enumerate(successors):
-        for user in users:
-            if colors[vertex] == colors[user] != HOST:
-                links[vertex].add(user)
-                links[user].add(vertex)
-    return Problem(colors, successors, links, [[i] for i in range(len(nodes))])
+Vertex = Node | int
+"""A node, or the number of a border between two nodes."""
+
+
+def dependencies_and_links(
+    graph: Graph, borders: Set[Dependency] = frozenset()
+) -> tuple[nx.DiGraph[Vertex], nx.Graph[Vertex]]:
+    """Return who depends on whom, and which vertices may share a region: neighbours of one target.
+
+    A border becomes a vertex of its own between the two nodes, which no region may hold: a region with both nodes would
+    depend on itself.
+    """
+    dependencies: nx.DiGraph[Vertex] = graph.connectivity  # type: ignore[assignment]  # a view with wider vertices
+    links: nx.Graph[Vertex] = nx.Graph()
+    links.add_nodes_from(dependencies)
+    links.add_edges_from((node, user) for node, user in graph.connectivity.edges if _may_join(node, user))
+    if borders:
+        dependencies = dependencies.copy()
+        place = {node: i for i, node in enumerate(graph.nodes)}
+        ordered = sorted(borders, key=lambda border: (place[border[0]], place[border[1]]))
+        for number, (node, user) in enumerate(ordered):
+            nx.add_path(dependencies, [node, number, user])
+            links.add_node(number)
+            links.remove_edge(node, user)
+    return dependencies, links
+
+
+def _may_join(node: Node, user: Node) -> bool:
+    return node.target is not None and node.target == user.target and not node.is_region and not user.is_region
+
+
+def _certain_regions(
+    dependencies: nx.DiGraph[Vertex], links: nx.Graph[Vertex]
+) -> tuple[list[list[Vertex]], list[Vertex]]:
+    """Return the regions that every best grouping has, and the vertices of all tangles.
+
+    A cycle of any finer grouping maps to a closed walk of the quotient under the components of links, so the strong
+    components of that quotient are independent of each other.
+    """
+    quotient = nx.condensation(dependencies, nx.connected_components(links))
+    members: Mapping[int, set[Vertex]] = nx.get_node_attributes(quotient, "members")
+    regions: list[list[Vertex]] = []
+    tangled: list[Vertex] = []
+    for component in nx.strongly_connected_components(quotient):
+        if len(component) > 1:
+            tangled.extend(itertools.chain.from_iterable(members[group] for group in component))
+            continue
+        (group,) = component
+        vertices = list(members[group])
+        if _color(vertices[0]) is not None:
+            regions.append(vertices)
+    return regions, tangled
+
+
+def _color(vertex: Vertex) -> str | None:
+    """Return the target that may hold a vertex in a region; None for the host, borders, and regions already cut out."""
+    return vertex.target if isinstance(vertex, Node) and not vertex.is_region else None
+
+
+def problem_of(vertices: Sequence[Vertex], dependencies: nx.DiGraph[Vertex], links: nx.Graph[Vertex]) -> Problem:
+    """Return the part of the dependency structure that ``vertices`` induce as the integers of the exact search."""
+    number = {vertex: i for i, vertex in enumerate(vertices)}
+    colors = [_color(vertex) for vertex in vertices]
+    names = {name: i for i, name in enumerate(dict.fromkeys(filter(None, colors)), HOST + 1)}
+    return Problem(
+        [HOST if color is None else names[color] for color in colors],
+        [{number[user] for user in dependencies.successors(vertex) if user in number} for vertex in vertices],
+        [{number[other] for other in links[vertex] if other in number} for vertex in vertices],
+        [[i] for i in range(len(vertices))],
+    )
+
+
+def explain_borders(
+    graph: Graph,
+    regions: Sequence[Sequence[Node]],
+    remarks: list[Remark],
+    counted: Set[tuple[Node, Node]] = frozenset(),
+) -> None:
+    """Add a remark for every pair of regions of one target between which data flows directly.
+
+    Args:
+        graph: The graph.
+        regions: Its regions.
+        remarks: Where to add the remarks.
+        counted: Dependencies that no region may hold, because only a run shows how many rows there are.
+    """
+    label = {node: i for i, region in enumerate(regions) for node in region}
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    seen: set[tuple[int, int]] = set()
+    for node in place:
+        for user in sorted(graph.successors(node), key=place.__getitem__):
+            pair = (label.get(node, -1), label.get(user, -1))
+            if -1 in pair or pair[0] == pair[1] or pair in seen or node.target != user.target:
+                continue
+            seen.add(pair)
+            if len(seen) > MOST:
+                remarks.append(Remark("merge-regions", (), node.target or "", "acyclic", _MORE))
+                return
+            sources = (*node.sources, *user.sources)
+            parts = set(regions[pair[0]]), set(regions[pair[1]])
+            rule, reason = _uncounted(counted, *parts) or ("acyclic", _reason(graph, place, *parts))
+            remarks.append(Remark("merge-regions", sources, node.target or "", rule, reason))
+
+
+def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
+    """Return the rule and reason if the second region waits for a number of rows that the first one finds out."""
+    waiting = sorted((node.label, user.label) for node, user in counted if node in first and user in second)
+    if not waiting:
+        return None
+    node, user = waiting[0]
+    return "counted-rows", f"how many rows {node} gives depends on data, and {user} does not work row by row"
+
+
+def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:
+    between = _between(graph, place, first, second)
+    if between is None:
+        return "joining the two regions was not tried: the graph is too large to try everything"
+    return f"joining {_name(first, place)} and {_name(second, place)} would close a cycle through {between.label}"
+
+
+def _name(region: set[Node], place: dict[Node, int]) -> str:
+    return f"the region of {min(region, key=place.__getitem__).label}"
+
+
+def _between(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> Node | None:
+    """Return a node outside both sets on a path from ``first`` to ``second``, one of the host if there is one."""
+    last = max(place[n] for n in second)
+    links = graph.connectivity
+    between = nx.subgraph_view(links, filter_node=lambda n: n not in first and n not in second and place[n] <= last)
+    starts = {user for node in first for user in links.successors(node) if user in between}
+    ahead = starts.union(*(nx.descendants(between, start) for start in starts))
+    ends = ahead.intersection(node for user in second for node in links.predecessors(user))
+    path = ends.union(*(nx.ancestors(between, end) & ahead for end in ends))
+    return min(path, key=lambda n: (n.target is not None, place[n]), default=None)
+
+
+def apply_policy(
+    graph: Graph,
+    regions: Sequence[list[Node]],
+    policy: Policy,
+    targets: Sequence[Target],
+    remarks: list[Remark],
+) -> list[list[Node]]:
+    """Return the regions that ``policy`` and the policies of ``targets`` keep; the others become host nodes.
+
+    Composites of a region that goes back to the host are taken apart, so that the host (or a target that annotates
+    later) sees plain operators. Limits on the number of regions count per target.
+    """
+    own = {t.name: t.policy for t in targets}
+    kept: list[list[Node]] = []
+    for region in regions:
+        refusal = next(filter(None, (p.refusal(graph, region) for p in _policies(region, policy, own))), None)
+        if refusal is None:
+            kept.append(region)
+        else:
+            _release(graph, region, *refusal, remarks)
+    return _limit(graph, kept, policy, own, remarks)
+
+
+def _policies(region: list[Node], policy: Policy, own: dict[str, Policy]) -> list[Policy]:
+    name = region[0].target
+    return [policy, own[name]] if name in own else [policy]
+
+
+def _limit(
+    graph: Graph, regions: list[list[Node]], policy: Policy, own: dict[str, Policy], remarks: list[Remark]
+) -> list[list[Node]]:
+    by_target: dict[str | None, list[list[Node]]] = {}
+    for region in regions:
+        by_target.setdefault(region[0].target, []).append(region)
+    dropped = set()
+    for peers in by_target.values():
+        for limit in _policies(peers[0], policy, own):
+            for index in limit.surplus(peers):
+                dropped.add(id(peers[index]))
+    kept = [r for r in regions if id(r) not in dropped]
+    for region in regions:
+        if id(region) in dropped:
+            _release(graph, region, "max_regions", "other regions have more work, and their number is limited", remarks)
+    return kept
+
+
+def _release(graph: Graph, region: list[Node], rule: str, reason: str, remarks: list[Remark]) -> None:
+    sources = tuple(dict.fromkeys(s for n in region for s in n.sources))
+    remarks.append(Remark(MergeRegions.name, sources, region[0].target or "", f"policy.{rule}", reason))
+    for node in region:
+        node.target = None
+        if node.is_composite:
+            graph.inline(node)
+
+
+def counted_dependencies(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:
+    """Return the dependencies between nodes of one target that must be borders between regions.
+
+    Args:
+        graph: A graph whose nodes are claimed.
+        targets: The targets by name; of others nothing is known, so nothing may follow there.
+    """
+    sources: dict[Value, Value] = {}
+    borders: set[Dependency] = set()
+    for node in graph.nodes if any_counts_rows(graph) else ():
+        if node.target is None or node.is_region:
+            continue
+        counted = {v: sources[v] for v in node.inputs if v in sources and _producer(v).target == node.target}
+        if counts_rows(node):
+            sources |= dict.fromkeys(node.used_outputs(), node.outputs[0])
+        elif counted and _follows(node, counted, targets.get(node.target)):
+            sources |= dict.fromkeys(node.used_outputs(), next(iter(counted.values())))
+            continue
+        borders |= {(_producer(v), node) for v in counted}
+    return borders
+
+
+def _producer(value: Value) -> Node:
+    assert value.producer is not None, value
+    return value.producer
+
+
+def _follows(node: Node, counted: Mapping[Value, Value], target: Target | None) -> bool:
+    return target is not None and len(set(counted.values())) == 1 and target.follows_rows(node, counted.keys())

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import networkx as nx
+
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import REGION, Graph, Node
 from tinycomp.passes.base import Pass
-from tinycomp.passes.merge_regions import problem_of
-from tinycomp.passes.quotient import contract, strong_components
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
@@ -96,17 +96,16 @@ def _check(graph: Graph, regions: list[list[Node]]) -> None:
                 expected="one target",
                 hint="Run MergeRegions again after passes that change the graph.",
             )
-    nodes = graph.nodes
-    numbers = {n: i for i, members in enumerate(regions) for n in members}
-    ids: dict[Node | int, int] = {}
-    labels = [ids.setdefault(numbers.get(n, n), len(ids)) for n in nodes]
-    for component in strong_components(contract(problem_of(graph, nodes), labels).successors):
+    within = {node for members in regions for node in members}
+    groups = [*regions, *([node] for node in graph.nodes if node not in within)]
+    quotient = nx.condensation(graph.connectivity, groups)
+    for component in nx.strongly_connected_components(quotient):
         if len(component) > 1:
-            where = ", ".join(n.label for n, label in zip(nodes, labels, strict=True) if label in component)
+            tangled = {node for group in component for node in quotient.nodes[group]["members"]}
             raise VerifyError(
                 "the regions depend on each other in a cycle",
                 where=f"graph {graph.name}",
-                found=where,
+                found=", ".join(node.label for node in graph.nodes if node in tangled),
                 hint="Run MergeRegions again after passes that change the graph.",
             )
 

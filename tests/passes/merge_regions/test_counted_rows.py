@@ -8,13 +8,13 @@ import pytest
 
 from tests.graphs_partition import is_acyclic, random_problem
 from tests.partition_tools import regions, remarks, target_of
+from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.merge_regions import MergeRegions, find_regions
 from tinycomp.passes.partition_graph import PartitionGraph
-from tinycomp.passes.quotient import HOST, separate
-from tinycomp.passes.region_search import RegionSearch
+from tinycomp.passes.region_search import HOST, topological_order
 
 OPS = ("NonMaxSuppression", "Neg", "Abs", "Add")
 
@@ -68,15 +68,30 @@ def test_rows_of_two_results_are_not_taken_for_the_same():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_separated_vertices_share_no_region(seed):
+def test_borders_stay_between_regions(seed):
     rng = random.Random(seed)
     problem = random_problem(rng, rng.randint(3, 12), 2, 0.4, 0.2)
-    edges = [(v, u) for v, users in enumerate(problem.successors) for u in users if problem.colors[v] != HOST]
-    pairs = [edge for edge in edges if rng.random() < 0.3]
-    size = len(problem)
-    separate(problem, pairs)
-    groups = RegionSearch().minimum(problem)
-    assert is_acyclic(problem, groups)
-    label = {v: i for i, group in enumerate(groups) for v in group}
-    assert all(v < size for v in label)
-    assert not any(label.get(v, -1) == label.get(u, -2) for v, u in pairs)
+    graph = graph_like(problem)
+    edges = [(node, user) for node, user in graph.connectivity.edges if node.target == user.target is not None]
+    borders = {edge for edge in edges if rng.random() < 0.3}
+    groups = find_regions(graph, borders=borders)
+    assert is_acyclic(problem, [[node.position for node in group] for group in groups])
+    label = {node: i for i, group in enumerate(groups) for node in group}
+    assert label.keys() == {node for node in graph.nodes if node.target is not None}
+    assert not any(label[node] == label[user] for node, user in borders)
+
+
+def graph_like(problem):
+    """Return a graph with a node per vertex, at the vertex's position, claimed by a target per colour."""
+    graph = Graph(opsets={"": 17})
+    x = graph.add_input("x", TensorType("float32", (2,)))
+    order = topological_order(problem.successors)
+    before = problem.predecessors()
+    nodes = {}
+    for vertex in order:
+        color = problem.colors[vertex]
+        operands = [nodes[v].output for v in sorted(before[vertex])] or [x]
+        nodes[vertex] = graph.add("Sum", operands, target=None if color == HOST else f"t{color}")
+        nodes[vertex].position = vertex
+    graph.set_outputs([node.output for node in nodes.values()])
+    return graph

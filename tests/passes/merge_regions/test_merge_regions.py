@@ -12,8 +12,7 @@ from tests.partition_tools import claims, graph_of, regions, remarks, target_of
 from tinycomp.driver.report import make_report
 from tinycomp.errors import TinycompError
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.merge_regions import MINIMUM, MergeRegions, problem_of
-from tinycomp.passes.region_remarks import MOST
+from tinycomp.passes.merge_regions import MINIMUM, MOST, MergeRegions, dependencies_and_links, problem_of
 from tinycomp.target import Policy, TransferCost
 
 STAGE = "merge-regions"
@@ -107,7 +106,7 @@ def test_only_so_many_borders_are_explained():
 def test_host_nodes_have_no_links():
     graph = graph_of("%a = Neg(%x)\n%b = Neg(%a)\n%c = Relu(%b)\n%d = Relu(%c)", "d")
     AnnotateTarget([target_of("npu", "Relu")]).run(graph)
-    problem = problem_of(graph, graph.nodes)
+    problem = problem_of(graph.nodes, *dependencies_and_links(graph))
     assert problem.colors == [0, 0, 1, 1]
     assert problem.links == [set(), set(), {3}, {2}]
 

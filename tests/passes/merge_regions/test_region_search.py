@@ -7,10 +7,21 @@ import random
 import pytest
 
 from tests.graphs_partition import is_acyclic, is_valid, oracle, problem_of, random_problem
-from tinycomp.passes.quotient import contract, joined, strong_components, topological_order
-from tinycomp.passes.region_bounds import lower_bound, reach, safe_joins
-from tinycomp.passes.region_greedy import join_pairs, sweep
-from tinycomp.passes.region_search import SMALL, RegionSearch, colored, split
+from tinycomp.passes.region_search import (
+    SMALL,
+    RegionSearch,
+    colored,
+    contract,
+    join_pairs,
+    joined,
+    lower_bound,
+    reach,
+    safe_joins,
+    split,
+    strong_components,
+    sweep,
+    topological_order,
+)
 
 
 def problems(count: int, size: int, *, seed: int = 0):

@@ -13,10 +13,17 @@ import pytest
 from benchmarks.partition_fuzz import fewest
 from tests.graphs_partition import is_valid, problem_of
 from tinycomp.passes import region_search
-from tinycomp.passes.quotient import Problem, contract
-from tinycomp.passes.region_bounds import safe_joins
-from tinycomp.passes.region_greedy import count_regions, join_pairs, sweep
-from tinycomp.passes.region_search import STEPS, RegionSearch, split
+from tinycomp.passes.region_search import (
+    STEPS,
+    Problem,
+    RegionSearch,
+    contract,
+    count_regions,
+    join_pairs,
+    safe_joins,
+    split,
+    sweep,
+)
 
 
 def tangle(size: int, reach: int, seed: int, colors: Sequence[int] = (0, 1, 1)) -> Problem:
