@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.infer import operator_types, schema, since_version
+from tinycomp.ir.infer import operator_types
+from tinycomp.ir.proto import schema, since_version
 from tinycomp.ir.types import UNKNOWN, TensorType
 from tinycomp.ops.checks import check_node
 from tinycomp.ops.plain_types import _RULES, plain_types

@@ -15,6 +15,7 @@ from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
+from tinycomp.target.policy import macs
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
@@ -95,32 +96,10 @@ def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
     return [((*path, index), node) for index, node in enumerate(graph.nodes)][::-1]
 
 
-def _flat(node: Node) -> list[Node]:
-    """The operators inside a region, composite or function; the node itself if it is none."""
-    found: list[Node] = []
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if current.is_call:
-            stack.extend(reversed(current.body.nodes))
-        else:
-            found.append(current)
-    return found
-
-
-def node_macs(node: Node) -> int:
-    """Multiply-accumulate operations of one run of a node; symbolic sizes count as 1."""
-    total = 0
-    for inner in _flat(node):
-        record = OPS.find(inner.op, inner.domain, inner.version)
-        total += record.macs(inner) if record is not None and record.macs is not None else 0
-    return total
-
-
 def integer_macs(node: Node) -> int:
-    """The multiply-accumulate operations of a region that multiply 8-bit integers, as :func:`node_macs` counts them."""
+    """The multiply-accumulate operations of a region that multiply 8-bit integers, as :func:`macs` counts them."""
     return sum(
-        node_macs(inner)
+        macs([inner])
         for atom in node.body.nodes
         for inner in (atom.body.nodes if atom.is_composite else [atom])
         if inner.op in _INTEGER_OPERATORS or (atom.is_composite and _reads_dequantized(inner))
@@ -141,7 +120,7 @@ def _is_dequantized(value: Value | None) -> bool:
 
 
 def _region_row(node: Node, position: Position) -> RegionRow:
-    inside = _flat(node)
+    inside = node.operators()
     return RegionRow(
         symbol=node.op,
         target=node.target or "",
@@ -149,7 +128,7 @@ def _region_row(node: Node, position: Position) -> RegionRow:
         composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
         singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
         ops=dict(Counter(n.qualified_op for n in inside)),
-        macs=node_macs(node),
+        macs=macs([node]),
         integer_macs=integer_macs(node),
         bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
         bytes_out=_bytes(node.outputs),
@@ -165,10 +144,10 @@ def _bytes(values: Iterable[Value]) -> int:
 def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Remark, ...]]) -> HostRow:
     record = OPS.find(node.op, node.domain, node.version)
     has_kernel = node.is_call or (record is not None and record.kernel is not None)
-    found = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
-    macs = node_macs(node) if node.is_call or not node.bodies else 0  # the nodes in its bodies have rows of their own
+    remarks = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
+    work = macs([node]) if node.is_call or not node.bodies else 0  # the nodes in its bodies have rows of their own
     tier = "numpy" if has_kernel else "reference"
-    return HostRow(node.label, node.qualified_op, tier, macs, _ranked(found), node.sources, position)
+    return HostRow(node.label, node.qualified_op, tier, work, _ranked(remarks), node.sources, position)
 
 
 def _reasons(graph: Graph) -> dict[str, tuple[Remark, ...]]:

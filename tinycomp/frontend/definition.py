@@ -13,8 +13,8 @@ from tinycomp.frontend.loading import opset_imports
 from tinycomp.frontend.onnx_import import Context, function_body
 from tinycomp.frontend.quantized_definition import defines, quantized_definition
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.infer import node_proto, schema
-from tinycomp.ir.proto import type_to_proto
+from tinycomp.ir.infer import node_proto
+from tinycomp.ir.proto import schema, type_to_proto
 
 _IR_VERSION = 10
 

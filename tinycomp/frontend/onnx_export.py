@@ -27,8 +27,7 @@ from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.infer import schema
-from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_to_proto
+from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
 
 Interval = tuple[int, int]

@@ -40,10 +40,17 @@ from tinycomp.frontend.naming import (
 from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
 from tinycomp.frontend.signature import find_signature
 from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, Node, Value
-from tinycomp.ir.infer import check_declared, since_version
-from tinycomp.ir.proto import ReadExternal, attribute_from_proto, sparse_from_proto, tensor_from_proto, type_from_proto
-from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, substitute, type_of
-from tinycomp.ops.typing import formal_types, infer_node_types, present, record_of
+from tinycomp.ir.infer import check_declared
+from tinycomp.ir.proto import (
+    ReadExternal,
+    attribute_from_proto,
+    since_version,
+    sparse_from_proto,
+    tensor_from_proto,
+    type_from_proto,
+)
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, present, substitute, type_of
+from tinycomp.ops.typing import formal_types, infer_node_types, record_of
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
     "value": lambda v: v,

@@ -16,8 +16,7 @@ from onnx import defs
 from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
-from tinycomp.ir.infer import schema
-from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind
+from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind, schema
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, Type
 from tinycomp.ops import OPS
 from tinycomp.ops.opaque import unknown_domain

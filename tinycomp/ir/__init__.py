@@ -1,8 +1,16 @@
-"""The intermediate representation: types, values, nodes, graphs, their text, and their verifier."""
+"""The intermediate representation: types, values, nodes, graphs, their text, and their verifier.
+
+A graph knows neither how types are inferred nor how it is printed; here it is given both.
+"""
 
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Graph, Node, Value
+from tinycomp.ir.infer import infer_types
+from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.types import UNKNOWN, Dim, MapType, OptionalType, SequenceType, TensorType, Type
 from tinycomp.remark import Remark
+
+Graph.default_inference = infer_types
+Graph.printer = print_graph
 
 __all__ = [
     "COMPOSITE",

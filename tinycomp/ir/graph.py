@@ -1,11 +1,12 @@
-"""Values and nodes: what a graph is made of.
-
-The graph: values, nodes, and the few operations that change them.
+"""The graph: values, nodes, and the few operations that change them.
 
 A :class:`Graph` is connected by ``node.inputs``, the truth, and by the producer and the users that every value knows.
 Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`, :meth:`Graph.outline`
-and :meth:`Graph.inline` touch them, and :func:`tinycomp.ir.verify.verify` rebuilds and compares. For algorithms of
-networkx, :attr:`Graph.connectivity` is made of them when it is asked for.
+and :meth:`Graph.inline` touch them, and :func:`tinycomp.ir.verify.verify` rebuilds and compares. The dependency
+structure that passes work on, :attr:`Graph.connectivity`, is a networkx digraph that is made of them when it is asked
+for; :meth:`Graph.to_networkx` gives a copy of it that tells what every node is.
+
+What a graph needs of others, inference of types and a textual form, ``tinycomp.ir`` gives it.
 
 Nesting has one form: a node owns *bodies*, closed graphs whose inputs are the node's operands. A composite, a region
 and a model-local function have the single body ``"body"``; If has two. Outer values that a body of any other node (If,
@@ -14,20 +15,17 @@ Loop, …) captures are trailing operands of the node (``node.captures`` counts 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
+import networkx as nx
 import numpy as np
 
 from tinycomp.errors import VerifyError
+from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
 from tinycomp.remark import Remark
-
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
@@ -185,6 +183,18 @@ class Node:
         value = self.optional_operand(index)
         return None if value is None else value.const
 
+    def operators(self) -> list[Node]:
+        """Return the operators that the node stands for: itself, or those of the body of a composite, region or call."""
+        operators: list[Node] = []
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            if node.is_call:
+                stack.extend(reversed(node.body.nodes))
+            else:
+                operators.append(node)
+        return operators
+
     def used_outputs(self) -> list[Value]:
         """Return the results that have a name, that is, that are not skipped."""
         return [v for v in self.outputs if v.name]
@@ -239,21 +249,13 @@ def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
 
 
 def _searched_order(members: Collection[Node]) -> list[Node]:
-    waiting = {node: sum(v is not None and v.producer in members for v in node.inputs) for node in members}
-    ready = [(*_place(node), node) for node, slots in waiting.items() if not slots]
-    heapq.heapify(ready)
-    order: list[Node] = []
-    while ready:
-        node = heapq.heappop(ready)[2]
-        order.append(node)
-        for user, slots in _users(node):
-            if user in waiting:
-                waiting[user] -= slots
-                if not waiting[user]:
-                    heapq.heappush(ready, (*_place(user), user))
-    if len(order) != len(waiting):
-        raise _cycle_error([node for node, slots in waiting.items() if slots])
-    return order
+    links = links_among(members)
+    try:
+        return list(nx.lexicographical_topological_sort(links, key=_place))
+    except nx.NetworkXUnfeasible:
+        cycle = nx.find_cycle(links)
+    path = " -> ".join(edge[0].label for edge in cycle)
+    raise VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")
 
 
 def _users(node: Node) -> Iterable[tuple[Node, int]]:
@@ -266,8 +268,6 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
     Args:
         members: The nodes; a set or a mapping, which is asked for members.
     """
-    import networkx as nx  # 17 MB, and hardly any compilation asks for it
-
     links: nx.DiGraph[Node] = nx.DiGraph()
     links.add_nodes_from(members)
     for node in members:
@@ -276,14 +276,6 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
                 held = links.get_edge_data(node, user, {"slots": 0})["slots"]
                 links.add_edge(node, user, slots=held + slots)
     return links
-
-
-def _cycle_error(tangle: list[Node]) -> VerifyError:
-    import networkx as nx
-
-    cycle = nx.find_cycle(links_among(dict.fromkeys(tangle)))
-    path = " -> ".join(edge[0].label for edge in cycle)
-    return VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")
 
 
 InferTypes = Callable[[Node], Sequence[Type]]
@@ -302,17 +294,18 @@ class Graph:
 
     Attributes:
         defaults: Values of inputs that may be left out, by input name.
+        default_inference: Output types of a node where a graph is not told how to infer them.
+        printer: The textual form of a graph.
     """
+
+    default_inference: ClassVar[InferTypes]
+    printer: ClassVar[Callable[[Graph], str]]
 
     def __init__(
         self, name: str = "main", *, infer: InferTypes | None = None, opsets: Mapping[str, int] | None = None
     ) -> None:
-        if infer is None:
-            from tinycomp.ir.infer import infer_types
-
-            infer = infer_types
         self.name = name
-        self.infer = infer
+        self.infer = infer or Graph.default_inference
         self.opsets = dict(opsets or {})
         self.metadata: dict[str, str] = {}
         self.remarks: list[Remark] = []
@@ -358,10 +351,38 @@ class Graph:
 
     @property
     def connectivity(self) -> nx.DiGraph[Node]:
-        """The node graph, for networkx algorithms, made anew after a change; do not change it."""
+        """Who reads whose results, made anew after a change of the graph; do not change it.
+
+        The attribute ``slots`` of an edge counts the operand slots that it stands for.
+        """
         if self._links is None:
             self._links = links_among(self._members)
         return self._links
+
+    def to_networkx(self) -> nx.DiGraph[Node]:
+        """Return who reads whose results as a digraph of your own, to analyse and to draw.
+
+        Every node has the attributes ``label``, ``op``, ``domain``, ``target`` and ``region`` (None where there is
+        none), ``sources`` (names of nodes of the model) and ``types`` (of its results, as strings); every edge has
+        ``values`` (names of what is read) and ``slots`` (how many operand slots read it). Bodies are graphs of their
+        own.
+
+        >>> import networkx as nx
+        >>> from tinycomp.ir.text.parser import parse_graph
+        >>> graph = parse_graph('graph @g opset {"" = 17} (%x: float32[2]) -> (%z) { %y = Neg(%x) %z = Add(%y, %y) }')
+        >>> links = graph.to_networkx()
+        >>> [(links.nodes[node]["op"], links.nodes[node]["types"]) for node in nx.topological_sort(links)]
+        [('Neg', ('float32[2]',)), ('Add', ('float32[2]',))]
+        >>> [edge for *_, edge in links.edges(data=True)]
+        [{'slots': 2, 'values': ('y',)}]
+        """
+        links = self.connectivity.copy()
+        for node, facts in links.nodes(data=True):
+            facts.update(label=node.label, op=node.op, domain=node.domain, target=node.target, region=node.region)
+            facts.update(sources=node.sources, types=tuple(str(value.type) for value in node.outputs))
+        for node, user, facts in links.edges(data=True):
+            facts["values"] = tuple(value.name for value in node.outputs if user in value.users)
+        return links
 
     def __len__(self) -> int:
         return len(self._members)
@@ -616,26 +637,79 @@ class Graph:
         Returns:
             The new node.
         """
-        return outline(self, nodes, op, domain, target, params, bind_constants, attrs)
+        inside = set(nodes)
+        members = stable_order(inside)
+        body = Graph(op, infer=self.infer, opsets=self.opsets)
+        wanted = _parameters(members, inside, params, bind_constants)
+        results = [v for n in members for v in n.outputs if self.is_output(v) or not inside.issuperset(v.users)]
+        mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
+        mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
+        _lift_out(self, members, inside)
+        for node in members:
+            _settle(node, body, mapping)
+        body._order = members
+        body.set_outputs([mapping[v] for v in results])
+        for value in wanted:
+            self._values.setdefault(value.name, value)
+        node = Node(op, domain, 1, tuple(wanted))
+        node.outputs = tuple(results)
+        node.bodies = {"body": body}
+        node.attrs = dict(attrs or {})
+        node.target = target
+        node.sources = tuple(dict.fromkeys([s for n in members for s in n.sources]))
+        node.position = members[-1].position
+        node.serial = next(self._serial)
+        for value in results:
+            value.producer = node
+        self._insert(node)
+        return node
 
     def inline(self, node: Node) -> list[Node]:
         """Replace a composite, region or function node by the contents of its body; the inverse of :meth:`outline`."""
-        return inline(self, node)
+        body = node.body
+        mapping = {
+            formal: actual for formal, actual in zip(body.inputs, node.inputs, strict=True) if actual is not None
+        }
+        outer_names = {b.name: v.name for b, v in zip(body.outputs, node.outputs, strict=True) if v.name and b.producer}
+        for value in node.used_outputs():
+            del self._values[value.name]
+        copies = []
+        for inner in body.nodes:
+            copy = _copy_node(inner, self, mapping, outer_names)
+            copy.sources = copy.sources or node.sources
+            if not (node.is_composite or node.is_region):
+                copy.position = node.position
+            copies.append(copy)
+        for value, result in zip(node.outputs, body.outputs, strict=True):
+            if result not in mapping:
+                mapping[result] = _copy_const(result, self)
+            self.replace_uses(value, mapping[result])
+        for operand in node.inputs:
+            disconnect(operand, node)
+        del self._members[node]
+        self._edited()
+        return copies
 
     def clone(self) -> Graph:
         """Return a deep copy that shares only the arrays of constants."""
-        return clone(self)
+        copy = Graph(self.name, infer=self.infer, opsets=self.opsets)
+        copy.metadata = dict(self.metadata)
+        copy.defaults = dict(self.defaults)
+        copy.remarks = list(self.remarks)
+        mapping = {value: Value(value.name, value.type, None, value.const) for value in self.values.values()}
+        copy.inputs = [mapping[value] for value in self.inputs]
+        copy._order = [_twin(node, copy, mapping) for node in self.nodes]
+        copy._members = dict.fromkeys(copy._order)
+        copy._values = {value.name: value for value in mapping.values() if value.name}
+        copy.set_outputs([mapping[v] for v in self.outputs], self.output_names)
+        return copy
 
     def __str__(self) -> str:
-        from tinycomp.ir.text.printer import print_graph
-
-        return print_graph(self)
+        return Graph.printer(self)
 
     # Internals -----------------------------------------------------------------------------------------------------
 
     def _version(self, op: str, domain: str) -> int:
-        from tinycomp.ir.infer import since_version
-
         return since_version(op, domain, self.opsets.get(domain))
 
     def _declare(self, value: Value) -> Value:
@@ -651,45 +725,6 @@ class Graph:
 
 
 _PENDING = UNKNOWN
-
-
-def outline(
-    graph: Graph,
-    nodes: Iterable[Node],
-    op: str,
-    domain: str,
-    target: str | None,
-    params: Sequence[Value] | None,
-    bind_constants: bool,
-    attrs: Mapping[str, Attr] | None,
-) -> Node:
-    """See :meth:`tinycomp.ir.graph.Graph.outline`."""
-    inside = set(nodes)
-    members = stable_order(inside)
-    body = Graph(op, infer=graph.infer, opsets=graph.opsets)
-    wanted = _parameters(members, inside, params, bind_constants)
-    results = [v for n in members for v in n.outputs if graph.is_output(v) or not inside.issuperset(v.users)]
-    mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
-    mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
-    _lift_out(graph, members, inside)
-    for node in members:
-        _settle(node, body, mapping)
-    body._order = members
-    body.set_outputs([mapping[v] for v in results])
-    for value in wanted:
-        graph._values.setdefault(value.name, value)
-    node = Node(op, domain, 1, tuple(wanted))
-    node.outputs = tuple(results)
-    node.bodies = {"body": body}
-    node.attrs = dict(attrs or {})
-    node.target = target
-    node.sources = tuple(dict.fromkeys([s for n in members for s in n.sources]))
-    node.position = members[-1].position
-    node.serial = next(graph._serial)
-    for value in results:
-        value.producer = node
-    graph._insert(node)
-    return node
 
 
 def _parameters(
@@ -768,46 +803,6 @@ def _copy_const(value: Value, into: Graph) -> Value:
     return into._declare(Value(into.fresh(value.name or "const"), value.type, const=value.const))
 
 
-def inline(graph: Graph, node: Node) -> list[Node]:
-    """See :meth:`tinycomp.ir.graph.Graph.inline`."""
-    body = node.body
-    mapping = {formal: actual for formal, actual in zip(body.inputs, node.inputs, strict=True) if actual is not None}
-    outer_names = {b.name: v.name for b, v in zip(body.outputs, node.outputs, strict=True) if v.name and b.producer}
-    for value in node.used_outputs():
-        del graph._values[value.name]
-    copies = []
-    for inner in body.nodes:
-        copy = _copy_node(inner, graph, mapping, outer_names)
-        copy.sources = copy.sources or node.sources
-        if not (node.is_composite or node.is_region):
-            copy.position = node.position
-        copies.append(copy)
-    for value, result in zip(node.outputs, body.outputs, strict=True):
-        if result not in mapping:
-            mapping[result] = _copy_const(result, graph)
-        graph.replace_uses(value, mapping[result])
-    for operand in node.inputs:
-        disconnect(operand, node)
-    del graph._members[node]
-    graph._edited()
-    return copies
-
-
-def clone(graph: Graph) -> Graph:
-    """See :meth:`tinycomp.ir.graph.Graph.clone`."""
-    copy = Graph(graph.name, infer=graph.infer, opsets=graph.opsets)
-    copy.metadata = dict(graph.metadata)
-    copy.defaults = dict(graph.defaults)
-    copy.remarks = list(graph.remarks)
-    mapping = {value: Value(value.name, value.type, None, value.const) for value in graph.values.values()}
-    copy.inputs = [mapping[value] for value in graph.inputs]
-    copy._order = [_twin(node, copy, mapping) for node in graph.nodes]
-    copy._members = dict.fromkeys(copy._order)
-    copy._values = {value.name: value for value in mapping.values() if value.name}
-    copy.set_outputs([mapping[v] for v in graph.outputs], graph.output_names)
-    return copy
-
-
 def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
     """Return a node's copy for a graph that has all its values, under the same names."""
     twin = _like(node, tuple([None if v is None else mapping[v] for v in node.inputs]))
@@ -825,7 +820,7 @@ def _like(node: Node, operands: tuple[Value | None, ...]) -> Node:
     copy = Node(node.op, node.domain, node.version, operands)
     copy.attrs = dict(node.attrs)
     if node.bodies:
-        copy.bodies = {key: clone(body) for key, body in node.bodies.items()}
+        copy.bodies = {key: body.clone() for key, body in node.bodies.items()}
     copy.captures = node.captures
     copy.target = node.target
     copy.region = node.region

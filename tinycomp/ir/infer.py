@@ -15,8 +15,8 @@ from onnx import checker, defs, shape_inference
 
 from tinycomp.errors import ModelError, TinycompError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.proto import attribute_to_proto, tensor_to_proto, type_from_proto, type_to_proto
-from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, refine
+from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_from_proto, type_to_proto
+from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, join, refine
 
 _T = TypeVar("_T")
 _A = TypeVar("_A")
@@ -25,25 +25,6 @@ _SMALL = 256
 _FEW = 8
 """The same for floats, of which inference reads scales and limits only."""
 _IR_VERSION = 10
-
-
-@functools.cache
-def schema(op: str, domain: str, version: int) -> defs.OpSchema | None:
-    """Return onnx's schema in force at ``version``, or None for an operator that onnx does not define."""
-    try:
-        return defs.get_schema(op, max_inclusive_version=version, domain=domain)
-    except defs.SchemaError:
-        return None
-
-
-schema("Identity", "", 1)
-"""onnx registers all of its schemas when the first is asked for: that belongs to importing, not to the first model."""
-
-
-def since_version(op: str, domain: str, opset: int | None) -> int:
-    """Return the version of the operator in force in ``opset`` (None: the newest); 1 where onnx has no schema."""
-    found = schema(op, domain, (1 << 30) if opset is None else opset)
-    return 1 if found is None else int(found.since_version)
 
 
 _FAILURES = (
@@ -116,17 +97,7 @@ def _from_branches(node: Node) -> list[Type]:
             where=f"node {node.label} ({node.qualified_op})",
             found=", ".join(f"{name}: {len(body.outputs)}" for name, body in node.bodies.items()),
         )
-    return [functools.reduce(_join, types) for types in zip(*branches, strict=True)]
-
-
-def _join(a: Type, b: Type) -> Type:
-    if a == b:
-        return a
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
-        return UNKNOWN
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return TensorType(a.dtype, None)
-    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+    return [functools.reduce(join, types) for types in zip(*branches, strict=True)]
 
 
 class Uncompared(Generic[_T]):

@@ -1,12 +1,13 @@
-"""TensorProto and SparseTensorProto as numpy arrays, checked before anything is allocated.
+"""Cross the border to onnx's classes: tensors, types and attributes in both directions, and the schemas of operators.
 
-Nothing in a file is trusted: dims may be negative or overflow, the element type may be unknown, and the data may be
-longer or shorter than dtype and dims say. ``raw_data`` is viewed, not copied; elements of less than eight bits are
-unpacked to one byte each, as ml_dtypes stores them.
+Nothing in a file is trusted, and everything is checked before anything is allocated: dims may be negative or overflow,
+the element type may be unknown, and the data may be longer or shorter than dtype and dims say. ``raw_data`` is viewed,
+not copied; elements of less than eight bits are unpacked to one byte each, as ml_dtypes stores them.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -431,3 +432,22 @@ def _text(raw: bytes) -> str | bytes:
         return raw.decode()
     except UnicodeDecodeError:
         return raw
+
+
+@functools.cache
+def schema(op: str, domain: str, version: int) -> defs.OpSchema | None:
+    """Return onnx's schema in force at ``version``, or None for an operator that onnx does not define."""
+    try:
+        return defs.get_schema(op, max_inclusive_version=version, domain=domain)
+    except defs.SchemaError:
+        return None
+
+
+schema("Identity", "", 1)
+"""onnx registers all of its schemas when the first is asked for: that belongs to importing, not to the first model."""
+
+
+def since_version(op: str, domain: str, opset: int | None) -> int:
+    """Return the version of the operator in force in ``opset`` (None: the newest); 1 where onnx has no schema."""
+    known = schema(op, domain, (1 << 30) if opset is None else opset)
+    return 1 if known is None else int(known.since_version)

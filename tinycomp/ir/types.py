@@ -198,6 +198,30 @@ def _better_dim(declared: Dim, inferred: Dim) -> Dim:
     return inferred
 
 
+def join(a: Type, b: Type) -> Type:
+    """Return the most precise type that covers both; kinds or dtypes that differ give :data:`UNKNOWN`.
+
+    >>> str(join(TensorType("float32", (1, 8)), TensorType("float32", (2, 8))))
+    'float32[?, 8]'
+    """
+    if a == b:
+        return a
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return SequenceType(join(a.element, b.element))
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        return OptionalType(join(present(a), present(b)))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
+        return UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return TensorType(a.dtype, None)
+    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def present(type_: Type) -> Type:
+    """Return what an optional holds; any other type stands for itself."""
+    return type_.element if isinstance(type_, OptionalType) else type_
+
+
 def compatible(a: Type, b: Type) -> bool:
     """Whether one value could have both types: dtypes equal, ranks equal, no two different sizes."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.infer import schema
+from tinycomp.ir.proto import schema
 from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType
 from tinycomp.ops.plain_movement import MOVEMENT
 from tinycomp.ops.plain_rule import NUMBERS, Operand, Rule, Shape, fit, is_known

@@ -14,7 +14,18 @@ from collections.abc import Sequence
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types, operator_types
-from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
+from tinycomp.ir.types import (
+    UNKNOWN,
+    UNKNOWN_DTYPE,
+    Dim,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    compatible,
+    join,
+    present,
+)
 from tinycomp.ops.checks import check_node
 from tinycomp.ops.plain_types import plain_types
 from tinycomp.ops.registry import OpRecord
@@ -209,30 +220,6 @@ def _known_dtype(value: Value, found: Type) -> Type:
 
 def _without_shape(type_: Type) -> Type:
     return TensorType(type_.dtype, None) if isinstance(type_, TensorType) else type_
-
-
-def join(a: Type, b: Type) -> Type:
-    """Return the most precise type that covers both; kinds or dtypes that differ give :data:`UNKNOWN`.
-
-    >>> str(join(TensorType("float32", (1, 8)), TensorType("float32", (2, 8))))
-    'float32[?, 8]'
-    """
-    if a == b:
-        return a
-    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
-        return SequenceType(join(a.element, b.element))
-    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
-        return OptionalType(join(present(a), present(b)))
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype:
-        return UNKNOWN
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return TensorType(a.dtype, None)
-    return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
-
-
-def present(type_: Type) -> Type:
-    """Return what an optional holds; any other type stands for itself."""
-    return type_.element if isinstance(type_, OptionalType) else type_
 
 
 def _stacked(type_: Type, axis: int, size: Dim) -> Type:

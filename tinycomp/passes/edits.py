@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.infer import since_version
+from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import Type, refine
 
 

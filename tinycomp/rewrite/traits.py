@@ -8,7 +8,7 @@ from typing import Any
 from onnx import helper
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
-from tinycomp.ir.infer import schema
+from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
+
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import tensor
@@ -64,20 +66,20 @@ class Policy:
 
     def excluded(self, graph: Graph) -> dict[Node, str]:
         """Return the nodes of ``graph`` that must stay on the host, with the reason."""
-        found: dict[Node, str] = {}
+        reasons: dict[Node, str] = {}
         if not (self.exclude or self.host_after):
-            return found
-        for node in graph.nodes:
+            return reasons
+        nodes = graph.nodes
+        for node in nodes:
+            glob = _match(self.host_after, node.sources)
+            if glob is not None:
+                behind = nx.descendants(graph.connectivity, node) - reasons.keys()
+                reasons |= dict.fromkeys(behind, f"host_after: depends on {glob}")
+        for node in nodes:
             glob = _match(self.exclude, (*node.sources, *operators(node)))
-            cause = next((p for p in graph.predecessors(node) if p in found and found[p].startswith(_BEHIND)), None)
-            behind = next(filter(None, (_match(self.host_after, p.sources) for p in graph.predecessors(node))), None)
-            if cause is not None:
-                found[node] = found[cause]
-            elif behind is not None:
-                found[node] = f"{_BEHIND}{behind}"
-            elif glob is not None:
-                found[node] = f"excluded by {glob}"
-        return found
+            if glob is not None:
+                reasons.setdefault(node, f"excluded by {glob}")
+        return reasons
 
     def refusal(self, graph: Graph, region: Sequence[Node]) -> tuple[str, str] | None:
         """Return rule and reason why ``region`` is not worth offloading by itself, or None."""
@@ -102,22 +104,19 @@ class Policy:
         return sorted(by_work[self.max_regions :])
 
 
-_BEHIND = "host_after: depends on "
-
-
 def _match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
     return next((g for g in globs if any(fnmatch.fnmatchcase(t, g) for t in texts)), None)
 
 
 def operators(node: Node) -> list[str]:
     """Return the operators that ``node`` stands for, those without computation left out."""
-    return [n.op for n in _flat([node]) if "structural" not in _traits(n)]
+    return [n.op for n in node.operators() if "structural" not in _traits(n)]
 
 
 def macs(nodes: Iterable[Node]) -> int:
     """Return the multiply-accumulates of ``nodes``, bodies of composites included."""
     total = 0
-    for node in _flat(nodes):
+    for node in itertools.chain.from_iterable(n.operators() for n in nodes):
         record = OPS.find(node.op, node.domain, node.version)
         total += record.macs(node) if record is not None and record.macs is not None else 0
     return total
@@ -132,15 +131,6 @@ def transferred_bytes(graph: Graph, region: Sequence[Node]) -> int:
         crossing |= dict.fromkeys(outside)
         crossing |= dict.fromkeys(v for v in node.outputs if graph.is_output(v) or not inside.issuperset(v.users))
     return sum(tensor(v.type).nbytes() for v in crossing)
-
-
-def _flat(nodes: Iterable[Node]) -> Iterable[Node]:
-    waiting = list(nodes)
-    for node in waiting:
-        if node.is_call:
-            waiting.extend(node.body.nodes)
-        else:
-            yield node
 
 
 def _traits(node: Node) -> frozenset[str]:
