@@ -184,7 +184,7 @@ class Node:
         return None if value is None else value.const
 
     def operators(self) -> list[Node]:
-        """Return the operators that the node stands for: itself, or those of the body of a composite, region or call."""
+        """Return the operators that the node stands for: itself, or those in a composite, region or called function."""
         operators: list[Node] = []
         stack = [self]
         while stack:
