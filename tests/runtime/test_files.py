@@ -26,7 +26,8 @@ from tinycomp.driver import load as load_module
 from tinycomp.driver.dump import read_dump, write_graph
 from tinycomp.driver.load import load
 from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
-from tinycomp.runtime.archive import PARTIAL, make_folder, map_path, write_file, write_files
+from tinycomp.runtime.archive import map_path
+from tinycomp.runtime.files import PARTIAL, make_folder, write_file, write_files
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tinycomp.cli.exits import UsageError
-from tinycomp.target.settings import Winograd
+from tinycomp.target.options import Winograd
 
 Shape = tuple[int | str | None, ...]
 WINOGRAD: Mapping[str, Winograd] = MappingProxyType({"never": False, "auto": "auto", "always": True})

@@ -28,7 +28,7 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants
-from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
@@ -38,7 +38,7 @@ from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Report
 from tinycomp.target import Policy, Settings, Target, find_all
-from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
+from tinycomp.target.options import Measured, Requantize, Winograd, checked_requantize, checked_winograd
 
 if TYPE_CHECKING:
     from tinycomp.targets.c.tuning.log import Tuning
@@ -104,7 +104,7 @@ def compile(  # noqa: A001 - the public name
             available. What is known to need more is refused here, the rest when it runs, before it is allocated.
         winograd: Whether the target ``c`` may compute 3x3 convolutions by Winograd's algorithm: ``False`` for never,
             ``True`` for wherever it is possible, ``"auto"`` for where it is expected to pay, and as long as the weights
-            do not grow by more than :data:`tinycomp.target.settings.EXTRA_WEIGHT_BYTES` together.
+            do not grow by more than :data:`tinycomp.target.options.EXTRA_WEIGHT_BYTES` together.
         requantize: How the target ``c`` turns the integer sums of quantised layers into 8-bit numbers: by the model's
             scales in float32, as ONNX defines it (``"float"``), or as TFLite does in integers (``"fixed_point"``).
         tuning: A log that :func:`tinycomp.tune` wrote, or its path: what it has measured on this machine decides which
@@ -125,7 +125,7 @@ def compile(  # noqa: A001 - the public name
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
-    with collection_paused():  # the first use of a target imports it
+    with gc_paused():  # the first use of a target imports it
         targets = resolve_targets(target)
     compiler = Compiler(
         targets=targets,
@@ -140,7 +140,7 @@ def compile(  # noqa: A001 - the public name
         requantize=checked_requantize(requantize),
         measured={} if tuning is None else _measured(tuning, pool.threads),
     )
-    with limited(memory_limit), collection_paused():
+    with limited(memory_limit), gc_paused():
         graph = _loaded(model, shapes, mapped=True)
         partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
         compiler.partition_in_place(partitioned)
@@ -328,7 +328,7 @@ class Compiler:
         Raises:
             TypeInferenceError: If the model does not work for these sizes.
         """
-        with collection_paused():
+        with gc_paused():
             check_files(graph)
             concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
             if concrete is None:

@@ -36,7 +36,7 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
 from tinycomp.target import Target, find
-from tinycomp.target.settings import checked_requantize, checked_winograd
+from tinycomp.target.options import checked_requantize, checked_winograd
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import Compiler

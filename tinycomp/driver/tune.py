@@ -10,18 +10,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
-from tinycomp.driver.progress import Bar
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value
-from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.processor import default_isa, default_threads, isa_shape, this_machine
 from tinycomp.runtime.native.program import Program
@@ -111,7 +114,7 @@ def _opened(path: Path) -> TuningLog:
 def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
     """The native programs of a model whose sizes are all known."""
     compiler = Compiler(resolve_targets("c"), pool)
-    with collection_paused():
+    with gc_paused():
         graph = load_graph(model, shapes)
         compiler.partition_in_place(graph)
         open_inputs = [v for v in graph.inputs if getattr(v.type, "static_shape", ()) is None]
@@ -197,3 +200,23 @@ class Bench:
         started = time.perf_counter()
         run()
         return time.perf_counter() - started
+
+
+class Bar:
+    """A progress bar on stderr.
+
+    Args:
+        wanted: Whether to show one; None for where stderr is a terminal.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self._console = Console(stderr=True)
+        self._shown = self._console.is_terminal if wanted is None else wanted
+
+    @contextmanager
+    def over(self, what: str, items: Iterable[Any], total: int) -> Iterator[Iterator[Any]]:
+        """Yield an iterator over ``items`` that moves the bar; a ``total`` of 0 is one that is not known."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        options = {"console": self._console, "transient": self._console.is_terminal, "disable": not self._shown}
+        with Progress(*columns, **options) as bar:  # type: ignore[arg-type]
+            yield iter(bar.track(items, total=total or None, description=what))

@@ -38,7 +38,7 @@ _PAUSES = _Pauses()
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Keep the cyclic garbage collector of this process from running; what nothing refers to is freed all the same."""
     _PAUSES.enter()
     try:

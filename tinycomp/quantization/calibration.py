@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.driver.compiler import compile as compile_model
-from tinycomp.driver.progress import Bar
+from tinycomp.driver.tune import Bar
 from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.quantization.bias_correction import MeanErrors

@@ -12,9 +12,8 @@ import numpy as np
 
 from tinycomp.errors import ArtifactError, FeedError
 from tinycomp.memory.budget import limited
-from tinycomp.runtime.archive import write_file
-from tinycomp.runtime.binding import Binding, bind_plan, check_bindable
-from tinycomp.runtime.direct import direct_call
+from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, direct_call
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
 from tinycomp.runtime.report import Report

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,8 +12,8 @@ import numpy as np
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite import Composite
+from tinycomp.target.options import Settings
 from tinycomp.target.policy import Policy
-from tinycomp.target.settings import Settings
 
 Predicate = Callable[[Node], Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no."""

@@ -17,7 +17,7 @@ from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.processor import IsaShape, default_isa, isa_shape
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction, Operand, Program
 from tinycomp.target import Settings
-from tinycomp.target.settings import Allowance
+from tinycomp.target.options import Allowance
 from tinycomp.targets.c.tuning.candidates import Problem, problem_of
 from tinycomp.targets.c.tuning.choices import SHAPE_GAIN, choose
 from tinycomp.targets.c.tuning.cost import Processor

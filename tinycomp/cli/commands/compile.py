@@ -13,7 +13,7 @@ from tinycomp.cli.options import add_compilation, add_model, choices_of, targets
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.compiler import Compiler
 from tinycomp.ir.graph import Graph
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm

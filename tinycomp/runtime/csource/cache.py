@@ -20,7 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
-from tinycomp.runtime.archive import PARTIAL, write_file
+from tinycomp.runtime.files import PARTIAL, write_file
 
 VARIABLE = "TINYCOMP_CACHE"
 """The environment variable that names another folder for everything that tinycomp keeps."""
