@@ -164,7 +164,7 @@ def test_an_interrupt_at_every_step(name, failure, tmp_path, monkeypatch):
         raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"tinycomp.runtime.archive.{name}", fail)
+        patch.setattr(f"tinycomp.runtime.files.{name}", fail)
         with pytest.raises((KeyboardInterrupt, WriteError)):
             write_file(path, b"new")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("kept.tcm", b"old")]
