@@ -46,7 +46,7 @@ def load(
         mapping.give_back()  # the checksums have read everything
     module = load_native(archive, data, threads)
     if module is None:
-        from tinycomp.driver.save import restore
+        from tinycomp.driver.restore import restore
 
         module = restore(archive, data, targets, threads, trusted=trusted)
     return module

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.driver.constant_placement import check_files, own_constants
-from tinycomp.driver.memory_estimate import check_footprint, value_bytes
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType, Type, compatible, tensor, type_of
+from tinycomp.ir.types import TensorType, Type, bits, compatible, type_of
 from tinycomp.memory.budget import reserve_bytes
-from tinycomp.memory.constants import Constants
+from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind
 from tinycomp.ops.opaque import is_opaque
 from tinycomp.ops.rows import row_sources
@@ -25,11 +24,13 @@ from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
-from tinycomp.runtime.regions import NativeRegion, PerShape
+from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.target import Settings, Target
+from tinycomp.target import Target
 
 Shapes = tuple[tuple[int, ...], ...]
+Programs = dict[tuple[str, Shapes], Program | CSource]
+"""What regions became, by their symbols and the shapes of their operands."""
 
 
 @dataclass
@@ -40,7 +41,6 @@ class Lowering:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
-        settings: How regions are to be computed.
         constants: Copies of constants that plans share.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
@@ -50,9 +50,8 @@ class Lowering:
     targets: Mapping[str, Target]
     pool: Pool
     weights: Weights = field(default_factory=Weights)
-    settings: Settings = field(default_factory=Settings)
     constants: Constants = field(default_factory=Constants)
-    programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
+    programs: Programs = field(default_factory=dict)
     reference: bool = False
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
@@ -70,7 +69,7 @@ class Lowering:
         slots = _Slots(graph, self.constants)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)
-        peak = check_footprint(graph, nodes, last_use, self._values + self._contexts)
+        peak = _check_memory(graph, nodes, last_use, self._values + self._contexts)
         self._values += peak
         steps = []
         for index, node in enumerate(nodes):
@@ -112,7 +111,7 @@ class Lowering:
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
-            target.build(node, self.settings.renewed())
+            target.build(node)
         shapes = static_shapes(node.inputs)
         if shapes is not None and is_static(node):
             return self._built(node, shapes)
@@ -123,7 +122,7 @@ class Lowering:
         key = (node.op, shapes)
         made: Any = self.programs[key] if key in self.programs else self._made(node, keep)
         if isinstance(made, Program):
-            made = self.constants.settle(made)
+            made = settled(made, self.constants)
         if isinstance(made, (Program, CSource)):
             if keep:
                 self.programs[key] = made
@@ -139,12 +138,14 @@ class Lowering:
 
     def _made(self, node: Node, keep: bool) -> Any:
         """Return what the target's code generator makes of a region."""
-        reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
-        check_files(node.body)
+        reserve_bytes(sum(_value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
+        constants = constants_of(node.body)
+        check_files(constants)
         target = self._target(node)
-        if not target.programs:
-            own_constants(node.body, self.constants)
-        return target.build(node, self.settings if keep else self.settings.renewed())
+        if not target.programs:  # its code reads constants while it runs
+            for value in constants:
+                value.const = None if value.const is None else self.constants.own(value.const)
+        return (target if keep else target.for_plan(self.pool.threads)).build(node)
 
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
@@ -206,6 +207,46 @@ def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
     return dying
 
 
+def constants_of(graph: Graph) -> list[Value]:
+    """Return the constants of a graph and of all bodies below it."""
+    bodies = [body for _, node in graph.walk() for body in node.bodies.values()]
+    return [value for each in (graph, *bodies) for value in each.constants]
+
+
+def _value_bytes(value: Value) -> int:
+    """The bytes of a value in memory, where elements below one byte take a whole one; 0 if they are unknown."""
+    shape = value.static_shape
+    if shape is None:
+        return 0
+    return math.prod(shape) * (8 if value.dtype in ("?", "string") else max(bits(value.dtype) // 8, 1))
+
+
+def _check_memory(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Sequence[Value]], beside: int) -> int:
+    """Return the most bytes that values of known size need at one step; refuse what the budget in force does not allow.
+
+    Args:
+        graph: The graph; its constants exist already and do not count.
+        nodes: Its nodes in the order of execution.
+        dying: By index of a node, the values that nobody needs after it.
+        beside: Bytes that a run needs for other things at the same time.
+
+    Raises:
+        MemoryLimitError: If a step needs more; it names the step with the peak.
+    """
+    alive = sum(map(_value_bytes, graph.inputs))
+    peak, culprit = 0, None
+    for index, node in enumerate(nodes):
+        alive += sum(map(_value_bytes, node.used_outputs()))
+        if alive > peak:
+            peak, culprit = alive, node
+        alive -= sum(map(_value_bytes, dying.get(index, ())))
+    if culprit is not None:
+        results = ", ".join(f"{v.name}: {v.type}" for v in culprit.used_outputs()[:4])
+        where = f"node {culprit.label} ({culprit.qualified_op})"
+        reserve_bytes(peak + beside, where, f"the values alive there, with {results}")
+    return peak
+
+
 def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
     """Return the computation of a host node whose bodies are ``plans``, and its tier."""
     kernel, tier = bind(node, {key: _as_function(plan) for key, plan in zip(node.bodies, plans, strict=True)})
@@ -250,7 +291,7 @@ def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
     """Return the shapes of ``values`` if every one is a tensor of known shape, else None."""
     shapes = []
     for value in values:
-        shape = None if value is None else tensor(value.type).static_shape
+        shape = None if value is None else value.static_shape
         if shape is None:
             return None
         shapes.append(shape)
@@ -264,7 +305,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
     types: list[Type] = []
     for value, shape in zip(node.inputs, shapes, strict=True):
         assert value is not None
-        types.append(TensorType(tensor(value.type).dtype, shape))
+        types.append(TensorType(value.dtype, shape))
     retype(body, types)
     operands = [holder.add_input(v.name, t) for v, t in zip(body.inputs, types, strict=True)]
     copy = holder.add(
@@ -279,7 +320,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
         sources=node.sources,
     )
     counted = row_sources(body)
-    unknown = [v for v in _inside(body) if v not in counted and tensor(v.type).static_shape is None]
+    unknown = [v for v in _inside(body) if v not in counted and v.static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise _depends_on_data(node, unknown[0])
     return copy

@@ -46,7 +46,7 @@ class Tuned:
     """What :func:`tune` has done.
 
     Attributes:
-        log: The log, for ``compile(tuning=…)``.
+        log: The log, for ``compile(options={"c": {"tuning": …}})``.
         problems: How many different problems the model has.
         measured: How many of them were measured now; the log held the others.
         seconds: How long that took.
@@ -79,7 +79,7 @@ def tune(
         progress: Whether to show a bar on stderr; by default if that is a terminal.
 
     Returns:
-        The log and some figures; hand either the log or its path to ``compile(tuning=…)``.
+        The log and some figures; either the log or its path is what the option ``tuning`` of the target ``c`` takes.
 
     Raises:
         ModelError: If the model is not valid.
@@ -90,7 +90,7 @@ def tune(
         >>> import tinycomp
         >>> from tinycomp.data import digits_model
         >>> tuned = tinycomp.tune(digits_model(), TuningLog(), shapes={"image": (1, 1, 8, 8)}, threads=1)
-        >>> module = tinycomp.compile(digits_model(), tuning=tuned.log, threads=1)
+        >>> module = tinycomp.compile(digits_model(), options={"c": {"tuning": tuned.log}}, threads=1)
     """
     started = time.perf_counter()
     kept = log if isinstance(log, TuningLog) else _opened(Path(log))

@@ -354,7 +354,7 @@ class Watch:
         copy = graph.clone()
         copy.set_outputs([copy.values[name] for name in made] or copy.outputs)
         # Winograd's algorithm rounds more; what is measured here should be the model's own numbers.
-        self._module = compile_model(copy, threads=threads, winograd=False)
+        self._module = compile_model(copy, threads=threads, options={"c": {"winograd": False}})
         self._made = made
 
     def __call__(self, feeds: Feeds, where: str) -> Feeds:

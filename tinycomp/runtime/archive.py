@@ -8,13 +8,14 @@ its arrays are views of it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -23,12 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError
+from tinycomp.errors import ArtifactError, TinycompError
 from tinycomp.memory.mapped import map_file
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
@@ -110,11 +111,24 @@ class Archive:
                 hint="Compile the model again with this version of tinycomp.",
             )
         _check_sums(manifest, members, where)
-        try:
+        with damaged("the contents are", where):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
             return cls(manifest, {name: text.tobytes().decode() for name, text in members.items()}, arrays)
-        except (KeyError, ValueError, TypeError, AttributeError, struct.error) as error:
-            raise ArtifactError("the contents are damaged", where=where, found=str(error)) from error
+
+
+@contextlib.contextmanager
+def damaged(what: str, where: str = "") -> Iterator[None]:
+    """Raise an error that says that something in a file is damaged, where reading it fails with any other error.
+
+    Raises:
+        ArtifactError: If it does.
+    """
+    try:
+        yield
+    except TinycompError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
+        raise ArtifactError(f"{what} damaged", where=where, found=f"{type(error).__name__}: {error}") from error
 
 
 def read_archive(source: str | PathLike[str] | bytes) -> Archive:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from tinycomp.errors import ArtifactError
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
-from tinycomp.runtime.regions import NativeRegion
+from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
 
@@ -60,7 +61,7 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
     Raises:
         ArtifactError: If the data is damaged.
     """
-    try:
+    with damaged("the plan is"):
         constants = Constants()
         slots: list[Any] = [None] * _slot_count(data)
         for index, key in data["constants"].items():
@@ -73,12 +74,10 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
             tuple(int(i) for i in data["input_slots"]),
             tuple(int(i) for i in data["output_slots"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ArtifactError("the plan is damaged", found=f"{type(error).__name__}: {error}") from error
-    _check_counts(plan)
-    used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)] + [*plan.input_slots, *plan.output_slots]
-    if not all(0 <= i < len(plan.slots) for i in used):
-        raise ArtifactError("the plan is damaged", found="a slot that does not exist")
+        _check_counts(plan)
+        used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)]
+        if not all(0 <= i < len(plan.slots) for i in (*used, *plan.input_slots, *plan.output_slots)):
+            raise ValueError("a slot that does not exist")
     return plan
 
 
@@ -91,7 +90,7 @@ def _check_counts(plan: Plan) -> None:
         program = step.run.program
         counts += [(program.inputs, step.reads), (program.results, step.writes)]
     if any(len(described) != len(slots) for described, slots in counts):
-        raise ArtifactError("the plan is damaged", found="operands that do not fit a description")
+        raise ValueError("operands that do not fit a description")
 
 
 def _slot_count(data: Mapping[str, Any]) -> int:
@@ -104,7 +103,7 @@ def _slot_count(data: Mapping[str, Any]) -> int:
 
 
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool, constants: Constants) -> Step:
-    run = NativeRegion(constants.settle(program_from_dict(data["program"], archive)), pool)
+    run = NativeRegion(settled(program_from_dict(data["program"], archive), constants), pool)
     reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
     return Step(
         str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"])
@@ -119,6 +118,21 @@ def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
 def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
     """The inverse of :func:`program_to_dict`."""
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
+
+
+def generated_to_dict(generated: Program | CSource, archive: Archive) -> dict[str, Any]:
+    """Return what a region became as JSON-able data, its constants stored in ``archive``."""
+    if isinstance(generated, Program):
+        return {"program": program_to_dict(generated, archive)}
+    return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
+
+
+def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource:
+    """The inverse of :func:`generated_to_dict`."""
+    if "program" in data:
+        return program_from_dict(data["program"], archive)
+    source = data["source"]
+    return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 
 
 def load_native(archive: Archive, data: NDArray[np.uint8], threads: int | None) -> Module | None:
@@ -150,7 +164,7 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
         ArtifactError: If the description is damaged.
     """
     about = archive.manifest
-    try:
+    with damaged("the description is"):
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
         if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
             raise ValueError("inputs or outputs that the plan does not have")
@@ -165,8 +179,6 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
             threads=threads,
             defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
 
 
 def _unchanged(data: NDArray[np.uint8]) -> bytes:

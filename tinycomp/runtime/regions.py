@@ -1,7 +1,8 @@
-"""A small cache that many threads share: what was used longest ago goes first."""
+"""Regions as steps of a plan: a native program, where its constants lie, and regions built per shape of operands."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -9,7 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tinycomp.memory.constants import Constants
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
+from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
 from tinycomp.runtime.spec import array_dtype
@@ -85,6 +88,21 @@ def actual_results(program: Program, outputs: Sequence[Array]) -> list[Array]:
 
 SPECIALISATIONS = 16
 """How many sets of input shapes a region or module keeps compiled."""
+
+
+def settled(program: Program, constants: Constants) -> Program:
+    """Return a program whose constants lie where they should, see :mod:`tinycomp.memory.constants`."""
+    return dataclasses.replace(program, constants=constants.settle(program.constants, read_while_running(program)))
+
+
+def read_while_running(program: Program) -> frozenset[int]:
+    """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
+    return frozenset(
+        operand.index
+        for call in program.instructions
+        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
+        if operand.space == "constant" and letter not in "pP"
+    )
 
 
 class NativeRegion:

@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from tinycomp.errors import TargetError, did_you_mean
+from tinycomp.target.options import read_options
 from tinycomp.target.target import Target
 
 GROUP = "tinycomp.targets"
@@ -35,9 +36,18 @@ def names() -> list[str]:
 def find(name: str) -> Target:
     """Return the target called ``name``; the built-in ones cannot be replaced.
 
+    A name such as ``"c:winograd=never,requantize=fixed_point"`` stands for the target with these options.
+
     Raises:
         TargetError: If there is none, or its package does not load.
+        OptionError: If it has no such options, or they do not take these values.
     """
+    plain, colon, text = name.partition(":")
+    target = _find(plain)
+    return target.with_options(read_options(target.options, text, f"target {plain}")) if colon else target
+
+
+def _find(name: str) -> Target:
     if name in BUILT_IN:  # first of all, for looking through all packages takes longer than compiling a small model
         return _load(EntryPoint(name, BUILT_IN[name], GROUP))
     installed = _installed()

@@ -9,7 +9,7 @@ from pathlib import Path
 import tinycomp
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import SAVED, compiler_of, load_graph
-from tinycomp.cli.options import add_compilation, add_model, choices_of, targets_of
+from tinycomp.cli.options import add_compilation, add_model, targets_of
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.compiler import Compiler
 from tinycomp.ir.graph import Graph
@@ -45,7 +45,7 @@ def _compile(options: Namespace, session: Session) -> int:
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         module = tinycomp.compile(
             graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify,
-            tuning=options.tuning, **choices_of(options),
+            memory_limit=options.memory_limit,
         )  # fmt: skip
     if options.output is not None:
         module.save(options.output)

@@ -1,4 +1,16 @@
-"""C source as what a code generator returns, and how to write names, labels and numbers into it."""
+"""C source as what a code generator returns, and how to write names, labels and numbers into it.
+
+The function has one signature, whatever the region computes::
+
+    int f(const void *const *inputs, void *const *outputs, const void *const *constants, void *scratch);
+
+``inputs`` and ``outputs`` point to the region's operands and results in order, ``constants`` to
+:attr:`CSource.constants`. All are row-major without gaps and aligned to their elements; elements of fewer than 8 bits
+take a byte each. Inputs may be one and the same array; outputs overlap nothing. ``scratch`` has
+:attr:`CSource.scratch_bytes` bytes that belong to this call alone, aligned to 64 bytes, with any content. The function
+returns 0, or a number that the error message then shows. Several threads may call it at once, so it must not write to
+static storage. It may itself be ``static``: tinycomp exports a function of its own that calls it.
+"""
 
 from __future__ import annotations
 
