@@ -90,8 +90,8 @@ def test_options_reach_the_code_generator():
 def test_options_reach_rules_and_checks():
     graph = graph_of("%a = Neg(%x)\n%b = Abs(%a)\n%y = Abs(%b)", "y")
     report = tinycomp.compile(graph, npu()).report()
-    assert [reason.reason for reason in report.why("a")[0].reasons] == ["not in the mode fast"]
-    assert [reason.reason for reason in report.why("b")[0].reasons] == ["tiles of 16 rows"]
+    assert "not in the mode fast" in str(report.why("a")[0].reasons[0])
+    assert "tiles of 16 rows" in str(report.why("b")[0].reasons[0])
     assert not report.regions
     report = tinycomp.compile(graph, npu(), options={"npu": {"mode": "exact", "rows": 8}}).report()
     assert [(row.composites, row.singles) for row in report.regions] == [({"npu.twice": 1}, {"Neg": 1})]
