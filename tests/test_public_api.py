@@ -52,7 +52,7 @@ INTERFACES = {
     "Target.op": "(self, *ops)",
     "Target.composite": "(self, function=None, *, name=None)",
     "Target.codegen": "(self, function)",
-    "Target.with_options": "(self, options=None, /, **values)",
+    "Target.with_options": "(self, **values)",
 }
 
 

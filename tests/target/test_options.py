@@ -99,7 +99,7 @@ def test_options_reach_rules_and_checks():
 
 def test_a_configured_copy_goes_its_own_way():
     target = npu()
-    copy = target.with_options({"mode": "exact"}, rows=8)
+    copy = target.with_options(mode="exact", rows=8)
     assert (copy.options, target.options) == (NpuOptions(8, "exact"), NpuOptions())
     copy.accept("Sinh")
     copy.composite(lambda x: P.Cosh(P.Cosh(x)), name="cosh")

@@ -90,12 +90,12 @@ def load_module(options: Namespace, session: Session) -> Module:
     return tinycomp.load(path, threads=options.threads)
 
 
-def compile_model(options: Namespace, session: Session, graph: Graph | None = None) -> Module:
-    """Return the model of ``options``, compiled as they say; ``graph`` if it is loaded already."""
+def compile_model(options: Namespace, session: Session, graph: Graph | None = None, **more: Any) -> Module:
+    """Return the model of ``options``, compiled as they and ``more`` say; ``graph`` if it is loaded already."""
     targets = targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
-            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit
+            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit, **more
         )
 
 

@@ -11,14 +11,14 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
-from tinycomp.driver.lowering import Lowering, Programs, constants_of, specs
+from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
 from tinycomp.driver.specialisation import has_symbols, partitioned_with_sizes, with_sizes
@@ -34,7 +34,6 @@ from tinycomp.passes.base import Pass
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
-from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Report
 from tinycomp.target import Policy, Target, find_all
@@ -78,17 +77,19 @@ _MOVED = ("winograd", "requantize", "tuning")
 
 def _with_moved(moved: Mapping[str, Any], target: Any, options: Any) -> Any:
     """Return the options of targets with those of the target ``c`` that were given beside them."""
-    given = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-    written = ", ".join(f'"{name}": {value!r}' for name, value in moved.items())
+    old = ", ".join(f"{name}={value!r}" for name, value in moved.items())
+    new = ", ".join(f'"{name}": {value!r}' for name, value in moved.items())
     warnings.warn(
-        f'compile({given}) is deprecated: these are options of the target c; write options={{"c": {{{written}}}}}',
+        f'compile({old}) is deprecated: these are options of the target c; write options={{"c": {{{new}}}}}',
         TinycompWarning,
         stacklevel=3,
     )
     targets = target if isinstance(target, (list, tuple)) else (target,)
-    if not any(getattr(each, "name", str(each).partition(":")[0]) == "c" for each in targets):
+    names = [getattr(each, "name", str(each).partition(":")[0]) for each in targets]
+    if "c" not in names or not isinstance(options or {}, Mapping):
         return options
-    return {**(options or {}), "c": {**moved, **(options or {}).get("c", {})}}
+    given = (options or {}).get("c", {})
+    return {**(options or {}), "c": {**moved, **given} if isinstance(given, Mapping) else given}
 
 
 @_checking_names
@@ -150,7 +151,8 @@ def compile(  # noqa: A001 - the public name
         compiler.partition_in_place(partitioned)
         if strict:
             _refuse_fallback(compiler, partitioned)
-        return compiler.module(graph, partitioned)
+        evict([value for each in dict.fromkeys((graph, partitioned)) for value in constants_of(each)])
+        return compiler.package(graph, compiler.lower(partitioned))
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -220,8 +222,12 @@ def resolve_targets(
         raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
     for each in targets:
         each.require()
-    if options is None:
-        return tuple(targets)
+    return tuple(targets if options is None else _with_options(targets, options))
+
+
+def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iterator[Target]:
+    """Yield targets with the options given for their names."""
+    names = [t.name for t in targets]
     if not isinstance(options, Mapping):
         raise OptionError(
             "not options by target", where="options", expected='a dict such as {"c": {"winograd": False}}',
@@ -234,12 +240,21 @@ def resolve_targets(
                 expected=f"options for {', '.join(names) or 'none: everything runs on the host'}",
                 hint=did_you_mean(str(name), names),
             )  # fmt: skip
-    return tuple(t.with_options(options[t.name]) if t.name in options else t for t in targets)
+    for target in targets:
+        values = options.get(target.name, {})
+        if target.options is not None and isinstance(values, type(target.options)):
+            values = vars(values)
+        if not isinstance(values, Mapping):
+            raise OptionError(
+                "these are no options", where=f"target {target.name}", expected="a dict of options by name",
+                found=repr(values),
+            )  # fmt: skip
+        yield target.with_options(**values) if values else target
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """How to turn graphs into modules: the options of :func:`compile`, resolved.
+    """Turn graphs into modules: the options of :func:`compile`, resolved.
 
     Attributes:
         targets: In priority order, ready for plans that run on the threads of the pool.
@@ -309,7 +324,7 @@ class Compiler:
         return observers
 
     def _reproducers(self) -> Path | None:
-        """The folder for graphs that show a difference: beside the dumps, if there are any."""
+        """Return the folder for graphs that show a difference: beside the dumps, if there are any."""
         return None if self.dump is None else self.dump / "reproducers"
 
     def lowering(self) -> Lowering:
@@ -317,20 +332,29 @@ class Compiler:
         targets = {t.name: t.for_plan(self.pool.threads) for t in self.targets}
         return Lowering(targets, self.pool, self.weights, self.constants)
 
-    def module(self, graph: Graph, partitioned: Graph) -> Module:
-        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
-        evict([value for each in dict.fromkeys((graph, partitioned)) for value in constants_of(each)])
+    def lower(self, partitioned: Graph) -> Lowered:
+        """Return the plan of a partitioned graph, with what its regions became.
+
+        Raises:
+            TargetError: If a code generator fails.
+            UnsupportedError: If no tier knows an operator.
+            MemoryLimitError: If values of known size exceed the budget in force.
+        """
         lowering = self.lowering()
-        plan = lowering.plan(partitioned)
-        symbolic = has_symbols(graph)
-        report = functools.partial(self._report, partitioned, graph.name, _notes(symbolic), plan, lowering.programs)
+        return Lowered(partitioned, lowering.plan(partitioned), lowering.programs)
+
+    def package(self, graph: Graph, lowered: Lowered) -> Module:
+        """Return the module of a lowered graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
+        partitioned, symbolic = lowered.graph, has_symbols(graph)
+        notes = ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
+        report = functools.partial(self._report, lowered, graph.name, notes)
         parts = ModuleParts(
             inputs=specs([v.name for v in graph.inputs], graph.inputs),
             outputs=specs(partitioned.output_names, partitioned.outputs),
-            plan=plan,
+            plan=lowered.plan,
             report=report,
             graph=functools.partial(_text, partitioned),
-            pack=functools.partial(self._packed, graph, partitioned, plan, report, lowering.programs),
+            pack=functools.partial(self._packed, graph, lowered, report),
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
             specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
@@ -357,13 +381,10 @@ class Compiler:
                 concrete = with_sizes(graph, sizes)
                 quiet.partition_in_place(concrete)
             notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
-            lowering = self.lowering()
-            plan = lowering.plan(concrete)
-            return Specialised(plan, self._report(concrete, graph.name, notes, plan, lowering.programs))
+            lowered = self.lower(concrete)
+            return Specialised(lowered.plan, self._report(lowered, graph.name, notes))
 
-    def _packed(
-        self, graph: Graph, partitioned: Graph, plan: Plan, report: Callable[[], Report], programs: Programs
-    ) -> bytes:
+    def _packed(self, graph: Graph, lowered: Lowered, report: Callable[[], Report]) -> bytes:
         """Return the bytes of a saved module."""
         from tinycomp.driver.save import pack  # not before: few modules are saved
 
@@ -376,27 +397,16 @@ class Compiler:
         }
         # Pass objects and policies cannot be written down: a loaded module then uses the plan for all sizes.
         refillable = self.policy is None and self.passes == passes
-        return pack(about, graph, partitioned, plan, report(), programs, refillable=refillable)
+        return pack(about, graph, lowered, report(), refillable=refillable)
 
-    def _report(
-        self,
-        partitioned: Graph,
-        name: str,
-        notes: Sequence[str],
-        plan: Plan,
-        programs: Programs,
-    ) -> Report:
+    def _report(self, lowered: Lowered, name: str, notes: Sequence[str]) -> Report:
         names = [t.name for t in self.targets]
-        return make_report(partitioned, name, names, notes, programs).with_arenas(arenas(plan))
+        return make_report(lowered.graph, name, names, notes, lowered.programs).with_arenas(arenas(lowered.plan))
 
 
 def _text(graph: Graph) -> str:
     check_files(constants_of(graph))
     return str(graph)
-
-
-def _notes(symbolic: bool) -> list[str]:
-    return ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:

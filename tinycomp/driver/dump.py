@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"\d\d+-[a-z0-9-]+\.tir")
 
 
 class Dump:
-    """An observer of pipelines that writes ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants.
+    """Write ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants, as an observer of a pipeline.
 
     Args:
         folder: Where to write; made if it does not exist.

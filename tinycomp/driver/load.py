@@ -53,6 +53,6 @@ def load(
 
 
 def _kept(source: bytes) -> NDArray[np.uint8]:
-    """The bytes of a saved module where they take no memory while nobody reads them, if that is worth a file."""
+    """Return the bytes of a module where they take no memory while nobody reads them, if that is worth a file."""
     data = np.frombuffer(source, np.uint8)
     return spilled([data])[0] if is_large(data) else data

@@ -33,9 +33,24 @@ Programs = dict[tuple[str, Shapes], Program | CSource]
 """What regions became, by their symbols and the shapes of their operands."""
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """Hold what a partitioned graph became.
+
+    Attributes:
+        graph: The graph.
+        plan: Its plan.
+        programs: What its regions became.
+    """
+
+    graph: Graph
+    plan: Plan
+    programs: Programs
+
+
 @dataclass
 class Lowering:
-    """Turns graphs into plans.
+    """Turn graphs into plans.
 
     Attributes:
         targets: Whose code generators to use, by name.
@@ -115,7 +130,7 @@ class Lowering:
         shapes = static_shapes(node.inputs)
         if shapes is not None and is_static(node):
             return self._built(node, shapes)
-        return PerShape(lambda found: self._built(_with_shapes(node, found), found, keep=False))
+        return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
@@ -174,7 +189,7 @@ class Lowering:
 
 
 class _Slots:
-    """Numbers the values of a graph; constants start out in their slots."""
+    """Number the values of a graph; constants start out in their slots."""
 
     def __init__(self, graph: Graph, constants: Constants) -> None:
         self.initial: list[Any] = [None] * FIRST_FREE
@@ -194,7 +209,7 @@ class _Slots:
 
 
 def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
-    """The values that nobody needs after each step, by the step's index."""
+    """Return the values that nobody needs after each step, by the step's index."""
     place = {node: index for index, node in enumerate(nodes)}
     dying: dict[int, list[Value]] = {}
     for value in graph.values.values():
@@ -214,7 +229,7 @@ def constants_of(graph: Graph) -> list[Value]:
 
 
 def _value_bytes(value: Value) -> int:
-    """The bytes of a value in memory, where elements below one byte take a whole one; 0 if they are unknown."""
+    """Return the bytes of a value in memory, where elements below one byte take a whole one; 0 if they are unknown."""
     shape = value.static_shape
     if shape is None:
         return 0
@@ -261,9 +276,9 @@ def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: tuple(plan.run(operands))
 
 
-def _checked(result: Any, node: Node) -> Sequence[Any]:
+def _checked(returned: Any, node: Node) -> Sequence[Any]:
     """Accept one array for one result, else a sequence of the right length; arrays must have the types declared."""
-    results = result if isinstance(result, (tuple, list)) else (result,)
+    results = returned if isinstance(returned, (tuple, list)) else (returned,)
     if len(results) != len(node.outputs):
         raise TargetError(
             "the region's code returned a wrong number of results",
@@ -271,19 +286,19 @@ def _checked(result: Any, node: Node) -> Sequence[Any]:
             expected=str(len(node.outputs)),
             found=str(len(results)),
         )
-    for value, found in zip(node.outputs, results, strict=True):
-        if isinstance(found, np.ndarray) and not _fits(found, value.type):
+    for value, result in zip(node.outputs, results, strict=True):
+        if isinstance(result, np.ndarray) and not _fits(result, value.type):
             raise TargetError(
                 f'the region\'s code returned a wrong array for "{value.name}"',
                 where=f"{node.target}, region {node.op}",
                 expected=str(value.type),
-                found=f"{found.dtype}{list(found.shape)}",
+                found=f"{result.dtype}{list(result.shape)}",
             )
     return results
 
 
 def _fits(array: np.ndarray, type_: Type) -> bool:
-    """Whether an array has the dtype and sizes that are known of a type."""
+    """Tell whether an array has the dtype and sizes that are known of a type."""
     return array.dtype.kind == "O" or compatible(type_, type_of(array))
 
 
@@ -336,7 +351,7 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
 
 
 def is_static(node: Node) -> bool:
-    """Whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
+    """Tell whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
     counted = row_sources(node.body)
     inside = [value for value in _inside(node.body) if value not in counted]
     return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None

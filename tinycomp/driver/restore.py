@@ -82,6 +82,6 @@ def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: b
 
 def _with_options(target: Target, options: Mapping[str, Any]) -> Target:
     try:
-        return target.with_options(options)
+        return target.with_options(**options)
     except OptionError as error:
         raise ValueError(error) from error

@@ -7,42 +7,29 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tinycomp.driver.lowering import Programs, constants_of, specs
+from tinycomp.driver.lowering import Lowered, constants_of, specs
 from tinycomp.driver.specialisation import has_symbols
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict
-from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
 
 
-def pack(
-    about: Mapping[str, Any],
-    graph: Graph,
-    partitioned: Graph,
-    plan: Plan,
-    report: Report,
-    programs: Programs,
-    *,
-    refillable: bool,
-) -> bytes:
+def pack(about: Mapping[str, Any], graph: Graph, lowered: Lowered, report: Report, *, refillable: bool) -> bytes:
     """Return the bytes of a saved module.
 
     Args:
         about: How it was compiled: the names of its ``targets`` in order, their ``options`` by name, the ``threads``
             that were asked for, and the text of the ``passes`` if they were chosen.
         graph: The model before the passes; kept only if it has symbolic sizes.
-        partitioned: The model after the passes; kept with its constants only if something runs on the host.
-        plan: Its plan.
+        lowered: The model after the passes, kept with its constants only if something runs on the host, and its plan.
         report: What runs where.
-        programs: What its regions became.
         refillable: Whether ``about`` is enough to fill sizes into the model again.
     """
+    archive, partitioned, plan, symbolic = Archive(), lowered.graph, lowered.plan, has_symbols(graph)
     check_files(constants_of(partitioned))
-    archive = Archive()
-    symbolic = has_symbols(graph)
     native = None if symbolic else native_plan_to_dict(plan, archive)
     archive.manifest = {
         "tinycomp": _version(),
@@ -58,7 +45,7 @@ def pack(
         archive.texts["partitioned.tir"] = _text_with_constants(partitioned, archive)
         archive.manifest["programs"] = [
             {"symbol": symbol, "shapes": shapes, **generated_to_dict(generated, archive)}
-            for (symbol, shapes), generated in programs.items()
+            for (symbol, shapes), generated in lowered.programs.items()
         ]
     if symbolic and refillable:
         archive.texts["source.tir"] = _text_with_constants(graph, archive)
@@ -76,7 +63,7 @@ def _text_with_constants(graph: Graph, archive: Archive) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _version() -> str:
-    """The version that goes into the file; a checkout that is not installed has none."""
+    """Return the version that goes into the file; a checkout that is not installed has none."""
     try:
         return version("tinycomp")
     except PackageNotFoundError:

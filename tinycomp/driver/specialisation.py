@@ -21,7 +21,7 @@ from tinycomp.target import Target
 
 
 def has_symbols(graph: Graph) -> bool:
-    """Whether any input of the graph has a named dimension."""
+    """Tell whether any input of the graph has a named dimension."""
     return any(isinstance(d, str) for v in graph.inputs if isinstance(v.type, TensorType) for d in v.type.shape or ())
 
 
@@ -86,7 +86,7 @@ def _left(graph: Graph) -> Iterator[Node]:
 
 
 def _wanted(node: Node, targets: Sequence[Target]) -> bool:
-    """Whether a target's operator rules would take the node, or all of what ONNX defines it by."""
+    """Tell whether a target's operator rules would take the node, or all of what ONNX defines it by."""
     if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
         return True
     return expands(node, targets)

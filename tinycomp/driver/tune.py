@@ -43,7 +43,7 @@ _PROMISING = 1.25
 
 @dataclass(frozen=True)
 class Tuned:
-    """What :func:`tune` has done.
+    """Tell what :func:`tune` has done.
 
     Attributes:
         log: The log, for ``compile(options={"c": {"tuning": …}})``.
@@ -112,7 +112,7 @@ def _opened(path: Path) -> TuningLog:
 
 
 def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
-    """The native programs of a model whose sizes are all known."""
+    """Return the native programs of a model whose sizes are all known."""
     compiler = Compiler(resolve_targets("c"), pool)
     with gc_paused():
         graph = load_graph(model, shapes)
@@ -130,24 +130,24 @@ def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
 
 
 def _guess(inputs: Sequence[Value]) -> dict[str, tuple[int, ...]]:
-    """Shapes with 1 for every size that is not known."""
+    """Return shapes with 1 for every size that is not known."""
     shapes = {v.name: getattr(v.type, "shape", None) or () for v in inputs}
     return {name: tuple(d if isinstance(d, int) else 1 for d in shape) for name, shape in shapes.items()}
 
 
 def _problems(programs: Sequence[Program]) -> dict[str, Problem]:
-    """The different problems by key. Where the same one occurs with more candidates, these are measured."""
-    found: dict[str, Problem] = {}
+    """Return the different problems by key. Where the same one occurs with more candidates, these are measured."""
+    problems: dict[str, Problem] = {}
     for program in programs:
         for call in program.instructions:
             problem = problem_of(call)
-            if problem is not None and not (problem.key in found and found[problem.key].adjacent):
-                found[problem.key] = problem
-    return found
+            if problem is not None and not (problem.key in problems and problems[problem.key].adjacent):
+                problems[problem.key] = problem
+    return problems
 
 
 class Bench:
-    """Measures problems under the conditions of a model.
+    """Measure problems under the conditions of a model.
 
     Args:
         pool: Threads of the runs.
@@ -203,7 +203,7 @@ class Bench:
 
 
 class Bar:
-    """A progress bar on stderr.
+    """Show a progress bar on stderr.
 
     Args:
         wanted: Whether to show one; None for where stderr is a terminal.

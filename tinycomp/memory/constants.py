@@ -31,7 +31,7 @@ _Key = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 
 
 class Constants:
-    """The module's own copies of constants that lie in files of others and are read while it runs.
+    """Hold a module's own copies of constants that lie in files of others and are read while it runs.
 
     Plans for different sizes share them, as they share packed weights (which are found by where the constants lie).
     """
@@ -67,7 +67,7 @@ class Constants:
 
 
 class HasConstant(Protocol):
-    """Something that may hold a constant, such as a value of a graph."""
+    """Hold a constant, perhaps, as a value of a graph does."""
 
     const: Array | None
 
@@ -97,7 +97,7 @@ def check_files(values: Iterable[HasConstant]) -> None:
 
 
 def is_large(array: Array) -> bool:
-    """Whether an array is worth a place in a file, and can have one."""
+    """Tell whether an array is worth a place in a file, and can have one."""
     if array.nbytes < LARGE or array.dtype.hasobject:
         return False
     return 0 not in array.strides or not any(
@@ -106,7 +106,7 @@ def is_large(array: Array) -> bool:
 
 
 def is_evictable(array: Array) -> bool:
-    """Whether an array takes memory that a file could take over."""
+    """Tell whether an array takes memory that a file could take over."""
     return is_large(array) and mapping_of(array) is None
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, TinycompError
-from tinycomp.memory.mapped import map_file
+from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
@@ -37,7 +37,7 @@ _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
 
 @dataclass
 class Archive:
-    """The contents of a saved module, as plain data.
+    """Hold the contents of a saved module, as plain data.
 
     Attributes:
         manifest: JSON-able description.
@@ -90,11 +90,12 @@ class Archive:
             ArtifactError: If it is not a saved module, is damaged, or has another format version.
         """
         contents = np.frombuffer(data, np.uint8)
+        stream: Any = mapping_of(contents) or io.BytesIO(contents.tobytes())
         try:
-            with zipfile.ZipFile(_Reader(contents)) as file:
+            with zipfile.ZipFile(stream) as file:
                 members = _members(file, contents)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
-            found = manifest["format"]
+            version = manifest["format"]
         except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError, OSError) as error:
             raise ArtifactError(
                 "this is not a saved module, or it is damaged",
@@ -102,12 +103,12 @@ class Archive:
                 found=f"{type(error).__name__}: {error}",
                 hint="Save the module again with module.save(path); a model is compiled, tinycomp.compile(path).",
             ) from error
-        if found != FORMAT:
+        if version != FORMAT:
             raise ArtifactError(
                 "the file has another format version",
                 where=where,
                 expected=str(FORMAT),
-                found=str(found),
+                found=str(version),
                 hint="Compile the model again with this version of tinycomp.",
             )
         _check_sums(manifest, members, where)
@@ -155,30 +156,6 @@ def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
         raise ArtifactError(
             f"cannot read the file: {error.strerror}", where=str(path), hint="Check the path."
         ) from error
-
-
-class _Reader(io.RawIOBase):
-    """Bytes in memory as a file, without a copy."""
-
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data = data
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + (0, self._at, self._data.size)[whence])
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._data[self._at : self._at + len(buffer)]
-        buffer[: part.size] = part.tobytes()
-        self._at += part.size
-        return part.size
 
 
 def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
@@ -255,7 +232,7 @@ def _dtype_text(array: Array) -> str:
 
 
 def _payload(array: Array) -> Array:
-    """The elements as a flat array of bytes."""
+    """Return the elements as a flat array of bytes."""
     if array.dtype.kind == "O":
         return np.frombuffer(json.dumps([str(t) for t in array.reshape(-1)]).encode(), np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

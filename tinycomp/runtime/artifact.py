@@ -56,7 +56,7 @@ def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
 
 
 def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Plan:
-    """The inverse of :func:`native_plan_to_dict`.
+    """Return the plan that :func:`native_plan_to_dict` described.
 
     Raises:
         ArtifactError: If the data is damaged.
@@ -94,7 +94,7 @@ def _check_counts(plan: Plan) -> None:
 
 
 def _slot_count(data: Mapping[str, Any]) -> int:
-    """The number of slots, which is no larger than that of the places where a slot is named."""
+    """Return the number of slots, which is no larger than that of the places where a slot is named."""
     named = len(data["inputs"]) + len(data["constants"]) + sum(len(step["writes"]) for step in data["steps"])
     count = int(data["slots"])
     if not FIRST_FREE <= count <= FIRST_FREE + named:
@@ -116,7 +116,7 @@ def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
 
 
 def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
-    """The inverse of :func:`program_to_dict`."""
+    """Return the program that :func:`program_to_dict` described."""
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
 
 
@@ -128,7 +128,7 @@ def generated_to_dict(generated: Program | CSource, archive: Archive) -> dict[st
 
 
 def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource:
-    """The inverse of :func:`generated_to_dict`."""
+    """Return what :func:`generated_to_dict` described."""
     if "program" in data:
         return program_from_dict(data["program"], archive)
     source = data["source"]
@@ -182,7 +182,7 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
 
 
 def _unchanged(data: NDArray[np.uint8]) -> bytes:
-    """The bytes of a saved module, whose file must be as it was when it was loaded."""
+    """Return the bytes of a saved module, whose file must be as it was when it was loaded."""
     mapping = mapping_of(data)
     if mapping is not None:
         mapping.check()

@@ -58,7 +58,7 @@ def direct_call(plan: Plan) -> Direct | None:
 
 
 def _counting(call: Direct, program: Program) -> Direct:
-    """The short way where only a run shows how many rows results have."""
+    """Return the short way where only a run shows how many rows results have."""
 
     def counted(arrays: Sequence[Any]) -> list[Array] | None:
         outputs = call(arrays)
@@ -68,7 +68,7 @@ def _counting(call: Direct, program: Program) -> Direct:
 
 
 def _format(dtype: np.dtype[Any] | None) -> str | None:
-    """How the buffer protocol calls the elements; None where they have no part in it."""
+    """Return how the buffer protocol calls the elements; None where they have no part in it."""
     if dtype is None:
         return None
     try:
@@ -78,7 +78,7 @@ def _format(dtype: np.dtype[Any] | None) -> str | None:
 
 
 class Binding:
-    """What :meth:`tinycomp.runtime.module.Module.bind` returns: call it, and the outputs hold the results.
+    """Run a module on arrays that :meth:`tinycomp.runtime.module.Module.bind` was given: the outputs hold the results.
 
     The inputs are read anew at every call, so fill them in place. One call at a time: bind once per thread.
 
@@ -177,7 +177,7 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
 
 
 def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """No output may be written while something else is read from the same memory."""
+    """Refuse an output that would be written while something else is read from the same memory."""
     specs = (*plan.inputs, *plan.outputs)
     arrays = (*inputs, *outputs)
     for index in range(len(inputs), len(arrays)):

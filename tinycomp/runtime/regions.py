@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps the ``limit`` values used last.
+    """Keep the ``limit`` values used last.
 
     Args:
         limit: The most values kept; at least 1.
@@ -106,7 +106,7 @@ def read_while_running(program: Program) -> frozenset[int]:
 
 
 class NativeRegion:
-    """A program as a step: allocates its results and makes one C call.
+    """Run a program as a step: allocate its results and make one C call.
 
     Args:
         program: What to run.
@@ -134,17 +134,17 @@ class NativeRegion:
 
 def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], tuple[int, int]]:
     """Return arena and lower bound of every native region of static shapes, in bytes by position as in the report."""
-    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    sizes: dict[tuple[int, ...], tuple[int, int]] = {}
     for index, step in enumerate(plan.steps):
         if isinstance(step.run, NativeRegion):
-            found[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
+            sizes[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
         for number, body in enumerate(step.bodies):
-            found |= arenas(body, (*path, index, number))
-    return found
+            sizes |= arenas(body, (*path, index, number))
+    return sizes
 
 
 class PerShape:
-    """A region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
+    """Run a region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
 
     Args:
         build: Makes the step for given operand shapes.

@@ -15,7 +15,7 @@ from tinycomp.errors import FeedError, did_you_mean
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, dtype and shape of an input or output.
+    """Hold name, dtype and shape of an input or output.
 
     Attributes:
         name: The name in the model.
@@ -29,7 +29,7 @@ class TensorSpec:
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype | None:
-        """The numpy dtype (object for strings), or None for a value that is not a tensor."""
+        """Return the numpy dtype (object for strings), or None for a value that is not a tensor."""
         if self.dtype == "string":
             return np.dtype(object)
         try:
@@ -39,11 +39,11 @@ class TensorSpec:
 
     @functools.cached_property
     def is_static(self) -> bool:
-        """Whether every dimension is a number."""
+        """Tell whether every dimension is an integer."""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
 
     def admits(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape fits: symbols take every size."""
+        """Tell whether an array of this shape fits: symbols take every size."""
         if self.shape is None:
             return True
         return len(self.shape) == len(shape) and all(
@@ -60,7 +60,7 @@ class TensorSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TensorSpec:
-        """The inverse of :meth:`to_dict`.
+        """Return the specification that :meth:`to_dict` described.
 
         Raises:
             KeyError: If a part is missing.
@@ -101,7 +101,7 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
 
 
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
-    """Arrays of other libraries keep their dtype; plain Python numbers and lists take the input's."""
+    """Return an array: those of other libraries keep their dtype, plain Python values and lists take the input's."""
     plain = isinstance(value, (int, float, bool, str, list, tuple))
     if isinstance(value, Mapping):
         raise _not_an_array(spec, value, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
@@ -135,8 +135,8 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     )
 
 
-def _shape_hint(spec: TensorSpec, found: tuple[int, ...]) -> str:
-    if spec.shape is not None and len(spec.shape) == len(found) + 1:
+def _shape_hint(spec: TensorSpec, shape: tuple[int, ...]) -> str:
+    if spec.shape is not None and len(spec.shape) == len(shape) + 1:
         return "A batch dimension may be missing: try array[None]."
     return "Check the shape, or compile with shapes={...} for another one."
 

@@ -44,7 +44,7 @@ def find(name: str) -> Target:
     """
     plain, colon, text = name.partition(":")
     target = _find(plain)
-    return target.with_options(read_options(target.options, text, f"target {plain}")) if colon else target
+    return target.with_options(**read_options(target.options, text, f"target {plain}")) if colon else target
 
 
 def _find(name: str) -> Target:
@@ -72,16 +72,16 @@ def _installed() -> dict[str, EntryPoint]:
 
 def _load(entry: EntryPoint) -> Target:
     try:
-        found = getattr(importlib.import_module(entry.module), entry.attr or "target")
+        target = getattr(importlib.import_module(entry.module), entry.attr or "target")
     except (ImportError, AttributeError) as error:
         raise TargetError(
             f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
         ) from error
-    if not isinstance(found, Target):
+    if not isinstance(target, Target):
         raise TargetError(
             f'the entry point "{entry.name}" is not a target',
             where=entry.value,
             expected="a tinycomp.Target",
-            found=type(found).__name__,
+            found=type(target).__name__,
         )
-    return found
+    return target

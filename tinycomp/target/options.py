@@ -46,7 +46,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a target.
+    """Describe one option of a target.
 
     Attributes:
         name: The field's name.
@@ -68,7 +68,7 @@ class Option:
 
     @property
     def values(self) -> str:
-        """The values as they are written in a text, such as ``never|auto|always``."""
+        """Return the values as they are written in a text, such as ``never|auto|always``."""
         return "|".join(self.words) or self.form or "|".join(_written(self.hint))
 
     def written(self, value: Any) -> str:
@@ -189,7 +189,7 @@ def _refusal(where: str, expected: str, found: str) -> OptionError:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value has a declared type: a class, literal values, a union, or a tuple for a sequence of either."""
+    """Tell whether a value has a declared type: a class, literals, a union, or a tuple for a sequence of either."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(fits(value, each) for each in arguments)
@@ -221,7 +221,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _values(hint: Any) -> list[str]:
-    """The values of a type in Python, for messages."""
+    """Return the values of a type in Python, for messages."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return [text for each in typing.get_args(hint) for text in _values(each)]
     if typing.get_origin(hint) is typing.Literal:
@@ -232,7 +232,7 @@ def _values(hint: Any) -> list[str]:
 
 
 def _written(hint: Any) -> list[str]:
-    """The values of a type as they are written in a text."""
+    """Return the values of a type as they are written in a text."""
     return [text.strip('"') if text[0] == '"' else text.lower() for text in _values(hint)]
 
 
@@ -243,5 +243,5 @@ def _joined(texts: Sequence[str]) -> str:
 def _attributes(docstring: str) -> dict[str, str]:
     """Return the lines of a docstring's part "Attributes" by name, each as one line."""
     _, _, part = docstring.partition("Attributes:\n")
-    found = re.findall(r"^ +(\w+): (.*(?:\n +(?!\w+: )\S.*)*)", part, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+    lines = re.findall(r"^ +(\w+): (.*(?:\n +(?!\w+: )\S.*)*)", part, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in lines}

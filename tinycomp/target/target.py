@@ -7,13 +7,13 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Set, Sized
+from collections.abc import Callable, Set, Sized
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tinycomp.errors import OptionError, TargetError
+from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
@@ -31,7 +31,7 @@ _R = TypeVar("_R", bound=RowWise)
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a region's results may be from the reference when they are compared.
+    """Say how far a region's results may be from the reference when they are compared.
 
     Attributes:
         rtol: Relative to the reference.
@@ -44,7 +44,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class OpRule:
-    """One operator rule of a target.
+    """Hold one operator rule of a target.
 
     Attributes:
         name: Name for reports, such as ``npu.Add``.
@@ -99,7 +99,7 @@ def answer_reason(answer: Any, where: str) -> str | None:
 
 
 def _takes_options(predicate: Predicate | None) -> bool:
-    """Whether a predicate has a second parameter that must be given."""
+    """Tell whether a predicate has a second parameter that must be given."""
     code: types.CodeType | None = getattr(predicate, "__code__", None)
     if code is None or code.co_argcount < 2:  # most have one: this is asked for every rule
         return False
@@ -108,7 +108,7 @@ def _takes_options(predicate: Predicate | None) -> bool:
 
 
 class Target:
-    """What can run somewhere else, and how to make it run there.
+    """Describe what can run somewhere else, and how to make it run there.
 
     Args:
         name: Name for options, reports and symbols.
@@ -241,25 +241,13 @@ class Target:
         self._row_wise = function
         return function
 
-    def with_options(self, options: Any = None, /, **values: Any) -> Target:
+    def with_options(self, **values: Any) -> Target:
         """Return a copy of the target with other options; what is added to one of the two is not added to the other.
-
-        Args:
-            options: All options, as an instance of the class that declares them, or some in a dict by name.
-            **values: Options by name.
 
         Raises:
             OptionError: If there is no such option, or it does not take the value.
         """
-        where = f"target {self.name}"
-        if options is not None and isinstance(options, type(self.options)):
-            chosen = changed(options, values, where)
-        elif options is None or isinstance(options, Mapping):
-            chosen = changed(self.options, {**(options or {}), **values}, where)
-        else:
-            raise OptionError(
-                "these are no options", where=where, expected="a dict of options by name", found=repr(options)
-            )
+        chosen = changed(self.options, values, f"target {self.name}")
         made = self._configured(chosen)
         made._composites = [*self._composites]
         made.rules = {
@@ -286,7 +274,7 @@ class Target:
 
     @property
     def composites(self) -> list[Composite]:
-        """The composites in the order in which they are tried; their checks know the options in force."""
+        """Return the composites in the order in which they are tried; their checks know the options in force."""
         return [self._knowing(composite) for composite in self._composites]
 
     @composites.setter
@@ -314,12 +302,12 @@ class Target:
         return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
 
     def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
-        """Whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
+        """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
         return self._row_wise is not None and self._row_wise(node, counted)
 
     @property
     def generates(self) -> bool:
-        """Whether the target has a code generator."""
+        """Tell whether the target has a code generator."""
         return self._codegen is not None
 
     def require(self) -> None:

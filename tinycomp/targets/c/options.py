@@ -24,7 +24,7 @@ EXTRA_WEIGHT_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class COptions:
-    """How the C target computes.
+    """Choose how the C target computes.
 
     Attributes:
         winograd: Whether 3x3 convolutions may be computed by Winograd's algorithm: never, wherever it is possible, or
@@ -55,7 +55,7 @@ class COptions:
 
 @dataclass
 class Allowance:
-    """Memory that may still be spent on faster forms of the weights; regions of one plan spend it together.
+    """Count the memory that may still be spent on faster forms of the weights; regions of one plan spend it together.
 
     Attributes:
         bytes: What is left.
@@ -73,7 +73,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Settings(COptions):
-    """How the regions of one plan are to be computed.
+    """Say how the regions of one plan are to be computed.
 
     Attributes:
         measured: What the tuning log says; what it does not hold is estimated.
