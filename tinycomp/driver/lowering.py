@@ -110,8 +110,7 @@ class Lowering:
 
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
-            assert node.target is not None, node
-            return self.region(node), node.target, ()
+            return self.region(node), node.target or "", ()
         if node.is_call:
             plan = self.plan(node.body)
             return plan.run, "numpy", ()
@@ -178,14 +177,14 @@ class Lowering:
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
-        assert node.target is not None
-        if node.target not in self.targets:
+        target = self.targets.get(node.target or "")
+        if target is None:
             raise TargetError(
                 f'the region {node.op} needs the target "{node.target}"',
                 expected=f"one of {', '.join(self.targets) or 'none'}",
                 hint="Pass the target object when compiling or loading.",
             )
-        return self.targets[node.target]
+        return target
 
 
 class _Slots:
@@ -197,8 +196,7 @@ class _Slots:
         for value in graph.inputs:
             self._add(value, None)
         for value in graph.constants:
-            assert value.const is not None
-            self._add(value, constants.own(value.const))
+            self._add(value, None if value.const is None else constants.own(value.const))
         for node in graph.nodes:
             for value in node.used_outputs():
                 self._add(value, None)
@@ -213,12 +211,10 @@ def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
     place = {node: index for index, node in enumerate(nodes)}
     dying: dict[int, list[Value]] = {}
     for value in graph.values.values():
-        if value.is_const or graph.is_output(value):
-            continue
-        readers = [place[n] for n in value.users]
-        if readers or value.producer is not None:
-            end = max(readers) if readers else place[value.producer]  # type: ignore[index]
-            dying.setdefault(end, []).append(value)
+        if not value.is_const and not graph.is_output(value):
+            touching = value.users if value.producer is None else (value.producer, *value.users)
+            if touching:
+                dying.setdefault(max(place[node] for node in touching), []).append(value)
     return dying
 
 

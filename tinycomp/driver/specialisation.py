@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tinycomp.driver.lowering import is_static
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.types import TensorType, substitute
+from tinycomp.ir.types import substitute
 from tinycomp.ops.typing import retype
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import expands
@@ -22,7 +22,7 @@ from tinycomp.target import Target
 
 def has_symbols(graph: Graph) -> bool:
     """Tell whether any input of the graph has a named dimension."""
-    return any(isinstance(d, str) for v in graph.inputs if isinstance(v.type, TensorType) for d in v.type.shape or ())
+    return any(isinstance(d, str) for v in graph.inputs for d in v.shape or ())
 
 
 def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:

@@ -131,8 +131,7 @@ def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
 
 def _guess(inputs: Sequence[Value]) -> dict[str, tuple[int, ...]]:
     """Return shapes with 1 for every size that is not known."""
-    shapes = {v.name: getattr(v.type, "shape", None) or () for v in inputs}
-    return {name: tuple(d if isinstance(d, int) else 1 for d in shape) for name, shape in shapes.items()}
+    return {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in inputs}
 
 
 def _problems(programs: Sequence[Program]) -> dict[str, Problem]:
