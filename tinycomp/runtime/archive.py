@@ -69,10 +69,10 @@ class Archive:
 
     def to_bytes(self) -> bytes:
         """Return the file's contents."""
+        import safetensors.numpy  # not before: few programs save
+
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}
-        import safetensors.numpy
-
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         manifest = {**self.manifest, "format": FORMAT, "arrays": described, "sha256": sums}

@@ -5,7 +5,7 @@ A module whose steps are all native regions is rebuilt from its programs alone, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
 
+_TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
+"""The fields of a step, beside its sources and its program."""
+
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
     """Return a plan as JSON-able data, its arrays stored in ``archive``; None if it has steps that are not native."""
@@ -32,25 +35,15 @@ def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
     for step in plan.steps:
         if not isinstance(step.run, NativeRegion):
             return None
-        steps.append(
-            {
-                "label": step.label,
-                "op": step.op,
-                "tier": step.tier,
-                "reads": list(step.reads),
-                "writes": list(step.writes),
-                "frees": list(step.frees),
-                "sources": list(step.sources),
-                "program": program_to_dict(step.run.program, archive),
-            }
-        )
+        fields = {name: getattr(step, name) for name in (*_TEXTS, *_SLOTS, "sources")}
+        steps.append({**fields, "program": program_to_dict(step.run.program, archive)})
     return {
         "inputs": [s.to_dict() for s in plan.inputs],
         "outputs": [s.to_dict() for s in plan.outputs],
         "slots": len(plan.slots),
         "constants": {str(i): archive.store(v) for i, v in enumerate(plan.slots) if v is not None},
-        "input_slots": list(plan.input_slots),
-        "output_slots": list(plan.output_slots),
+        "input_slots": plan.input_slots,
+        "output_slots": plan.output_slots,
         "steps": steps,
     }
 
@@ -67,12 +60,12 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
         for index, key in data["constants"].items():
             slots[int(index)] = constants.own(archive.array(key))
         plan = Plan(
-            tuple(TensorSpec.from_dict(s) for s in data["inputs"]),
-            tuple(TensorSpec.from_dict(s) for s in data["outputs"]),
+            _specs(data["inputs"]),
+            _specs(data["outputs"]),
             tuple(_step_from_dict(s, archive, pool, constants) for s in data["steps"]),
             tuple(slots),
-            tuple(int(i) for i in data["input_slots"]),
-            tuple(int(i) for i in data["output_slots"]),
+            tuple(map(int, data["input_slots"])),
+            tuple(map(int, data["output_slots"])),
         )
         _check_counts(plan)
         used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)]
@@ -104,10 +97,9 @@ def _slot_count(data: Mapping[str, Any]) -> int:
 
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool, constants: Constants) -> Step:
     run = NativeRegion(settled(program_from_dict(data["program"], archive), constants), pool)
-    reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
-    return Step(
-        str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"])
-    )
+    label, op, tier = (str(data[key]) for key in _TEXTS)
+    reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
+    return Step(label, op, tier, run, reads, writes, frees, tuple(data["sources"]))
 
 
 def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
@@ -168,13 +160,14 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
         if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
             raise ValueError("inputs or outputs that the plan does not have")
+        text = archive.texts["graph.tir"]
         report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
         return ModuleParts(
             inputs=inputs,
             outputs=outputs,
             plan=plan,
             report=lambda: report,
-            graph=_text(archive, "graph.tir"),
+            graph=lambda: text,
             pack=lambda: _unchanged(data),
             threads=threads,
             defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
@@ -187,11 +180,6 @@ def _unchanged(data: NDArray[np.uint8]) -> bytes:
     if mapping is not None:
         mapping.check()
     return data.tobytes()
-
-
-def _text(archive: Archive, name: str) -> Callable[[], str]:
-    text = archive.texts[name]
-    return lambda: text
 
 
 def _specs(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:

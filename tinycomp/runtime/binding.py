@@ -14,7 +14,7 @@ from tinycomp.runtime.native.library import address, ffi, lib
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import NativeRegion, actual_results
-from tinycomp.runtime.spec import TensorSpec, array_dtype
+from tinycomp.runtime.spec import TensorSpec, array_dtype, misfit
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
@@ -158,18 +158,15 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
     Raises:
         FeedError: If it is not an array, or has another dtype or shape, or its memory cannot be used as it is.
     """
-    where = f'{kind} "{spec.name}"'
     if spec.numpy_dtype is None or not isinstance(value, np.ndarray):
-        raise FeedError("only arrays can be bound", where=where, expected=str(spec), found=type(value).__name__)
+        raise misfit(spec, "only arrays can be bound", type(value).__name__, kind=kind)
     if value.dtype != spec.numpy_dtype or not spec.admits(value.shape):
-        raise FeedError(
-            "does not fit", where=where, expected=str(spec), found=f"{value.dtype.str} with shape {value.shape}"
-        )
+        raise misfit(spec, "does not fit", f"{value.dtype.str} with shape {value.shape}", kind=kind)
     flags = value.flags
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or kind == "input")):
         raise FeedError(
             "cannot be bound",
-            where=where,
+            where=f'{kind} "{spec.name}"',
             expected="contiguous, aligned memory" + (" that may be written" if kind == "output" else ""),
             found=f"strides {value.strides}, aligned={flags.aligned}, writeable={flags.writeable}",
             hint="Bind numpy.ascontiguousarray(array), and fill that one.",

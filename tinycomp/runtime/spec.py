@@ -12,6 +12,8 @@ import numpy as np
 
 from tinycomp.errors import FeedError, did_you_mean
 
+_UNREADABLE = "cannot be read as an array"
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -90,13 +92,7 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
     if array.dtype != dtype:
         array = _native(spec, array, dtype)
     if array.shape != spec.shape and not spec.admits(array.shape):
-        raise FeedError(
-            "wrong shape",
-            where=f'input "{spec.name}"',
-            expected=str(spec),
-            found=f"shape {tuple(array.shape)}",
-            hint=_shape_hint(spec, array.shape),
-        )
+        raise misfit(spec, "wrong shape", f"shape {tuple(array.shape)}", _shape_hint(spec, array.shape))
     return array
 
 
@@ -104,21 +100,17 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     """Return an array: those of other libraries keep their dtype, plain Python values and lists take the input's."""
     plain = isinstance(value, (int, float, bool, str, list, tuple))
     if isinstance(value, Mapping):
-        raise _not_an_array(spec, value, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
+        hint = "Pass inputs by name as module.run(feeds), or as module(**feeds)."
+        raise misfit(spec, _UNREADABLE, type(value).__name__, hint)
     try:
         return np.asarray(value, dtype=dtype if plain else None)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise _not_an_array(spec, value, "Pass a numpy array.") from error
+        raise misfit(spec, _UNREADABLE, type(value).__name__, "Pass a numpy array.") from error
 
 
-def _not_an_array(spec: TensorSpec, value: Any, hint: str) -> FeedError:
-    return FeedError(
-        "cannot be read as an array",
-        where=f'input "{spec.name}"',
-        expected=str(spec),
-        found=type(value).__name__,
-        hint=hint,
-    )
+def misfit(spec: TensorSpec, problem: str, found: str, hint: str = "", kind: str = "input") -> FeedError:
+    """Return the error for an array that is not what ``spec`` says of an input, or of another ``kind`` of place."""
+    return FeedError(problem, where=f'{kind} "{spec.name}"', expected=str(spec), found=found, hint=hint)
 
 
 def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -126,13 +118,8 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return array.astype(dtype)
     if dtype.kind == "O" and array.dtype.kind in "UT":
         return array.astype(object)
-    raise FeedError(
-        "wrong dtype",
-        where=f'input "{spec.name}"',
-        expected=str(spec),
-        found=array.dtype.name,
-        hint=f'Convert it first, for instance with array.astype("{spec.dtype}").',
-    )
+    hint = f'Convert it first, for instance with array.astype("{spec.dtype}").'
+    raise misfit(spec, "wrong dtype", array.dtype.name, hint)
 
 
 def _shape_hint(spec: TensorSpec, shape: tuple[int, ...]) -> str:

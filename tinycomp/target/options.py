@@ -99,12 +99,10 @@ def declared(options: Any) -> Mapping[str, Option]:
 def _declared_by(kind: Any) -> Mapping[str, Option]:
     hints, helps, default = typing.get_type_hints(kind), _attributes(kind.__doc__ or ""), kind()
     return {
-        field.name: Option(
-            field.name, hints[field.name], getattr(default, field.name),
-            **{"help": helps.get(field.name, ""), **field.metadata},
-        )
-        for field in dataclasses.fields(kind)
-    }  # fmt: skip
+        f.name: Option(f.name, hints[f.name], getattr(default, f.name), **{"help": helps.get(f.name, ""), **f.metadata})
+        for f in dataclasses.fields(kind)
+        if f.init
+    }
 
 
 def defaults_of(kind: Any, where: str) -> Any:
@@ -136,10 +134,9 @@ def changed(options: Any, values: Mapping[str, Any], where: str) -> Any:
     Raises:
         OptionError: If there is no such option, or it does not take the value.
     """
-    known = declared(options)
     for name, value in values.items():
-        if not fits(value, _known(known, name, where).hint):
-            hint = known[name].hint
+        hint = _known(options, name, where).hint
+        if not fits(value, hint):
             raise _refusal(f"{where}, option {name}", _joined(_values(hint)), repr(value))
     if options is None:
         return None
@@ -157,14 +154,13 @@ def read_options(options: Any, text: str, where: str) -> dict[str, Any]:
     Raises:
         OptionError: If it is not of that form, or names an option or a value that does not exist.
     """
-    known = declared(options)
     values = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if not equals:
             raise OptionError("cannot read an option", where=where, expected="OPTION=VALUE", found=part or "nothing")
         name = key.strip().replace("-", "_")
-        values[name] = _known(known, name, where).read(value.strip(), where)
+        values[name] = _known(options, name, where).read(value.strip(), where)
     return values
 
 
@@ -174,7 +170,8 @@ def saved_values(options: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
 
 
-def _known(known: Mapping[str, Option], name: str, where: str) -> Option:
+def _known(options: Any, name: str, where: str) -> Option:
+    known = declared(options)
     if name not in known:
         raise OptionError(
             f'there is no option "{name}"', where=where,
