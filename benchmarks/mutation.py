@@ -46,11 +46,6 @@ TESTS = {
     "tinycomp/passes/merge_composite.py": COMPOSITES,
     "tinycomp/passes/merge_regions.py": REGIONS,
     "tinycomp/passes/region_search.py": REGIONS,
-    "tinycomp/passes/region_search.py": REGIONS,
-    "tinycomp/passes/region_search.py": REGIONS,
-    "tinycomp/passes/region_search.py": REGIONS,
-    "tinycomp/passes/merge_regions.py": REGIONS,
-    "tinycomp/passes/merge_regions.py": REGIONS,
     "tinycomp/passes/partition_graph.py": REGIONS,
 }
 QUICK = "not 3000 and not needs_no_recursion"

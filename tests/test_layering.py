@@ -24,7 +24,6 @@ SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
     "remark": frozenset({"errors", "remark"}),
     "memory": BASE,
-    "memory.constants": BASE | {"runtime"},
     "ir": BASE | {"ir"},
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
@@ -37,7 +36,7 @@ SEES: dict[str, frozenset[str]] = {
     "driver": PASSES | {"runtime", "driver"},
     "driver.compiler": COMPILING,
     "driver.tune": COMPILING,
-    "driver.save": COMPILING,
+    "driver.restore": COMPILING,
     "driver.load": COMPILING,
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
     "quantization": COMPILING | {"quantization"},
@@ -53,7 +52,7 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 SELDOM = (
     "onnx.reference", "jinja2", "safetensors", "rich", "tinycomp.checking", "tinycomp.driver.dump",
-    "tinycomp.driver.save", "tinycomp.targets.c.tuning.log", "tinycomp.runtime.profile",
+    "tinycomp.driver.save", "tinycomp.driver.restore", "tinycomp.targets.c.tuning.log", "tinycomp.runtime.profile",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

@@ -18,10 +18,10 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False)",
+    " requires=None, programs=False, options=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, winograd='auto', requantize='float', tuning=None)",
+    " memory_limit=None, policy=None, options=None)",
     "from_onnx": "(model, shapes=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "quantize": "(model, calibration, *, method='minmax', activations='uint8', symmetric=False, per_channel=True,"
@@ -37,6 +37,7 @@ MEMBERS = {
     "Target": {
         *("composite", "op", "accept", "codegen", "row_wise"),
         *("rules_for", "follows_rows", "generates", "build", "require"),
+        *("with_options", "for_plan", "composites"),
     },
     "TinycompError": set(),
 }
@@ -51,6 +52,7 @@ INTERFACES = {
     "Target.op": "(self, *ops)",
     "Target.composite": "(self, function=None, *, name=None)",
     "Target.codegen": "(self, function)",
+    "Target.with_options": "(self, **values)",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.memory.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _WHERE[name]
-    with collection_paused():
+    with gc_paused():
         value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value

@@ -233,9 +233,9 @@ def test_verify_names_the_first_region_that_differs(call, wrong_target, tmp_path
 @pytest.mark.parametrize("when", ["never", "always"])
 def test_verify_compares_regions_as_the_model_was_compiled(call, monkeypatch, when: str) -> None:
     used = []
-    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.settings) or [])
-    call("verify", "digits", "--regions", "--winograd", when)
-    assert [settings.winograd for settings in used] == [when == "always"]
+    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.targets) or [])
+    call("verify", "digits", "--regions", "-t", f"c:winograd={when}")
+    assert [targets["c"].options.winograd for targets in used] == [when == "always"]
 
 
 def test_verify_says_when_there_is_no_region(call) -> None:
@@ -370,9 +370,9 @@ def test_verify_regions_beside_inputs_that_cannot_be_made_up(call, tmp_path) -> 
 
 def test_rounding_as_tflite_does_and_a_limit_of_memory(call, monkeypatch) -> None:
     used = []
-    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.settings) or [])
-    call("verify", "digits-int8", "--regions", "--requantize", "fixed_point")
-    assert [settings.requantize for settings in used] == ["fixed_point"]
+    monkeypatch.setattr(verify, "compare_regions", lambda graph, lowering, feeds: used.append(lowering.targets) or [])
+    call("verify", "digits-int8", "--regions", "-t", "c:requantize=fixed_point")
+    assert [targets["c"].options.requantize for targets in used] == ["fixed_point"]
     result = call("compile", "digits", "--shape", "image=100,1,8,8", "--memory-limit", "1000")
     assert result.code == exits.USAGE
     assert "more memory would be needed than the budget allows" in result.error

@@ -127,7 +127,7 @@ def test_an_output_below_a_file(call, image) -> None:
 def test_a_log_that_is_damaged(call, tmp_path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("junk\n")
-    result = call("compile", "digits", "--tuning", log)
+    result = call("compile", "digits", "-t", f"c:tuning={log}")
     fails(result, "not a tuning log", f"where: {log}")
     assert f"warning: {log}, line 1: skipped, it is damaged" in result.err
     assert "TinycompWarning" not in result.err
@@ -147,7 +147,7 @@ def test_what_does_not_go_with_a_saved_module(call, tmp_path) -> None:
     path = tmp_path / "x.tcm"
     assert call("compile", "digits", "-o", path).code == exits.OK
     fails(call("run", path, "-t", "host"), "a saved module has its target, shapes and kernels already")
-    fails(call("run", path, "--winograd", "never"), "Leave out --winograd, or compile")
+    fails(call("run", path, "-t", "c:winograd=never"), "Leave out --target, or compile")
     fails(call("run", path, "--memory-limit", "9", "--shape", "x=1"), "Leave out --shape and --memory-limit, or")
     fails(call("bench", path, "--peer", "onnxruntime"), "a saved module does not hold the ONNX model")
     fails(call("verify", path), "a saved module cannot be compiled again")

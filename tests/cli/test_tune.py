@@ -27,7 +27,7 @@ def found(call, *options: object) -> set[str]:
 def test_what_is_measured_is_kept(call, tmp_path) -> None:
     result = call("tune", "digits", *SHAPE)
     assert result.code == exits.OK
-    assert "Use it with: tinycomp compile digits --tuning tuning.jsonl" in result.out
+    assert "Use it with: tinycomp compile digits -t c:tuning=tuning.jsonl" in result.out
     lines = (tmp_path / "tuning.jsonl").read_text().splitlines()
     assert result.out.startswith(f"Measured {len(lines)} of {len(lines)} problems in ")
     assert f"Measured 0 of {len(lines)} problems" in call("tune", "digits", *SHAPE).out
@@ -46,9 +46,10 @@ def test_open_sizes_are_refused(call) -> None:
 
 
 def test_winograd_can_be_asked_for_and_forbidden(call) -> None:
-    assert not any("Winograd" in name for name in found(call, "--winograd", "never"))
-    assert any("Winograd" in name for name in found(call, "--winograd", "always"))
-    assert "invalid choice: 'perhaps'" in call("report", "digits", "--winograd", "perhaps").error
+    assert not any("Winograd" in name for name in found(call, "-t", "c:winograd=never"))
+    assert any("Winograd" in name for name in found(call, "-t", "c:winograd=always"))
+    wrong = call("report", "digits", "-t", "c:winograd=perhaps").error
+    assert "where: target c, option winograd expected: never|auto|always found: perhaps" in wrong
 
 
 def test_a_log_decides_also_for_kernel_calls(call, tmp_path) -> None:
@@ -58,18 +59,18 @@ def test_a_log_decides_also_for_kernel_calls(call, tmp_path) -> None:
     for entry in entries:
         entry["seconds"] = {name: 1.0 if name == "direct" else 2.0 for name in entry["seconds"]}
     path.write_text("\n".join(map(json.dumps, entries)))
-    assert found(call, "--tuning", path) == {"direct"}
-    text = call("compile", "digits", *SHAPE, "--tuning", path, "--emit", "program").out
+    assert found(call, "-t", f"c:tuning={path}") == {"direct"}
+    text = call("compile", "digits", *SHAPE, "-t", f"c:tuning={path}", "--emit", "program").out
     assert " algorithm=1 " in text
     assert "winograd" not in text
 
 
 def test_a_missing_log_is_named(call) -> None:
-    result = call("compile", "digits", "--tuning", "none.jsonl")
+    result = call("compile", "digits", "-t", "c:tuning=none.jsonl")
     assert result.code == exits.USAGE
     assert "the tuning log cannot be read where: none.jsonl" in result.error
 
 
 def test_why_says_how(call) -> None:
-    result = call("report", "digits", *SHAPE, "--winograd", "never", "--why", "stem/conv")
+    result = call("report", "digits", *SHAPE, "-t", "c:winograd=never", "--why", "stem/conv")
     assert "computed by conv2d_f32, lines" in result.out

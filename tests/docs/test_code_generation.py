@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tinycomp.memory.constants import VARIABLE
 from tinycomp.runtime.csource import compiler, source
-from tinycomp.runtime.csource.cache import VARIABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "code-generation.md"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
@@ -10,7 +11,17 @@ import pytest
 import tinycomp
 from tests.partition_tools import graph_of, target_of
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import FallbackError, FeedError, ModelError, OptionError, PatternError, TargetError, TuningError
+from tinycomp.errors import (
+    FallbackError,
+    FeedError,
+    ModelError,
+    OptionError,
+    PatternError,
+    TargetError,
+    TinycompWarning,
+    TuningError,
+)
+from tinycomp.target import find
 
 BODY = "%a = Neg(%x)\n%y = Sinh(%a)"
 
@@ -56,9 +67,55 @@ def test_shapes_make_one_plan_for_one_size():
             'shapes: not shapes by name; expected a dict such as {"x": (2, 4)}; found [2, 4]',
         ),
         (
-            {"tuning": 3},
+            {"options": {"c": {"tuning": 3}}},
             TuningError,
             "tuning: not a tuning log; expected a tinycomp.targets.c.tuning.log.TuningLog or its path",
+        ),
+        (
+            {"options": {"c": {"winogrd": False}}},
+            OptionError,
+            'target c: there is no option "winogrd"; expected one of winograd, requantize, tuning. Did you mean "wino',
+        ),
+        (
+            {"options": {"c": {"winograd": 1}}},
+            OptionError,
+            'target c, option winograd: the option does not take this value; expected True, False or "auto"; found 1',
+        ),
+        (
+            {"options": {"c": {"requantize": "fixed"}}},
+            OptionError,
+            'requantize: the option does not take this value; expected "float" or "fixed_point"; found \'fixed\'',
+        ),
+        (
+            {"options": {"C": {}}},
+            OptionError,
+            'options: there are options for "C", which is no target of this compilation; expected options for c.'
+            ' Did you mean "c"?',
+        ),
+        (
+            {"options": {"c": {}}, "target": "host"},
+            OptionError,
+            "expected options for none: everything runs on the host",
+        ),
+        (
+            {"options": ["c"]},
+            OptionError,
+            'options: not options by target; expected a dict such as {"c": {"winograd": F',
+        ),
+        (
+            {"options": {"c": 3}},
+            OptionError,
+            "target c: these are no options; expected a dict of options by name; found 3",
+        ),
+        (
+            {"target": "c:winograd"},
+            OptionError,
+            "target c: cannot read an option; expected OPTION=VALUE; found winograd",
+        ),
+        (
+            {"target": "c:winograd=yes"},
+            OptionError,
+            "target c, option winograd: the option does not take this value; expected never|auto|always; found yes",
         ),
         ({"memory_limit": -1}, OptionError, "memory_limit: not a limit; expected bytes, a number above 0, or None"),
         ({"shapes": {"y": (2, 4)}}, ModelError, 'shapes names the input "y", which the model does not have'),
@@ -108,3 +165,32 @@ def test_run_wants_names():
     module = tinycomp.compile(graph_of(BODY, "y"))
     with pytest.raises(FeedError, match=r"arrays by name: x; found ndarray\. Pass arrays by position to the module"):
         module.run(np.ones((2, 4), np.float32))
+
+
+def digits_int8(**options):
+    return pickle.dumps(tinycomp.compile(digits_model(quantized=True), **options))
+
+
+@pytest.mark.parametrize(
+    "moved", [{"winograd": False}, {"requantize": "fixed_point"}, {"winograd": True, "tuning": None}]
+)
+def test_options_of_the_c_target_are_still_taken_with_a_warning(moved):
+    text = ", ".join(f'"{name}": {value!r}' for name, value in moved.items())
+    text = f'is deprecated: these are options of the target c; write options={{"c": {{{text}}}}}'
+    with pytest.warns(TinycompWarning, match=re.escape(text)):
+        old = digits_int8(target="c", **moved)
+    assert old == digits_int8(options={"c": moved}) != digits_int8()
+
+
+@pytest.mark.filterwarnings("ignore::tinycomp.errors.TinycompWarning")
+def test_options_that_moved_are_no_matter_where_the_c_target_has_no_part():
+    assert not tinycomp.compile(digits_model(), "host", winograd=False).report().regions
+    both = digits_int8(target=[find("c")], winograd=False, options={"c": {"winograd": True}})
+    assert both == digits_int8(target="c:winograd=always")
+
+
+def test_an_option_that_does_not_exist_is_answered_with_one_that_does():
+    with pytest.raises(
+        OptionError, match=r'^compile has no option "optons"; expected one of .*\. Did you mean "options"\?'
+    ):
+        tinycomp.compile(digits_model(), optons={})

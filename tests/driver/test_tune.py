@@ -59,7 +59,10 @@ def test_quantised_convolutions_are_measured_and_decided_too(tmp_path):
     model, shapes = digits_model(quantized=True), {"image": (1, 1, 8, 8)}
     tuned = tinycomp.tune(model, tmp_path / "log", shapes=shapes, threads=1)
     log = favouring(tuned.log, "Winograd F(2x2, 3x3)")
-    modules = [tinycomp.compile(model, shapes=shapes, threads=1, tuning=log), tinycomp.compile(model, winograd=False)]
+    modules = [
+        tinycomp.compile(model, shapes=shapes, threads=1, options={"c": {"tuning": log}}),
+        tinycomp.compile(model, options={"c": {"winograd": False}}),
+    ]
     assert ["Winograd F(2x2, 3x3)" in algorithms(module) for module in modules] == [True, False]
     image = digits()[0][:1]
     np.testing.assert_array_equal(modules[0](image), modules[1](image))
@@ -78,7 +81,7 @@ def test_threads_are_measured_apart():
 def test_a_log_decides(algorithm, tmp_path):
     tuned = tinycomp.tune(network(), tmp_path / "log", shapes=SHAPES, threads=1)
     log = favouring(tuned.log, algorithm)
-    module = tinycomp.compile(network(), shapes=SHAPES, threads=1, tuning=log)
+    module = tinycomp.compile(network(), shapes=SHAPES, threads=1, options={"c": {"tuning": log}})
     assert algorithms(module) == [algorithm] * 2
     x = np.random.default_rng(1).standard_normal(SHAPES["x"], np.float32)
     np.testing.assert_allclose(module(x), tinycomp.compile(network(), "host")(x), rtol=1e-4, atol=1e-4)
@@ -88,7 +91,7 @@ def test_a_log_decides(algorithm, tmp_path):
 def test_a_log_decides_for_the_sizes_that_it_has_measured():
     """A model with open sizes is tuned for some of them; a specialised plan uses what fits."""
     log = favouring(tinycomp.tune(network(), TuningLog(), shapes={"x": (4, 16, 24, 20)}, threads=1).log, "direct")
-    module = tinycomp.compile(network(), threads=1, tuning=log)
+    module = tinycomp.compile(network(), threads=1, options={"c": {"tuning": log}})
     for batch, expected in ((4, "direct"), (5, "Winograd")):
         profile = module.profile({"x": np.zeros((batch, 16, 24, 20), np.float32)}, runs=1)
         assert {row.algorithm.split()[0] for row in profile.rows if row.algorithm} == {expected}
@@ -208,12 +211,12 @@ def test_another_kind_of_file_is_refused(content, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_text(content)
     with pytest.raises(TuningError, match=r"model\.onnx: not a tuning log"):
-        tinycomp.compile(network(), tuning=path)
+        tinycomp.compile(network(), options={"c": {"tuning": path}})
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(TuningError, match=r"the tuning log cannot be read; found No such file.*tinycomp tune MODEL"):
-        tinycomp.compile(network(), tuning=tmp_path / "none")
+        tinycomp.compile(network(), options={"c": {"tuning": tmp_path / "none"}})
 
 
 def test_an_empty_file_is_an_empty_log(tmp_path):

@@ -9,9 +9,10 @@ import pytest
 
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory import constants as module
-from tinycomp.memory.constants import LARGE, Constants, is_large, read_while_running, spilled
+from tinycomp.memory.constants import LARGE, Constants, is_large, spilled
 from tinycomp.memory.mapped import is_foreign, map_file, mapping_of
 from tinycomp.runtime.native.program import ABSENT, Instruction, Operand, Program
+from tinycomp.runtime.regions import read_while_running, settled
 
 
 def foreign(tmp_path: Path, array: np.ndarray, skip: int = 1) -> np.ndarray:
@@ -42,25 +43,25 @@ def test_what_is_only_packed_is_not_read_in_a_run() -> None:
 
 def test_packed_weights_stay_in_the_file_they_came_from(tmp_path: Path) -> None:
     source = foreign(tmp_path, BIG)
-    settled = Constants().settle(program(source, SMALL))
-    assert settled.constants[0] is source
-    assert settled.constants[1] is SMALL
+    place = settled(program(source, SMALL), Constants())
+    assert place.constants[0] is source
+    assert place.constants[1] is SMALL
 
 
 def test_computed_weights_go_to_a_file_without_a_name() -> None:
-    settled = Constants().settle(program(BIG, BIG.copy()))
-    assert mapping_of(settled.constants[0]) is not None
-    assert not is_foreign(settled.constants[0])
-    np.testing.assert_array_equal(settled.constants[0], BIG)
-    assert mapping_of(settled.constants[1]) is None  # a run reads it: it is the one copy
+    place = settled(program(BIG, BIG.copy()), Constants())
+    assert mapping_of(place.constants[0]) is not None
+    assert not is_foreign(place.constants[0])
+    np.testing.assert_array_equal(place.constants[0], BIG)
+    assert mapping_of(place.constants[1]) is None  # a run reads it: it is the one copy
 
 
 @pytest.mark.parametrize("array", [BIG, SMALL], ids=["large", "small"])
 def test_what_a_run_reads_leaves_files_of_others(tmp_path: Path, array: np.ndarray) -> None:
     source = foreign(tmp_path, array)
     constants = Constants()
-    settled = constants.settle(program(BIG, source))
-    own = settled.constants[1]
+    place = settled(program(BIG, source), constants)
+    own = place.constants[1]
     assert not is_foreign(own)
     assert own.flags.aligned
     np.testing.assert_array_equal(own, array)
@@ -68,7 +69,7 @@ def test_what_a_run_reads_leaves_files_of_others(tmp_path: Path, array: np.ndarr
     assert constants.own(source) is own
     assert constants.own(source.reshape(array.shape)) is own
     assert constants.own(again) is not own
-    assert constants.settle(settled).constants[1] is own
+    assert settled(place, constants).constants[1] is own
 
 
 def test_many_arrays_share_one_file() -> None:

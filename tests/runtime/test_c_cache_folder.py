@@ -86,7 +86,7 @@ def test_a_full_disk(moment: str, cache: CCache, monkeypatch: pytest.MonkeyPatch
 
     cache.prepare()
     with monkeypatch.context() as patch:
-        patch.setattr(f"tinycomp.runtime.archive.{moment}", full)
+        patch.setattr(f"tinycomp.runtime.files.{moment}", full)
         store_fails(cache)
     assert files(cache) == []
 

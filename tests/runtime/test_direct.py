@@ -13,7 +13,7 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import ExecutionError
-from tinycomp.runtime.direct import direct_call, direct_program
+from tinycomp.runtime.binding import direct_call, direct_program
 
 A, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
 

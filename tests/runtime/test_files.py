@@ -26,7 +26,8 @@ from tinycomp.driver import load as load_module
 from tinycomp.driver.dump import read_dump, write_graph
 from tinycomp.driver.load import load
 from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
-from tinycomp.runtime.archive import PARTIAL, make_folder, map_path, write_file, write_files
+from tinycomp.runtime.archive import map_path
+from tinycomp.runtime.files import PARTIAL, make_folder, write_file, write_files
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
@@ -163,7 +164,7 @@ def test_an_interrupt_at_every_step(name, failure, tmp_path, monkeypatch):
         raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"tinycomp.runtime.archive.{name}", fail)
+        patch.setattr(f"tinycomp.runtime.files.{name}", fail)
         with pytest.raises((KeyboardInterrupt, WriteError)):
             write_file(path, b"new")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("kept.tcm", b"old")]

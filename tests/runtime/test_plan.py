@@ -11,7 +11,7 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import ExecutionError
-from tinycomp.runtime.direct import direct_call
+from tinycomp.runtime.binding import direct_call
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.spec import TensorSpec

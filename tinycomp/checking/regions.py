@@ -70,9 +70,7 @@ def compare_regions(
     given = feeds or {}
     open_ = [v for v in partitioned.inputs if v.name not in given]
     feeds = {**random_feeds(specs([v.name for v in open_], open_)), **given}
-    watching = _Watching(
-        lowering.targets, lowering.pool, lowering.weights, lowering.settings, programs=lowering.programs
-    )
+    watching = _Watching(lowering.targets, lowering.pool, lowering.weights, programs=lowering.programs)
     plan = watching.plan(partitioned)
     plan.run([feeds[s.name] for s in plan.inputs])
     regions = [node for _, node in partitioned.walk() if node.is_region]

@@ -16,7 +16,7 @@ from tinycomp.checking.compare import compare
 from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
 from tinycomp.ir.graph import REGION, Graph, Node
-from tinycomp.runtime.archive import make_folder, write_files
+from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.target import Tolerance
 
 Values = Mapping[str, Any]

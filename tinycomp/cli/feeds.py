@@ -15,7 +15,7 @@ import numpy as np
 from tinycomp import checking
 from tinycomp.cli.exits import UsageError
 from tinycomp.data import digits
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.spec import TensorSpec
 
 SHIPPED = "digits"

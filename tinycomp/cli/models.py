@@ -8,7 +8,7 @@ from typing import Any
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
-from tinycomp.cli.options import choices_of, chosen, shapes_of, targets_of
+from tinycomp.cli.options import chosen, shapes_of, targets_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
 from tinycomp.driver.compiler import Compiler, resolve_targets
@@ -17,8 +17,6 @@ from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.executor import Pool
-from tinycomp.runtime.native.processor import default_isa
-from tinycomp.targets.c.tuning.log import applicable
 
 SHIPPED = ("digits", "digits-int8")
 """Names that stand for the models in :mod:`tinycomp.data`."""
@@ -92,17 +90,16 @@ def load_module(options: Namespace, session: Session) -> Module:
     return tinycomp.load(path, threads=options.threads)
 
 
-def compile_model(options: Namespace, session: Session, graph: Graph | None = None) -> Module:
-    """Return the model of ``options``, compiled as they say; ``graph`` if it is loaded already."""
+def compile_model(options: Namespace, session: Session, graph: Graph | None = None, **more: Any) -> Module:
+    """Return the model of ``options``, compiled as they and ``more`` say; ``graph`` if it is loaded already."""
     targets = targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
-            graph or load_graph(options), targets, threads=options.threads, tuning=options.tuning, **choices_of(options)
+            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit, **more
         )
 
 
 def compiler_of(options: Namespace, **more: Any) -> Compiler:
     """Return what compiles graphs as ``options`` say, with ``more`` attributes of it."""
-    pool = Pool(options.threads)
-    measured = applicable(options.tuning, default_isa(), pool.threads) if options.tuning else {}
-    return Compiler(resolve_targets(targets_of(options)), pool, measured=measured, **choices_of(options), **more)
+    targets, pool = resolve_targets(targets_of(options)), Pool(options.threads)
+    return Compiler(targets, pool, memory_limit=options.memory_limit, **more)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
 
 from tinycomp.cli.exits import UsageError
-from tinycomp.target.settings import Winograd
 
 Shape = tuple[int | str | None, ...]
-WINOGRAD: Mapping[str, Winograd] = MappingProxyType({"never": False, "auto": "auto", "always": True})
-"""What the words of ``--winograd`` stand for."""
 
 
 def add_model(parser: ArgumentParser, *, saved: bool = False, optional: bool = False) -> None:
@@ -35,35 +29,18 @@ def add_shape(parser: ArgumentParser) -> None:
 def add_compilation(parser: ArgumentParser) -> None:
     """Add what decides how a model is compiled."""
     parser.add_argument(
-        "-t", "--target", action="append", metavar="NAME",
-        help='target, several times in order of priority; "host" for none (default: c)',
+        "-t", "--target", action="append", metavar="NAME[:OPTION=VALUE,…]",
+        help="target, with options as in c:winograd=never (tinycomp targets NAME lists them); several times in order"
+        ' of priority; "host" for none (default: c)',
     )  # fmt: skip
     add_shape(parser)
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
-    parser.add_argument(
-        "--winograd", choices=tuple(WINOGRAD), metavar="WHEN",
-        help="compute 3x3 convolutions by Winograd's algorithm: never, always, or where it pays (default: auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--requantize", choices=("float", "fixed_point"),
-        help="round the sums of quantised layers by a float scale as ONNX does, or as TFLite (default: float)",
-    )  # fmt: skip
     parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
-    parser.add_argument("--tuning", metavar="FILE", help="choose kernels by what tinycomp tune has measured")
-
-
-def choices_of(options: Namespace) -> dict[str, Any]:
-    """Return the options of :func:`tinycomp.compile` that choose how to compute, and at what cost."""
-    return {
-        "winograd": WINOGRAD[options.winograd or "auto"],
-        "requantize": options.requantize or "float",
-        "memory_limit": options.memory_limit,
-    }
 
 
 def chosen(options: Namespace) -> list[str]:
     """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
-    names = ("--target", "--shape", "--winograd", "--requantize", "--memory-limit", "--tuning")
+    names = ("--target", "--shape", "--memory-limit")
     return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
 
 

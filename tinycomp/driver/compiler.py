@@ -10,38 +10,34 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
-from tinycomp.driver.constant_placement import check_files, evict
-from tinycomp.driver.lowering import Lowering, specs
+from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
-from tinycomp.driver.specialisation import partitioned_with_sizes, with_sizes
-from tinycomp.errors import FallbackError, OptionError, TargetError, did_you_mean
+from tinycomp.driver.specialisation import has_symbols, partitioned_with_sizes, with_sizes
+from tinycomp.errors import FallbackError, OptionError, TargetError, TinycompWarning, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
-from tinycomp.memory.constants import Constants
-from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.memory.constants import Constants, check_files, evict
+from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
 from tinycomp.runtime.module import Module, ModuleParts, Specialised
 from tinycomp.runtime.native.executor import Pool, Weights
-from tinycomp.runtime.native.processor import default_isa, default_threads
-from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Report
-from tinycomp.target import Policy, Settings, Target, find_all
-from tinycomp.target.settings import Measured, Requantize, Winograd, checked_requantize, checked_winograd
-
-if TYPE_CHECKING:
-    from tinycomp.targets.c.tuning.log import Tuning
+from tinycomp.target import Policy, Target, find_all
+from tinycomp.target.options import saved_values
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
@@ -53,25 +49,50 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _suggesting(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function answer an unknown option with the one that may have been meant."""
+def _checking_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a function answer an unknown option with the one that may have been meant, and take those that moved."""
     known = [p.name for p in inspect.signature(function).parameters.values()]
 
     @functools.wraps(function)
     def call(*args: _P.args, **options: _P.kwargs) -> _R:
         for name in options:
-            if name not in known:
+            if name not in (*known, *_MOVED):
                 raise OptionError(
                     f'{function.__name__} has no option "{name}"',
                     expected=f"one of {', '.join(known)}",
                     hint=did_you_mean(name, known),
                 )
+        moved = {name: options.pop(name) for name in _MOVED if name in options}
+        if moved:
+            target = args[1] if len(args) > 1 else options.get("target", "c")
+            options["options"] = _with_moved(moved, target, options.get("options"))
         return function(*args, **options)
 
     return call
 
 
-@_suggesting
+_MOVED = ("winograd", "requantize", "tuning")
+"""Options of the target ``c`` that :func:`compile` still takes itself, for a release."""
+
+
+def _with_moved(moved: Mapping[str, Any], target: Any, options: Any) -> Any:
+    """Return the options of targets with those of the target ``c`` that were given beside them."""
+    old = ", ".join(f"{name}={value!r}" for name, value in moved.items())
+    new = ", ".join(f'"{name}": {value!r}' for name, value in moved.items())
+    warnings.warn(
+        f'compile({old}) is deprecated: these are options of the target c; write options={{"c": {{{new}}}}}',
+        TinycompWarning,
+        stacklevel=3,
+    )
+    targets = target if isinstance(target, (list, tuple)) else (target,)
+    names = [getattr(each, "name", str(each).partition(":")[0]) for each in targets]
+    if "c" not in names or not isinstance(options or {}, Mapping):
+        return options
+    given = (options or {}).get("c", {})
+    return {**(options or {}), "c": {**moved, **given} if isinstance(given, Mapping) else given}
+
+
+@_checking_names
 def compile(  # noqa: A001 - the public name
     model: Model,
     target: AnyTarget | Sequence[AnyTarget] = "c",
@@ -84,9 +105,7 @@ def compile(  # noqa: A001 - the public name
     verify: bool = False,
     memory_limit: int | None = None,
     policy: Policy | None = None,
-    winograd: Winograd = "auto",
-    requantize: Requantize = "float",
-    tuning: Tuning | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -102,13 +121,9 @@ def compile(  # noqa: A001 - the public name
         policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.
         memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
             available. What is known to need more is refused here, the rest when it runs, before it is allocated.
-        winograd: Whether the target ``c`` may compute 3x3 convolutions by Winograd's algorithm: ``False`` for never,
-            ``True`` for wherever it is possible, ``"auto"`` for where it is expected to pay, and as long as the weights
-            do not grow by more than :data:`tinycomp.target.settings.EXTRA_WEIGHT_BYTES` together.
-        requantize: How the target ``c`` turns the integer sums of quantised layers into 8-bit numbers: by the model's
-            scales in float32, as ONNX defines it (``"float"``), or as TFLite does in integers (``"fixed_point"``).
-        tuning: A log that :func:`tinycomp.tune` wrote, or its path: what it has measured on this machine decides which
-            kernels and blocks are used; what it has not is estimated.
+        options: Options of the targets by their names, for example ``{"c": {"winograd": False}}``: a dict, or an
+            instance of the class that declares them. ``tinycomp targets NAME`` lists them; those of the target ``c``
+            are described in :class:`tinycomp.targets.c.options.COptions`.
 
     Returns:
         The module.
@@ -120,33 +135,24 @@ def compile(  # noqa: A001 - the public name
         FallbackError: If ``strict`` and nodes were left to the host.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
-        OptionError: If ``memory_limit``, ``winograd`` or ``requantize`` is not one of its values.
-        TuningError: If the tuning log cannot be read.
+        OptionError: If there is no such option, or it does not take the value.
+        TuningError: If a tuning log that the options name cannot be read.
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
-    with collection_paused():  # the first use of a target imports it
-        targets = resolve_targets(target)
-    compiler = Compiler(
-        targets=targets,
-        pool=pool,
-        passes=passes,
-        dump=None if dump is None else Path(dump),
-        verify=verify,
-        threads=threads,
-        memory_limit=memory_limit,
-        policy=policy,
-        winograd=checked_winograd(winograd),
-        requantize=checked_requantize(requantize),
-        measured={} if tuning is None else _measured(tuning, pool.threads),
-    )
-    with limited(memory_limit), collection_paused():
-        graph = _loaded(model, shapes, mapped=True)
+    with gc_paused():  # the first use of a target imports it
+        compiler = Compiler(
+            resolve_targets(target, options), pool, passes, None if dump is None else Path(dump), verify, memory_limit,
+            threads, policy,
+        )  # fmt: skip
+    with limited(memory_limit), gc_paused():
+        graph = _imported(model, shapes, mapped=True)
         partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
         compiler.partition_in_place(partitioned)
         if strict:
             _refuse_fallback(compiler, partitioned)
-        return compiler.module(graph, partitioned)
+        evict([value for each in dict.fromkeys((graph, partitioned)) for value in constants_of(each)])
+        return compiler.package(graph, compiler.lower(partitioned))
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -155,10 +161,10 @@ def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
     Raises:
         ModelError: If the model is not valid or ``shapes`` does not fit it.
     """
-    return _loaded(model, shapes, mapped=False)
+    return _imported(model, shapes, mapped=False)
 
 
-def _loaded(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
+def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
     if isinstance(model, Graph):
         graph = model.clone()
@@ -187,12 +193,19 @@ def _with_symbols(name: str, type_: Any) -> Any:
     return dataclasses.replace(type_, shape=dims)
 
 
-def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ...]:
+def resolve_targets(
+    target: AnyTarget | Sequence[AnyTarget], options: Mapping[str, Any] | None = None
+) -> tuple[Target, ...]:
     """Return targets in priority order from names and Target objects.
+
+    Args:
+        target: A target or several, as for :func:`compile`.
+        options: Options of the targets by their names.
 
     Raises:
         TargetError: If a name is unknown, two targets share one, one lacks what it needs on this machine, or
             ``"host"`` is one of several.
+        OptionError: If options are of no target, or none that it has.
     """
     wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
     if HOST in wanted and len(wanted) > 1:
@@ -200,24 +213,51 @@ def resolve_targets(target: AnyTarget | Sequence[AnyTarget]) -> tuple[Target, ..
             f'"{HOST}" stands for no target at all', expected="it alone, or targets", found=", ".join(map(str, wanted)),
             hint="Leave it out: what no target takes runs on the host anyway.",
         )  # fmt: skip
-    found = find_all(t for t in wanted if t != HOST)
-    for each in found:
+    targets = find_all(t for t in wanted if t != HOST)
+    for each in targets:
         if not isinstance(each, Target):
             raise TargetError("not a target", expected="a name or a tinycomp.Target", found=repr(each))
-    names = [t.name for t in found]
+    names = [t.name for t in targets]
     if len(set(names)) != len(names):
         raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
-    for each in found:
+    for each in targets:
         each.require()
-    return tuple(found)
+    return tuple(targets if options is None else _with_options(targets, options))
+
+
+def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iterator[Target]:
+    """Yield targets with the options given for their names."""
+    names = [t.name for t in targets]
+    if not isinstance(options, Mapping):
+        raise OptionError(
+            "not options by target", where="options", expected='a dict such as {"c": {"winograd": False}}',
+            found=repr(options),
+        )  # fmt: skip
+    for name in options:
+        if name not in names:
+            raise OptionError(
+                f'there are options for "{name}", which is no target of this compilation', where="options",
+                expected=f"options for {', '.join(names) or 'none: everything runs on the host'}",
+                hint=did_you_mean(str(name), names),
+            )  # fmt: skip
+    for target in targets:
+        values = options.get(target.name, {})
+        if target.options is not None and isinstance(values, type(target.options)):
+            values = vars(values)
+        if not isinstance(values, Mapping):
+            raise OptionError(
+                "these are no options", where=f"target {target.name}", expected="a dict of options by name",
+                found=repr(values),
+            )  # fmt: skip
+        yield target.with_options(**values) if values else target
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """How to turn graphs into modules: the options of :func:`compile`, resolved.
+    """Turn graphs into modules: the options of :func:`compile`, resolved.
 
     Attributes:
-        targets: In priority order.
+        targets: In priority order, ready for plans that run on the threads of the pool.
         pool: Threads of the module.
         passes: Replaces the default pipeline.
         dump: Where to write the graph after every pass.
@@ -226,9 +266,6 @@ class Compiler:
         policy: What every region must fulfil.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         weights: Packed weights, which the plans for different sizes share.
-        winograd: Whether convolutions may use Winograd's algorithm.
-        requantize: How sums of quantised layers become 8-bit numbers.
-        measured: What a tuning log says for this machine.
         constants: Copies of constants, likewise.
     """
 
@@ -241,10 +278,10 @@ class Compiler:
     threads: int | None = None
     policy: Policy | None = None
     weights: Weights = field(default_factory=Weights)
-    winograd: Winograd = "auto"
-    requantize: Requantize = "float"
-    measured: Measured = field(default_factory=dict)
     constants: Constants = field(default_factory=Constants)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in self.targets))
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -287,29 +324,37 @@ class Compiler:
         return observers
 
     def _reproducers(self) -> Path | None:
-        """The folder for graphs that show a difference: beside the dumps, if there are any."""
+        """Return the folder for graphs that show a difference: beside the dumps, if there are any."""
         return None if self.dump is None else self.dump / "reproducers"
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
-        targets = {t.name: t for t in self.targets}
-        settings = Settings(self.winograd, self.measured, requantize=self.requantize)
-        return Lowering(targets, self.pool, self.weights, settings, self.constants)
+        targets = {t.name: t.for_plan(self.pool.threads) for t in self.targets}
+        return Lowering(targets, self.pool, self.weights, self.constants)
 
-    def module(self, graph: Graph, partitioned: Graph) -> Module:
-        """Package a partitioned graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
-        evict([graph, partitioned])
+    def lower(self, partitioned: Graph) -> Lowered:
+        """Return the plan of a partitioned graph, with what its regions became.
+
+        Raises:
+            TargetError: If a code generator fails.
+            UnsupportedError: If no tier knows an operator.
+            MemoryLimitError: If values of known size exceed the budget in force.
+        """
         lowering = self.lowering()
-        plan = lowering.plan(partitioned)
-        symbolic = has_symbols(graph)
-        report = functools.partial(self._report, partitioned, graph.name, _notes(symbolic), plan, lowering.programs)
+        return Lowered(partitioned, lowering.plan(partitioned), lowering.programs)
+
+    def package(self, graph: Graph, lowered: Lowered) -> Module:
+        """Return the module of a lowered graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
+        partitioned, symbolic = lowered.graph, has_symbols(graph)
+        notes = ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
+        report = functools.partial(self._report, lowered, graph.name, notes)
         parts = ModuleParts(
             inputs=specs([v.name for v in graph.inputs], graph.inputs),
             outputs=specs(partitioned.output_names, partitioned.outputs),
-            plan=plan,
+            plan=lowered.plan,
             report=report,
             graph=functools.partial(_text, partitioned),
-            pack=functools.partial(_packed, self, graph, partitioned, plan, report, lowering.programs),
+            pack=functools.partial(self._packed, graph, lowered, report),
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
             specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
@@ -328,55 +373,40 @@ class Compiler:
         Raises:
             TypeInferenceError: If the model does not work for these sizes.
         """
-        with collection_paused():
-            check_files(graph)
+        with gc_paused():
+            check_files(constants_of(graph))
             concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
             if concrete is None:
                 quiet = dataclasses.replace(self, dump=None, verify=False)
                 concrete = with_sizes(graph, sizes)
                 quiet.partition_in_place(concrete)
             notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
-            lowering = self.lowering()
-            plan = lowering.plan(concrete)
-            return Specialised(plan, self._report(concrete, graph.name, notes, plan, lowering.programs))
+            lowered = self.lower(concrete)
+            return Specialised(lowered.plan, self._report(lowered, graph.name, notes))
 
-    def _report(
-        self,
-        partitioned: Graph,
-        name: str,
-        notes: Sequence[str],
-        plan: Plan,
-        programs: Mapping[tuple[str, Any], object],
-    ) -> Report:
+    def _packed(self, graph: Graph, lowered: Lowered, report: Callable[[], Report]) -> bytes:
+        """Return the bytes of a saved module."""
+        from tinycomp.driver.save import pack  # not before: few modules are saved
+
+        passes = self.passes if isinstance(self.passes, str) else None
+        about = {
+            "targets": [t.name for t in self.targets],
+            "options": {t.name: saved_values(t.options) for t in self.targets},
+            "threads": self.threads,
+            "passes": passes,
+        }
+        # Pass objects and policies cannot be written down: a loaded module then uses the plan for all sizes.
+        refillable = self.policy is None and self.passes == passes
+        return pack(about, graph, lowered, report(), refillable=refillable)
+
+    def _report(self, lowered: Lowered, name: str, notes: Sequence[str]) -> Report:
         names = [t.name for t in self.targets]
-        return make_report(partitioned, name, names, notes, programs).with_arenas(arenas(plan))
-
-
-def _measured(tuning: Tuning, threads: int) -> Measured:
-    from tinycomp.targets.c.tuning.log import applicable
-
-    return applicable(tuning, default_isa(), threads)
-
-
-def _packed(*arguments: Any) -> bytes:
-    """Return the bytes of a saved module: what :func:`tinycomp.driver.save.pack` says."""
-    from tinycomp.driver.save import pack
-
-    return pack(*arguments)
+        return make_report(lowered.graph, name, names, notes, lowered.programs).with_arenas(arenas(lowered.plan))
 
 
 def _text(graph: Graph) -> str:
-    check_files(graph)
+    check_files(constants_of(graph))
     return str(graph)
-
-
-def has_symbols(graph: Graph) -> bool:
-    """Whether any input of the graph has a named dimension."""
-    return any(isinstance(d, str) for v in graph.inputs if isinstance(v.type, TensorType) for d in v.type.shape or ())
-
-
-def _notes(symbolic: bool) -> list[str]:
-    return ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:

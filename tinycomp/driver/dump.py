@@ -11,7 +11,8 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.archive import Archive, make_folder, read_archive, write_files
+from tinycomp.runtime.archive import Archive, read_archive
+from tinycomp.runtime.files import make_folder, write_files
 
 STORE = ".tca"
 """The ending of files that hold large constants, by content hash."""
@@ -22,7 +23,7 @@ _NUMBERED = re.compile(r"\d\d+-[a-z0-9-]+\.tir")
 
 
 class Dump:
-    """An observer of pipelines that writes ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants.
+    """Write ``00-input.tir``, ``01-<pass>.tir``, … and one store of constants, as an observer of a pipeline.
 
     Args:
         folder: Where to write; made if it does not exist.

@@ -46,13 +46,13 @@ def load(
         mapping.give_back()  # the checksums have read everything
     module = load_native(archive, data, threads)
     if module is None:
-        from tinycomp.driver.save import restore
+        from tinycomp.driver.restore import restore
 
         module = restore(archive, data, targets, threads, trusted=trusted)
     return module
 
 
 def _kept(source: bytes) -> NDArray[np.uint8]:
-    """The bytes of a saved module where they take no memory while nobody reads them, if that is worth a file."""
+    """Return the bytes of a module where they take no memory while nobody reads them, if that is worth a file."""
     data = np.frombuffer(source, np.uint8)
     return spilled([data])[0] if is_large(data) else data

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.driver.constant_placement import check_files, own_constants
-from tinycomp.driver.memory_estimate import check_footprint, value_bytes
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType, Type, compatible, tensor, type_of
+from tinycomp.ir.types import TensorType, Type, bits, compatible, type_of
 from tinycomp.memory.budget import reserve_bytes
-from tinycomp.memory.constants import Constants
+from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind
 from tinycomp.ops.opaque import is_opaque
 from tinycomp.ops.rows import row_sources
@@ -25,22 +24,38 @@ from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
-from tinycomp.runtime.regions import NativeRegion, PerShape
+from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.target import Settings, Target
+from tinycomp.target import Target
 
 Shapes = tuple[tuple[int, ...], ...]
+Programs = dict[tuple[str, Shapes], Program | CSource]
+"""What regions became, by their symbols and the shapes of their operands."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Hold what a partitioned graph became.
+
+    Attributes:
+        graph: The graph.
+        plan: Its plan.
+        programs: What its regions became.
+    """
+
+    graph: Graph
+    plan: Plan
+    programs: Programs
 
 
 @dataclass
 class Lowering:
-    """Turns graphs into plans.
+    """Turn graphs into plans.
 
     Attributes:
         targets: Whose code generators to use, by name.
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
-        settings: How regions are to be computed.
         constants: Copies of constants that plans share.
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
@@ -50,9 +65,8 @@ class Lowering:
     targets: Mapping[str, Target]
     pool: Pool
     weights: Weights = field(default_factory=Weights)
-    settings: Settings = field(default_factory=Settings)
     constants: Constants = field(default_factory=Constants)
-    programs: dict[tuple[str, Shapes], Program | CSource] = field(default_factory=dict)
+    programs: Programs = field(default_factory=dict)
     reference: bool = False
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
@@ -70,7 +84,7 @@ class Lowering:
         slots = _Slots(graph, self.constants)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)
-        peak = check_footprint(graph, nodes, last_use, self._values + self._contexts)
+        peak = _check_memory(graph, nodes, last_use, self._values + self._contexts)
         self._values += peak
         steps = []
         for index, node in enumerate(nodes):
@@ -96,8 +110,7 @@ class Lowering:
 
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
-            assert node.target is not None, node
-            return self.region(node), node.target, ()
+            return self.region(node), node.target or "", ()
         if node.is_call:
             plan = self.plan(node.body)
             return plan.run, "numpy", ()
@@ -112,18 +125,18 @@ class Lowering:
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
-            target.build(node, self.settings.renewed())
+            target.build(node)
         shapes = static_shapes(node.inputs)
         if shapes is not None and is_static(node):
             return self._built(node, shapes)
-        return PerShape(lambda found: self._built(_with_shapes(node, found), found, keep=False))
+        return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
         key = (node.op, shapes)
         made: Any = self.programs[key] if key in self.programs else self._made(node, keep)
         if isinstance(made, Program):
-            made = self.constants.settle(made)
+            made = settled(made, self.constants)
         if isinstance(made, (Program, CSource)):
             if keep:
                 self.programs[key] = made
@@ -139,12 +152,14 @@ class Lowering:
 
     def _made(self, node: Node, keep: bool) -> Any:
         """Return what the target's code generator makes of a region."""
-        reserve_bytes(sum(value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
-        check_files(node.body)
+        reserve_bytes(sum(_value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
+        constants = constants_of(node.body)
+        check_files(constants)
         target = self._target(node)
-        if not target.programs:
-            own_constants(node.body, self.constants)
-        return target.build(node, self.settings if keep else self.settings.renewed())
+        if not target.programs:  # its code reads constants while it runs
+            for value in constants:
+                value.const = None if value.const is None else self.constants.own(value.const)
+        return (target if keep else target.for_plan(self.pool.threads)).build(node)
 
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
@@ -162,18 +177,18 @@ class Lowering:
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
-        assert node.target is not None
-        if node.target not in self.targets:
+        target = self.targets.get(node.target or "")
+        if target is None:
             raise TargetError(
                 f'the region {node.op} needs the target "{node.target}"',
                 expected=f"one of {', '.join(self.targets) or 'none'}",
                 hint="Pass the target object when compiling or loading.",
             )
-        return self.targets[node.target]
+        return target
 
 
 class _Slots:
-    """Numbers the values of a graph; constants start out in their slots."""
+    """Number the values of a graph; constants start out in their slots."""
 
     def __init__(self, graph: Graph, constants: Constants) -> None:
         self.initial: list[Any] = [None] * FIRST_FREE
@@ -181,8 +196,7 @@ class _Slots:
         for value in graph.inputs:
             self._add(value, None)
         for value in graph.constants:
-            assert value.const is not None
-            self._add(value, constants.own(value.const))
+            self._add(value, None if value.const is None else constants.own(value.const))
         for node in graph.nodes:
             for value in node.used_outputs():
                 self._add(value, None)
@@ -193,17 +207,55 @@ class _Slots:
 
 
 def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
-    """The values that nobody needs after each step, by the step's index."""
+    """Return the values that nobody needs after each step, by the step's index."""
     place = {node: index for index, node in enumerate(nodes)}
     dying: dict[int, list[Value]] = {}
     for value in graph.values.values():
-        if value.is_const or graph.is_output(value):
-            continue
-        readers = [place[n] for n in value.users]
-        if readers or value.producer is not None:
-            end = max(readers) if readers else place[value.producer]  # type: ignore[index]
-            dying.setdefault(end, []).append(value)
+        if not value.is_const and not graph.is_output(value):
+            touching = value.users if value.producer is None else (value.producer, *value.users)
+            if touching:
+                dying.setdefault(max(place[node] for node in touching), []).append(value)
     return dying
+
+
+def constants_of(graph: Graph) -> list[Value]:
+    """Return the constants of a graph and of all bodies below it."""
+    bodies = [body for _, node in graph.walk() for body in node.bodies.values()]
+    return [value for each in (graph, *bodies) for value in each.constants]
+
+
+def _value_bytes(value: Value) -> int:
+    """Return the bytes of a value in memory, where elements below one byte take a whole one; 0 if they are unknown."""
+    shape = value.static_shape
+    if shape is None:
+        return 0
+    return math.prod(shape) * (8 if value.dtype in ("?", "string") else max(bits(value.dtype) // 8, 1))
+
+
+def _check_memory(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Sequence[Value]], beside: int) -> int:
+    """Return the most bytes that values of known size need at one step; refuse what the budget in force does not allow.
+
+    Args:
+        graph: The graph; its constants exist already and do not count.
+        nodes: Its nodes in the order of execution.
+        dying: By index of a node, the values that nobody needs after it.
+        beside: Bytes that a run needs for other things at the same time.
+
+    Raises:
+        MemoryLimitError: If a step needs more; it names the step with the peak.
+    """
+    alive = sum(map(_value_bytes, graph.inputs))
+    peak, culprit = 0, None
+    for index, node in enumerate(nodes):
+        alive += sum(map(_value_bytes, node.used_outputs()))
+        if alive > peak:
+            peak, culprit = alive, node
+        alive -= sum(map(_value_bytes, dying.get(index, ())))
+    if culprit is not None:
+        results = ", ".join(f"{v.name}: {v.type}" for v in culprit.used_outputs()[:4])
+        where = f"node {culprit.label} ({culprit.qualified_op})"
+        reserve_bytes(peak + beside, where, f"the values alive there, with {results}")
+    return peak
 
 
 def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
@@ -220,9 +272,9 @@ def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: tuple(plan.run(operands))
 
 
-def _checked(result: Any, node: Node) -> Sequence[Any]:
+def _checked(returned: Any, node: Node) -> Sequence[Any]:
     """Accept one array for one result, else a sequence of the right length; arrays must have the types declared."""
-    results = result if isinstance(result, (tuple, list)) else (result,)
+    results = returned if isinstance(returned, (tuple, list)) else (returned,)
     if len(results) != len(node.outputs):
         raise TargetError(
             "the region's code returned a wrong number of results",
@@ -230,19 +282,19 @@ def _checked(result: Any, node: Node) -> Sequence[Any]:
             expected=str(len(node.outputs)),
             found=str(len(results)),
         )
-    for value, found in zip(node.outputs, results, strict=True):
-        if isinstance(found, np.ndarray) and not _fits(found, value.type):
+    for value, result in zip(node.outputs, results, strict=True):
+        if isinstance(result, np.ndarray) and not _fits(result, value.type):
             raise TargetError(
                 f'the region\'s code returned a wrong array for "{value.name}"',
                 where=f"{node.target}, region {node.op}",
                 expected=str(value.type),
-                found=f"{found.dtype}{list(found.shape)}",
+                found=f"{result.dtype}{list(result.shape)}",
             )
     return results
 
 
 def _fits(array: np.ndarray, type_: Type) -> bool:
-    """Whether an array has the dtype and sizes that are known of a type."""
+    """Tell whether an array has the dtype and sizes that are known of a type."""
     return array.dtype.kind == "O" or compatible(type_, type_of(array))
 
 
@@ -250,7 +302,7 @@ def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
     """Return the shapes of ``values`` if every one is a tensor of known shape, else None."""
     shapes = []
     for value in values:
-        shape = None if value is None else tensor(value.type).static_shape
+        shape = None if value is None else value.static_shape
         if shape is None:
             return None
         shapes.append(shape)
@@ -264,7 +316,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
     types: list[Type] = []
     for value, shape in zip(node.inputs, shapes, strict=True):
         assert value is not None
-        types.append(TensorType(tensor(value.type).dtype, shape))
+        types.append(TensorType(value.dtype, shape))
     retype(body, types)
     operands = [holder.add_input(v.name, t) for v, t in zip(body.inputs, types, strict=True)]
     copy = holder.add(
@@ -279,7 +331,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
         sources=node.sources,
     )
     counted = row_sources(body)
-    unknown = [v for v in _inside(body) if v not in counted and tensor(v.type).static_shape is None]
+    unknown = [v for v in _inside(body) if v not in counted and v.static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise _depends_on_data(node, unknown[0])
     return copy
@@ -295,7 +347,7 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
 
 
 def is_static(node: Node) -> bool:
-    """Whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
+    """Tell whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
     counted = row_sources(node.body)
     inside = [value for value in _inside(node.body) if value not in counted]
     return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None

@@ -8,7 +8,6 @@ import importlib
 import pkgutil
 import re
 import time
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.simplify import Simplify
 from tinycomp.target import Policy, Target, find
+from tinycomp.target.options import fits, readings_of
 
 Observer = Callable[[int, str, Graph], None]
 """Called with the number and name of each pass, and the graph behind it."""
@@ -40,7 +40,7 @@ _AS_TEXT = 'A text such as "simplify,fold-constants" is read by tinycomp.driver.
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a pass took.
+    """Tell how long a pass took.
 
     Attributes:
         name: The pass.
@@ -56,7 +56,7 @@ class Timing:
 
 
 class Pipeline:
-    """Runs passes one after the other.
+    """Run passes one after the other.
 
     Args:
         passes: What to run.
@@ -123,14 +123,14 @@ def pass_types() -> Mapping[str, type[Pass]]:
     """Return every pass class by its command-line name: what the files of ``tinycomp.passes`` define."""
     for info in pkgutil.iter_modules(tinycomp.passes.__path__):
         importlib.import_module(f"{tinycomp.passes.__name__}.{info.name}")
-    found = {}
+    kinds = {}
     waiting = list(Pass.__subclasses__())
     while waiting:
         kind = waiting.pop()
         waiting.extend(kind.__subclasses__())
         if kind.__module__.startswith(f"{tinycomp.passes.__name__}."):
-            found[kind.name] = kind
-    return dict(sorted(found.items()))
+            kinds[kind.name] = kind
+    return dict(sorted(kinds.items()))
 
 
 _ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s*(,|$)")
@@ -173,8 +173,7 @@ def _make_pass(name: str, options: str) -> Pass:
             known = [f.replace("_", "-") for f in fields]
             hint = did_you_mean(key, known) or f"It has: {', '.join(known) or 'none'}."
             raise PatternError(f'the pass {name} has no option "{key}"', hint=hint)
-        values[field] = _option_value(field, value)
-        _check_option(kind, field, values[field], value)
+        values[field] = _option_value(kind, field, value)
     missing = [f.replace("_", "-") for f, field in fields.items() if f not in values and not _has_default(field)]
     if missing:
         example = " ".join(f"{option}=…" for option in missing)
@@ -188,44 +187,24 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
-def _check_option(kind: type[Pass], field: str, value: Any, text: str) -> None:
+def _option_value(kind: type[Pass], field: str, text: str) -> Any:
+    """Return the value that a text gives to an option."""
     hint = typing.get_type_hints(kind)[field]
-    if not _fits(value, hint):
+    if field == "target":
+        value: Any = find(text)
+    elif field == "targets":
+        value = tuple(find(name) for name in text.split("+"))
+    elif "+" in text:
+        value = tuple(next(readings_of(part)) for part in text.split("+"))
+    else:
+        value = next(readings_of(text))
+    if not fits(value, hint):
         raise PatternError(
             f'the pass {kind.name} cannot take "{text}" as {field.replace("_", "-")}',
             expected=f"a value of type {getattr(hint, '__name__', hint)}",
             hint="Options that are no numbers, words or targets can be given in Python only.",
         )
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value has a declared type: a class, a union, or a sequence of either."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
-        return any(_fits(value, each) for each in arguments)
-    if origin is Sequence:
-        return isinstance(value, tuple) and all(_fits(each, arguments[0]) for each in value)
-    if isinstance(value, bool) or not isinstance(hint, type):
-        return hint is bool
-    return isinstance(value, hint) or (hint is float and isinstance(value, int))
-
-
-def _option_value(field: str, text: str) -> Any:
-    if field == "target":
-        return find(text)
-    if field == "targets":
-        return tuple(find(name) for name in text.split("+"))
-    if "+" in text:
-        return tuple(_option_value(field, part) for part in text.split("+"))
-    words: dict[str, Any] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return value
 
 
 def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:

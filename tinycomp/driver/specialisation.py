@@ -20,6 +20,11 @@ from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target
 
 
+def has_symbols(graph: Graph) -> bool:
+    """Tell whether any input of the graph has a named dimension."""
+    return any(isinstance(d, str) for v in graph.inputs for d in v.shape or ())
+
+
 def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """Return a copy of ``graph`` for concrete sizes of its symbols.
 
@@ -81,7 +86,7 @@ def _left(graph: Graph) -> Iterator[Node]:
 
 
 def _wanted(node: Node, targets: Sequence[Target]) -> bool:
-    """Whether a target's operator rules would take the node, or all of what ONNX defines it by."""
+    """Tell whether a target's operator rules would take the node, or all of what ONNX defines it by."""
     if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
         return True
     return expands(node, targets)

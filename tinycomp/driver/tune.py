@@ -10,18 +10,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
-from tinycomp.driver.progress import Bar
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value
-from tinycomp.memory.gc_pause import collection_paused
+from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.processor import default_isa, default_threads, isa_shape, this_machine
 from tinycomp.runtime.native.program import Program
@@ -40,10 +43,10 @@ _PROMISING = 1.25
 
 @dataclass(frozen=True)
 class Tuned:
-    """What :func:`tune` has done.
+    """Tell what :func:`tune` has done.
 
     Attributes:
-        log: The log, for ``compile(tuning=…)``.
+        log: The log, for ``compile(options={"c": {"tuning": …}})``.
         problems: How many different problems the model has.
         measured: How many of them were measured now; the log held the others.
         seconds: How long that took.
@@ -76,7 +79,7 @@ def tune(
         progress: Whether to show a bar on stderr; by default if that is a terminal.
 
     Returns:
-        The log and some figures; hand either the log or its path to ``compile(tuning=…)``.
+        The log and some figures; either the log or its path is what the option ``tuning`` of the target ``c`` takes.
 
     Raises:
         ModelError: If the model is not valid.
@@ -87,7 +90,7 @@ def tune(
         >>> import tinycomp
         >>> from tinycomp.data import digits_model
         >>> tuned = tinycomp.tune(digits_model(), TuningLog(), shapes={"image": (1, 1, 8, 8)}, threads=1)
-        >>> module = tinycomp.compile(digits_model(), tuning=tuned.log, threads=1)
+        >>> module = tinycomp.compile(digits_model(), options={"c": {"tuning": tuned.log}}, threads=1)
     """
     started = time.perf_counter()
     kept = log if isinstance(log, TuningLog) else _opened(Path(log))
@@ -109,9 +112,9 @@ def _opened(path: Path) -> TuningLog:
 
 
 def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
-    """The native programs of a model whose sizes are all known."""
+    """Return the native programs of a model whose sizes are all known."""
     compiler = Compiler(resolve_targets("c"), pool)
-    with collection_paused():
+    with gc_paused():
         graph = load_graph(model, shapes)
         compiler.partition_in_place(graph)
         open_inputs = [v for v in graph.inputs if getattr(v.type, "static_shape", ()) is None]
@@ -127,24 +130,23 @@ def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
 
 
 def _guess(inputs: Sequence[Value]) -> dict[str, tuple[int, ...]]:
-    """Shapes with 1 for every size that is not known."""
-    shapes = {v.name: getattr(v.type, "shape", None) or () for v in inputs}
-    return {name: tuple(d if isinstance(d, int) else 1 for d in shape) for name, shape in shapes.items()}
+    """Return shapes with 1 for every size that is not known."""
+    return {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in inputs}
 
 
 def _problems(programs: Sequence[Program]) -> dict[str, Problem]:
-    """The different problems by key. Where the same one occurs with more candidates, these are measured."""
-    found: dict[str, Problem] = {}
+    """Return the different problems by key. Where the same one occurs with more candidates, these are measured."""
+    problems: dict[str, Problem] = {}
     for program in programs:
         for call in program.instructions:
             problem = problem_of(call)
-            if problem is not None and not (problem.key in found and found[problem.key].adjacent):
-                found[problem.key] = problem
-    return found
+            if problem is not None and not (problem.key in problems and problems[problem.key].adjacent):
+                problems[problem.key] = problem
+    return problems
 
 
 class Bench:
-    """Measures problems under the conditions of a model.
+    """Measure problems under the conditions of a model.
 
     Args:
         pool: Threads of the runs.
@@ -197,3 +199,23 @@ class Bench:
         started = time.perf_counter()
         run()
         return time.perf_counter() - started
+
+
+class Bar:
+    """Show a progress bar on stderr.
+
+    Args:
+        wanted: Whether to show one; None for where stderr is a terminal.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self._console = Console(stderr=True)
+        self._shown = self._console.is_terminal if wanted is None else wanted
+
+    @contextmanager
+    def over(self, what: str, items: Iterable[Any], total: int) -> Iterator[Iterator[Any]]:
+        """Yield an iterator over ``items`` that moves the bar; a ``total`` of 0 is one that is not known."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        options = {"console": self._console, "transient": self._console.is_terminal, "disable": not self._shown}
+        with Progress(*columns, **options) as bar:  # type: ignore[arg-type]
+            yield iter(bar.track(items, total=total or None, description=what))

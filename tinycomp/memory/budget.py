@@ -25,7 +25,7 @@ ENLARGE = "Use smaller inputs, or compile with a larger memory_limit=."
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be spent.
+    """Say what may be spent.
 
     Attributes:
         memory: Bytes; None for what the machine has available.
@@ -116,19 +116,10 @@ def reserve_bytes(size: int, where: str, what: str = "") -> None:
     limit = _current.get().memory
     allowed = limit if limit is not None else available_memory() if size > SMALL else size
     if size > allowed:
-        raise too_large(size, allowed, where, what)
-
-
-def too_large(size: int, allowed: int, where: str, what: str = "") -> MemoryLimitError:
-    """Return the error for ``size`` bytes where only ``allowed`` are."""
-    found = f"{size} bytes" + (f" for {what}" if what else "")
-    return MemoryLimitError(
-        "more memory would be needed than the budget allows",
-        where=where,
-        expected=f"at most {allowed} bytes",
-        found=found,
-        hint=ENLARGE,
-    )
+        raise MemoryLimitError(
+            "more memory would be needed than the budget allows", where=where, expected=f"at most {allowed} bytes",
+            found=f"{size} bytes" + (f" for {what}" if what else ""), hint=ENLARGE,
+        )  # fmt: skip
 
 
 def available_memory() -> int:

@@ -1,28 +1,29 @@
-"""Where constants lie while a module lives, so that each is in memory once: packed, or as the kernels read it.
+"""Where constants lie while a module lives, so that each is in memory once: packed, or as a run reads it.
 
 What is only packed lies in a mapped file (:mod:`tinycomp.memory.mapped`), out of memory until a new size or saving
 asks for it again: in the model's file if it came from there, else in a file without a name. What a run reads never
-lies in a file that others may write to, because a run cannot survive that such a file is cut off.
+lies in a file that others may write to, because a run cannot survive that such a file is cut off. Which constants a
+run reads is for the caller to tell.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence, Set
+from pathlib import Path
+from typing import IO, Protocol
 
 import numpy as np
 
 from tinycomp.errors import TinycompWarning
-from tinycomp.memory.mapped import is_foreign, map_file, mapping_of, mappings_of
-from tinycomp.runtime.csource.cache import VARIABLE, default_folder
-from tinycomp.runtime.native.library import kernel_named
-from tinycomp.runtime.native.program import Array, Program
+from tinycomp.memory.mapped import Array, is_foreign, map_file, mapping_of, mappings_of
 
+VARIABLE = "TINYCOMP_CACHE"
+"""The environment variable that names another folder for everything that tinycomp keeps."""
 LARGE = 1 << 16
 """Bytes from which on an array is worth a place in a file: smaller ones would not fill the pages that they take."""
 _ALIGNMENT = 64
@@ -30,7 +31,7 @@ _Key = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 
 
 class Constants:
-    """The module's own copies of constants that lie in files of others and are read while it runs.
+    """Hold a module's own copies of constants that lie in files of others and are read while it runs.
 
     Plans for different sizes share them, as they share packed weights (which are found by where the constants lie).
     """
@@ -51,28 +52,52 @@ class Constants:
                     mapping.give_back()
             return self._copies[key][1]
 
-    def settle(self, program: Program) -> Program:
-        """Return a program whose constants lie where they should: see the module's docstring."""
-        read = read_while_running(program)
-        constants = [self.own(array) if index in read else array for index, array in enumerate(program.constants)]
-        packed = [index for index, array in enumerate(constants) if index not in read and is_evictable(array)]
-        for index, array in zip(packed, spilled([constants[index] for index in packed]), strict=True):
-            constants[index] = array
-        return dataclasses.replace(program, constants=tuple(constants))
+    def settle(self, arrays: Sequence[Array], read: Set[int]) -> tuple[Array, ...]:
+        """Return constants where they should lie: see the module's docstring.
+
+        Args:
+            arrays: The constants.
+            read: Indices of those that a run reads; the others are only packed.
+        """
+        settled = [self.own(array) if index in read else array for index, array in enumerate(arrays)]
+        packed = [index for index, array in enumerate(settled) if index not in read and is_evictable(array)]
+        for index, array in zip(packed, spilled([settled[index] for index in packed]), strict=True):
+            settled[index] = array
+        return tuple(settled)
 
 
-def read_while_running(program: Program) -> frozenset[int]:
-    """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
-    return frozenset(
-        operand.index
-        for call in program.instructions
-        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
-        if operand.space == "constant" and letter not in "pP"
-    )
+class HasConstant(Protocol):
+    """Hold a constant, perhaps, as a value of a graph does."""
+
+    const: Array | None
+
+
+def evict(values: Sequence[HasConstant]) -> None:
+    """Let large constants lie in mapped files, and give the pages back that reading them has brought into memory.
+
+    Args:
+        values: What holds them; an array that several hold is written once.
+    """
+    arrays = {id(v.const): v.const for v in values if v.const is not None and is_evictable(v.const)}
+    moved = dict(zip(arrays, spilled([*arrays.values()]), strict=True))
+    for value in values:
+        value.const = moved.get(id(value.const), value.const)
+    for mapping in mappings_of(v.const for v in values if v.const is not None):
+        mapping.give_back()
+
+
+def check_files(values: Iterable[HasConstant]) -> None:
+    """See that the files in which constants lie are as they were, before reading them again.
+
+    Raises:
+        ModelError: If one was written to.
+    """
+    for mapping in mappings_of(v.const for v in values if v.const is not None):
+        mapping.check()
 
 
 def is_large(array: Array) -> bool:
-    """Whether an array is worth a place in a file, and can have one."""
+    """Tell whether an array is worth a place in a file, and can have one."""
     if array.nbytes < LARGE or array.dtype.hasobject:
         return False
     return 0 not in array.strides or not any(
@@ -81,7 +106,7 @@ def is_large(array: Array) -> bool:
 
 
 def is_evictable(array: Array) -> bool:
-    """Whether an array takes memory that a file could take over."""
+    """Tell whether an array takes memory that a file could take over."""
     return is_large(array) and mapping_of(array) is None
 
 
@@ -130,8 +155,16 @@ def _nameless_file() -> IO[bytes]:
 
 
 def _folders() -> Iterator[str]:
-    own = default_folder().parent
+    own = cache_folder()
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
     yield str(own)
     yield tempfile.gettempdir()
+
+
+def cache_folder() -> Path:
+    """Return the folder for everything that tinycomp keeps: the one that ``TINYCOMP_CACHE`` names, or the user's."""
+    import platformdirs  # not before: few programs ask
+
+    root = os.environ.get(VARIABLE)
+    return (Path(root) if root else platformdirs.user_cache_path("tinycomp")).absolute()

@@ -11,37 +11,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
-class _Pauses:
-    """How many callers want the collector off; the last one out turns it on again if it was on."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open = 0
-        self._was_on = False
-
-    def enter(self) -> None:
-        with self._lock:
-            if not self._open:
-                self._was_on = gc.isenabled()
-                gc.disable()
-            self._open += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open and self._was_on:
-                gc.enable()
-
-
-_PAUSES = _Pauses()
+_lock = threading.Lock()
+_was_on: list[bool] = []
+"""Whether the collector was on, for every pause that has not ended; the first one counts."""
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Keep the cyclic garbage collector of this process from running; what nothing refers to is freed all the same."""
-    _PAUSES.enter()
+    with _lock:
+        _was_on.append(gc.isenabled())
+        gc.disable()
     try:
         yield
     finally:
-        _PAUSES.leave()
+        with _lock:
+            if _was_on.pop() and not _was_on:
+                gc.enable()

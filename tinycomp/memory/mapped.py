@@ -22,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Mapping(mmap.mmap):
-    """A file mapped for reading only. Nothing writes to it, so giving its pages back loses nothing.
+    """Map a file for reading only. Nothing writes to it, so giving its pages back loses nothing.
 
     Attributes:
         path: The file, if others may write to it; None for one without a name.
@@ -41,15 +41,15 @@ class Mapping(mmap.mmap):
         if self.path is None:
             return
         try:
-            found = _state(self.path.stat())
+            now = _state(self.path.stat())
         except OSError:
             return
-        if found[:2] == self.state[:2] and found != self.state:
+        if now[:2] == self.state[:2] and now != self.state:
             raise ModelError(
                 "the file has changed since the model was compiled, and with it the weights",
                 where=str(self.path),
                 expected=f"{self.state[2]} bytes, untouched",
-                found=f"{found[2]} bytes, written to meanwhile",
+                found=f"{now[2]} bytes, written to meanwhile",
                 hint="Compile the model again; to exchange the file of a model in use, rename a new one over it.",
             )
 
@@ -88,16 +88,16 @@ def mapping_of(view: Any) -> Mapping | None:
 
 def mappings_of(arrays: Iterable[Array]) -> list[Mapping]:
     """Return every mapping that one of the arrays is a view of, once."""
-    found: dict[int, Mapping] = {}
+    mappings: dict[int, Mapping] = {}
     for base in {id(array.base): array.base for array in arrays}.values():  # the weights of a model share one
         mapping = mapping_of(base)
         if mapping is not None:
-            found[id(mapping)] = mapping
-    return list(found.values())
+            mappings[id(mapping)] = mapping
+    return list(mappings.values())
 
 
 def is_foreign(array: Array) -> bool:
-    """Whether an array lies in a file that others may write to: nothing that runs may depend on it."""
+    """Tell whether an array lies in a file that others may write to: nothing that runs may depend on it."""
     mapping = mapping_of(array)
     return mapping is not None and mapping.path is not None
 

@@ -31,7 +31,7 @@ _LOOKBACK = 64
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A buffer to place.
+    """Describe a buffer to place.
 
     Attributes:
         size: Bytes.
@@ -46,7 +46,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The result of planning.
+    """Hold the result of planning.
 
     Attributes:
         offsets: Byte offset of each buffer, in the order given.
@@ -110,7 +110,7 @@ def _in_gaps(buffers: Sequence[Lifetime], order: Sequence[int], lower_bound: int
 
 
 def _tightest_gap(placed: Sequence[tuple[int, int, Lifetime]], buffer: Lifetime, need: int) -> int:
-    """Where the smallest gap of at least ``need`` bytes starts, among blocks sorted by start; else the top of them."""
+    """Return where the smallest gap of at least ``need`` bytes starts, among blocks by start; else the top of them."""
     best, tightest, top = -1, _OPEN, 0
     for start, end, other in placed:
         if other.last < buffer.first or buffer.last < other.first:
@@ -145,7 +145,7 @@ def _last_freed_first(buffers: Sequence[Lifetime]) -> Arena:
 
 
 class _FreeSpace:
-    """What is free while the arena is planned: gaps in address order, the last one open, and freed offsets.
+    """Hold what is free while the arena is planned: gaps in address order, the last one open, and freed offsets.
 
     Neighbouring gaps are always joined, so there are at most as many as live blocks, and few where blocks are dense.
     """
@@ -172,24 +172,24 @@ class _FreeSpace:
     def place(self, size: int) -> int:
         if not size:
             return 0
-        found = self._in_freed(size) or self._lowest(size)
-        self._take(*found, size)
-        return found[1]
+        place = self._in_freed(size) or self._lowest(size)
+        self._take(*place, size)
+        return place[1]
 
     def _in_freed(self, size: int) -> tuple[int, int] | None:
-        """Gap and offset of the block freed last, if it is large enough; else of the one before it, and so on."""
+        """Return gap and offset of the block freed last, if it is large enough; else of the one before, and so on."""
         covered = []
-        found = None
+        place = None
         for offset in itertools.islice(reversed(self._freed), _LOOKBACK):
             at = bisect.bisect_right(self._starts, offset) - 1
             if at < 0 or self._ends[at] <= offset:
                 covered.append(offset)
             elif self._ends[at] != _OPEN and self._ends[at] - self._starts[at] >= size:
-                found = at, offset if self._ends[at] - offset >= size else self._starts[at]
+                place = at, offset if self._ends[at] - offset >= size else self._starts[at]
                 break
         for offset in covered:
             del self._freed[offset]
-        return found
+        return place
 
     def _lowest(self, size: int) -> tuple[int, int]:
         at = next(i for i, start in enumerate(self._starts) if self._ends[i] - start >= size)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.driver.compiler import compile as compile_model
-from tinycomp.driver.progress import Bar
+from tinycomp.driver.tune import Bar
 from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.quantization.bias_correction import MeanErrors
@@ -349,7 +349,7 @@ class Watch:
         copy = graph.clone()
         copy.set_outputs([copy.values[name] for name in made] or copy.outputs)
         # Winograd's algorithm rounds more; what is measured here should be the model's own numbers.
-        self._module = compile_model(copy, threads=threads, winograd=False)
+        self._module = compile_model(copy, threads=threads, options={"c": {"winograd": False}})
         self._made = made
 
     def __call__(self, feeds: Feeds, where: str) -> Feeds:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tinycomp.driver.compiler import Model
-from tinycomp.driver.progress import Bar
+from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.quantization.calibration import Feeds, Watch

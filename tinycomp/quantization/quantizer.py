@@ -11,7 +11,7 @@ from onnx import version_converter
 
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
-from tinycomp.driver.progress import Bar
+from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError
 from tinycomp.frontend import Shapes, export_model
 from tinycomp.ir.graph import Graph, Node

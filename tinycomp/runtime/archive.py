@@ -1,9 +1,4 @@
-"""Writing files that are there as a whole or not at all: a full disk or an interrupt leaves the old ones as they were.
-
-Every file is written under another name in the same folder, flushed to the disk, and then renamed, which POSIX makes
-atomic.
-
-The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
+"""The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
 
 Members: ``manifest.json`` (format version, checksums of the others, and what the module is), texts, and
 ``arrays.safetensors`` with every array as bytes, stored once per content. Programs name kernels, not machine code, so
@@ -14,17 +9,13 @@ its arrays are views of it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
-import os
-import secrets
-import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -33,97 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError, WriteError
-from tinycomp.memory.mapped import map_file
+from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
-PARTIAL = ".tmp"
-"""The ending of files that are being written."""
-_FULL = "Free some space, or write elsewhere."
-_FORBIDDEN = "Check the permissions, or write elsewhere."
-_HINTS = {
-    errno.ENOSPC: _FULL,
-    errno.EFBIG: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EACCES: _FORBIDDEN,
-    errno.EPERM: _FORBIDDEN,
-    errno.EROFS: _FORBIDDEN,
-    errno.ENOENT: "Make the folder first.",
-    errno.ENOTDIR: "A part of the path is a file; name a folder there.",
-    errno.EEXIST: "A file has that name; choose another.",
-    errno.EISDIR: "Name a file inside it.",
-}
-
-
-def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file; an older one is replaced whole, or stays. See :func:`write_files`."""
-    write_files({path: data}, mode)
-
-
-def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
-    """Write files that belong together: none takes its place before all of them are on the disk.
-
-    A symbolic link goes on pointing at the file that is replaced. What is not a file, such as ``/dev/stdout``, cannot
-    be replaced and is written to.
-
-    Args:
-        contents: Bytes by path.
-        mode: Permissions of files that are new, from which the umask is taken; older files keep theirs.
-
-    Raises:
-        WriteError: If that fails.
-    """
-    staged: dict[Path, Path] = {}
-    path = Path()
-    try:
-        for path, data in contents.items():
-            target = Path(os.path.realpath(path))
-            if target.exists() and not target.is_file():
-                target.write_bytes(data)
-            else:
-                staged[path] = target.with_name(f".tinycomp-{secrets.token_hex(8)}{PARTIAL}")
-                _stage(staged[path], data, target, mode)
-        for path, partial in staged.items():
-            partial.replace(os.path.realpath(path))
-    except OSError as error:
-        raise _failure("the file cannot be written", path, error) from error
-    finally:
-        for partial in staged.values():
-            with contextlib.suppress(OSError):  # what is in the way was in the way of writing, too
-                partial.unlink()
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless they are there.
-
-    Raises:
-        WriteError: If that fails.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _failure("the folder cannot be made", folder, error) from error
-
-
-def _stage(partial: Path, data: bytes, target: Path, mode: int) -> None:
-    """Put the bytes on the disk, with the permissions of the file that they will replace."""
-    with open(partial, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
-        file.write(data)
-        file.flush()
-        if target.exists():
-            partial.chmod(stat.S_IMODE(target.stat().st_mode))
-        os.fsync(file.fileno())
-
-
-def _failure(what: str, path: Path, error: OSError) -> WriteError:
-    hint = _HINTS.get(error.errno or 0, "")
-    failure = WriteError(f"{what}: {error.strerror or error}", where=str(path), hint=hint)
-    failure.errno = error.errno
-    return failure
-
-
-FORMAT = 2
+FORMAT = 3
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
@@ -131,7 +37,7 @@ _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
 
 @dataclass
 class Archive:
-    """The contents of a saved module, as plain data.
+    """Hold the contents of a saved module, as plain data.
 
     Attributes:
         manifest: JSON-able description.
@@ -163,10 +69,10 @@ class Archive:
 
     def to_bytes(self) -> bytes:
         """Return the file's contents."""
+        import safetensors.numpy  # not before: few programs save
+
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}
-        import safetensors.numpy
-
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         manifest = {**self.manifest, "format": FORMAT, "arrays": described, "sha256": sums}
@@ -184,11 +90,12 @@ class Archive:
             ArtifactError: If it is not a saved module, is damaged, or has another format version.
         """
         contents = np.frombuffer(data, np.uint8)
+        stream: Any = mapping_of(contents) or io.BytesIO(contents.tobytes())
         try:
-            with zipfile.ZipFile(_Reader(contents)) as file:
+            with zipfile.ZipFile(stream) as file:
                 members = _members(file, contents)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
-            found = manifest["format"]
+            version = manifest["format"]
         except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError, OSError) as error:
             raise ArtifactError(
                 "this is not a saved module, or it is damaged",
@@ -196,20 +103,33 @@ class Archive:
                 found=f"{type(error).__name__}: {error}",
                 hint="Save the module again with module.save(path); a model is compiled, tinycomp.compile(path).",
             ) from error
-        if found != FORMAT:
+        if version != FORMAT:
             raise ArtifactError(
                 "the file has another format version",
                 where=where,
                 expected=str(FORMAT),
-                found=str(found),
+                found=str(version),
                 hint="Compile the model again with this version of tinycomp.",
             )
         _check_sums(manifest, members, where)
-        try:
+        with damaged("the contents are", where):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
             return cls(manifest, {name: text.tobytes().decode() for name, text in members.items()}, arrays)
-        except (KeyError, ValueError, TypeError, AttributeError, struct.error) as error:
-            raise ArtifactError("the contents are damaged", where=where, found=str(error)) from error
+
+
+@contextlib.contextmanager
+def damaged(what: str, where: str = "") -> Iterator[None]:
+    """Raise an error that says that something in a file is damaged, where reading it fails with any other error.
+
+    Raises:
+        ArtifactError: If it does.
+    """
+    try:
+        yield
+    except TinycompError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
+        raise ArtifactError(f"{what} damaged", where=where, found=f"{type(error).__name__}: {error}") from error
 
 
 def read_archive(source: str | PathLike[str] | bytes) -> Archive:
@@ -236,30 +156,6 @@ def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
         raise ArtifactError(
             f"cannot read the file: {error.strerror}", where=str(path), hint="Check the path."
         ) from error
-
-
-class _Reader(io.RawIOBase):
-    """Bytes in memory as a file, without a copy."""
-
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data = data
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + (0, self._at, self._data.size)[whence])
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._data[self._at : self._at + len(buffer)]
-        buffer[: part.size] = part.tobytes()
-        self._at += part.size
-        return part.size
 
 
 def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
@@ -336,7 +232,7 @@ def _dtype_text(array: Array) -> str:
 
 
 def _payload(array: Array) -> Array:
-    """The elements as a flat array of bytes."""
+    """Return the elements as a flat array of bytes."""
     if array.dtype.kind == "O":
         return np.frombuffer(json.dumps([str(t) for t in array.reshape(-1)]).encode(), np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

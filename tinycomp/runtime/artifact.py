@@ -5,7 +5,7 @@ A module whose steps are all native regions is rebuilt from its programs alone, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from tinycomp.errors import ArtifactError
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
-from tinycomp.runtime.regions import NativeRegion
+from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
+
+_TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
+"""The fields of a step, beside its sources and its program."""
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
@@ -31,54 +35,42 @@ def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
     for step in plan.steps:
         if not isinstance(step.run, NativeRegion):
             return None
-        steps.append(
-            {
-                "label": step.label,
-                "op": step.op,
-                "tier": step.tier,
-                "reads": list(step.reads),
-                "writes": list(step.writes),
-                "frees": list(step.frees),
-                "sources": list(step.sources),
-                "program": program_to_dict(step.run.program, archive),
-            }
-        )
+        fields = {name: getattr(step, name) for name in (*_TEXTS, *_SLOTS, "sources")}
+        steps.append({**fields, "program": program_to_dict(step.run.program, archive)})
     return {
         "inputs": [s.to_dict() for s in plan.inputs],
         "outputs": [s.to_dict() for s in plan.outputs],
         "slots": len(plan.slots),
         "constants": {str(i): archive.store(v) for i, v in enumerate(plan.slots) if v is not None},
-        "input_slots": list(plan.input_slots),
-        "output_slots": list(plan.output_slots),
+        "input_slots": plan.input_slots,
+        "output_slots": plan.output_slots,
         "steps": steps,
     }
 
 
 def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Plan:
-    """The inverse of :func:`native_plan_to_dict`.
+    """Return the plan that :func:`native_plan_to_dict` described.
 
     Raises:
         ArtifactError: If the data is damaged.
     """
-    try:
+    with damaged("the plan is"):
         constants = Constants()
         slots: list[Any] = [None] * _slot_count(data)
         for index, key in data["constants"].items():
             slots[int(index)] = constants.own(archive.array(key))
         plan = Plan(
-            tuple(TensorSpec.from_dict(s) for s in data["inputs"]),
-            tuple(TensorSpec.from_dict(s) for s in data["outputs"]),
+            _specs(data["inputs"]),
+            _specs(data["outputs"]),
             tuple(_step_from_dict(s, archive, pool, constants) for s in data["steps"]),
             tuple(slots),
-            tuple(int(i) for i in data["input_slots"]),
-            tuple(int(i) for i in data["output_slots"]),
+            tuple(map(int, data["input_slots"])),
+            tuple(map(int, data["output_slots"])),
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ArtifactError("the plan is damaged", found=f"{type(error).__name__}: {error}") from error
-    _check_counts(plan)
-    used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)] + [*plan.input_slots, *plan.output_slots]
-    if not all(0 <= i < len(plan.slots) for i in used):
-        raise ArtifactError("the plan is damaged", found="a slot that does not exist")
+        _check_counts(plan)
+        used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)]
+        if not all(0 <= i < len(plan.slots) for i in (*used, *plan.input_slots, *plan.output_slots)):
+            raise ValueError("a slot that does not exist")
     return plan
 
 
@@ -91,11 +83,11 @@ def _check_counts(plan: Plan) -> None:
         program = step.run.program
         counts += [(program.inputs, step.reads), (program.results, step.writes)]
     if any(len(described) != len(slots) for described, slots in counts):
-        raise ArtifactError("the plan is damaged", found="operands that do not fit a description")
+        raise ValueError("operands that do not fit a description")
 
 
 def _slot_count(data: Mapping[str, Any]) -> int:
-    """The number of slots, which is no larger than that of the places where a slot is named."""
+    """Return the number of slots, which is no larger than that of the places where a slot is named."""
     named = len(data["inputs"]) + len(data["constants"]) + sum(len(step["writes"]) for step in data["steps"])
     count = int(data["slots"])
     if not FIRST_FREE <= count <= FIRST_FREE + named:
@@ -104,11 +96,10 @@ def _slot_count(data: Mapping[str, Any]) -> int:
 
 
 def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool, constants: Constants) -> Step:
-    run = NativeRegion(constants.settle(program_from_dict(data["program"], archive)), pool)
-    reads, writes, frees = (tuple(int(i) for i in data[key]) for key in ("reads", "writes", "frees"))
-    return Step(
-        str(data["label"]), str(data["op"]), str(data["tier"]), run, reads, writes, frees, tuple(data["sources"])
-    )
+    run = NativeRegion(settled(program_from_dict(data["program"], archive), constants), pool)
+    label, op, tier = (str(data[key]) for key in _TEXTS)
+    reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
+    return Step(label, op, tier, run, reads, writes, frees, tuple(data["sources"]))
 
 
 def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
@@ -117,8 +108,23 @@ def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
 
 
 def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
-    """The inverse of :func:`program_to_dict`."""
+    """Return the program that :func:`program_to_dict` described."""
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
+
+
+def generated_to_dict(generated: Program | CSource, archive: Archive) -> dict[str, Any]:
+    """Return what a region became as JSON-able data, its constants stored in ``archive``."""
+    if isinstance(generated, Program):
+        return {"program": program_to_dict(generated, archive)}
+    return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
+
+
+def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource:
+    """Return what :func:`generated_to_dict` described."""
+    if "program" in data:
+        return program_from_dict(data["program"], archive)
+    source = data["source"]
+    return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 
 
 def load_native(archive: Archive, data: NDArray[np.uint8], threads: int | None) -> Module | None:
@@ -150,36 +156,30 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
         ArtifactError: If the description is damaged.
     """
     about = archive.manifest
-    try:
+    with damaged("the description is"):
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
         if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
             raise ValueError("inputs or outputs that the plan does not have")
+        text = archive.texts["graph.tir"]
         report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
         return ModuleParts(
             inputs=inputs,
             outputs=outputs,
             plan=plan,
             report=lambda: report,
-            graph=_text(archive, "graph.tir"),
+            graph=lambda: text,
             pack=lambda: _unchanged(data),
             threads=threads,
             defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError("the description is damaged", found=f"{type(error).__name__}: {error}") from error
 
 
 def _unchanged(data: NDArray[np.uint8]) -> bytes:
-    """The bytes of a saved module, whose file must be as it was when it was loaded."""
+    """Return the bytes of a saved module, whose file must be as it was when it was loaded."""
     mapping = mapping_of(data)
     if mapping is not None:
         mapping.check()
     return data.tobytes()
-
-
-def _text(archive: Archive, name: str) -> Callable[[], str]:
-    text = archive.texts[name]
-    return lambda: text
 
 
 def _specs(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:

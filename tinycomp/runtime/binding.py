@@ -1,20 +1,84 @@
-"""A module bound to arrays of the caller's, for programs that call it again and again on the same memory."""
+"""The short ways through a module: plans of one native region called straight in C, and modules bound to arrays."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import FeedError
-from tinycomp.runtime.direct import direct_program
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import address, ffi, lib
+from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.regions import NativeRegion, actual_results
+from tinycomp.runtime.spec import TensorSpec, array_dtype, misfit
+
+_direct: Any = importlib.import_module("tinycomp.runtime._direct")
+
+Direct = Callable[[Sequence[Any]], "list[Array] | None"]
+"""Returns fresh results, or None for arguments that need a conversion or a message."""
+
+
+def direct_program(plan: Plan) -> NativeProgram | None:
+    """Return the program behind a plan that is one native region of static shapes, operands in the plan's order."""
+    if len(plan.steps) != 1:
+        return None
+    step = plan.steps[0]
+    straight = step.reads == plan.input_slots and step.writes == plan.output_slots
+    if not isinstance(step.run, NativeRegion) or not straight or not all(s.is_static for s in plan.inputs):
+        return None
+    return step.run.native
+
+
+def direct_call(plan: Plan) -> Direct | None:
+    """Return the short way through ``plan``, or None if it is longer than one native region."""
+    program = direct_program(plan)
+    formats = [_format(spec.numpy_dtype) for spec in plan.inputs]
+    if program is None:
+        return None
+    outputs = [(spec.shape, array_dtype(spec.dtype)) for spec in program.program.outputs]
+    if None in formats or any(_format(dtype) is None for _, dtype in outputs):
+        return None
+    call: Direct = _direct.make(
+        address(ffi.addressof(lib, "tc_run")),
+        address(program.handle),
+        address(program.pool_handle),
+        program,
+        program.contexts,
+        program.new_context,
+        np.ndarray,
+        np.empty,
+        tuple(zip(formats, (spec.shape for spec in plan.inputs), strict=True)),
+        tuple(outputs),
+    )
+    return _counting(call, program.program) if program.program.counted else call
+
+
+def _counting(call: Direct, program: Program) -> Direct:
+    """Return the short way where only a run shows how many rows results have."""
+
+    def counted(arrays: Sequence[Any]) -> list[Array] | None:
+        outputs = call(arrays)
+        return None if outputs is None else actual_results(program, outputs)
+
+    return counted
+
+
+def _format(dtype: np.dtype[Any] | None) -> str | None:
+    """Return how the buffer protocol calls the elements; None where they have no part in it."""
+    if dtype is None:
+        return None
+    try:
+        return np.empty(0, dtype).data.format
+    except (ValueError, BufferError, TypeError):  # a dtype that numpy did not define itself
+        return None
 
 
 class Binding:
-    """What :meth:`tinycomp.runtime.module.Module.bind` returns: call it, and the outputs hold the results.
+    """Run a module on arrays that :meth:`tinycomp.runtime.module.Module.bind` was given: the outputs hold the results.
 
     The inputs are read anew at every call, so fill them in place. One call at a time: bind once per thread.
 
@@ -94,18 +158,15 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
     Raises:
         FeedError: If it is not an array, or has another dtype or shape, or its memory cannot be used as it is.
     """
-    where = f'{kind} "{spec.name}"'
     if spec.numpy_dtype is None or not isinstance(value, np.ndarray):
-        raise FeedError("only arrays can be bound", where=where, expected=str(spec), found=type(value).__name__)
+        raise misfit(spec, "only arrays can be bound", type(value).__name__, kind=kind)
     if value.dtype != spec.numpy_dtype or not spec.admits(value.shape):
-        raise FeedError(
-            "does not fit", where=where, expected=str(spec), found=f"{value.dtype.str} with shape {value.shape}"
-        )
+        raise misfit(spec, "does not fit", f"{value.dtype.str} with shape {value.shape}", kind=kind)
     flags = value.flags
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or kind == "input")):
         raise FeedError(
             "cannot be bound",
-            where=where,
+            where=f'{kind} "{spec.name}"',
             expected="contiguous, aligned memory" + (" that may be written" if kind == "output" else ""),
             found=f"strides {value.strides}, aligned={flags.aligned}, writeable={flags.writeable}",
             hint="Bind numpy.ascontiguousarray(array), and fill that one.",
@@ -113,7 +174,7 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
 
 
 def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """No output may be written while something else is read from the same memory."""
+    """Refuse an output that would be written while something else is read from the same memory."""
     specs = (*plan.inputs, *plan.outputs)
     arrays = (*inputs, *outputs)
     for index in range(len(inputs), len(arrays)):

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.errors import ArtifactError, FeedError
+from tinycomp.errors import FeedError
 from tinycomp.memory.budget import limited
-from tinycomp.runtime.archive import write_file
-from tinycomp.runtime.binding import Binding, bind_plan, check_bindable
-from tinycomp.runtime.direct import direct_call
+from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, direct_call
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
 from tinycomp.runtime.report import Report
@@ -29,7 +28,7 @@ Pack = Callable[[], bytes]
 
 @dataclass(frozen=True)
 class Specialised:
-    """A module for given sizes of its symbolic dimensions.
+    """Hold a module for given sizes of its symbolic dimensions.
 
     Attributes:
         plan: What it does.
@@ -46,7 +45,7 @@ Specialise = Callable[[Mapping[str, int]], Specialised]
 
 @dataclass
 class ModuleParts:
-    """Everything a module is made of.
+    """Hold everything a module is made of.
 
     Attributes:
         inputs: What it takes; a symbolic dimension may have any size.
@@ -74,7 +73,7 @@ class ModuleParts:
 
 
 class Module:
-    """A compiled model. Safe to call from many threads at once; can be pickled.
+    """Run a compiled model. Safe to call from many threads at once; can be pickled.
 
     Example:
         >>> import numpy as np, tinycomp
@@ -97,27 +96,27 @@ class Module:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Names, dtypes and shapes of the inputs."""
+        """Return names, dtypes and shapes of the inputs."""
         return self._parts.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Names, dtypes and shapes of the outputs."""
+        """Return names, dtypes and shapes of the outputs."""
         return self._parts.outputs
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Values of the inputs that may be left out."""
+        """Return the values of the inputs that may be left out."""
         return self._parts.defaults
 
     @property
     def graph(self) -> str:
-        """The partitioned IR as text, large constants as hashes; ``compile(dump=…)`` writes what can be read back."""
+        """Return the partitioned IR as text, constants as hashes; ``compile(dump=…)`` writes what can be read back."""
         return self._parts.graph()
 
     @property
     def threads(self) -> int:
-        """How many threads a run may use."""
+        """Return how many threads a run may use."""
         return self._parts.threads
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -293,7 +292,5 @@ def _unpickle(data: bytes) -> Module:
     """
     import importlib
 
-    module = importlib.import_module("tinycomp").load(data, trusted=True)
-    if not isinstance(module, Module):
-        raise ArtifactError("the pickled data is not a module", found=type(module).__name__)
+    module: Module = importlib.import_module("tinycomp").load(data, trusted=True)
     return module

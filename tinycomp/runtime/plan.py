@@ -24,7 +24,7 @@ FIRST_FREE = 2
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to run.
+    """Hold one thing to run.
 
     Attributes:
         label: Name for messages and profiles.
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in order, and the slots they work on. Holds no state of a run, so many threads may run it at once.
+    """Hold steps in order, and the slots they work on. There is no state of a run, so many threads may run it at once.
 
     Attributes:
         inputs: What :meth:`run` takes, in order.

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tinycomp.errors import OptionError
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step

@@ -1,7 +1,8 @@
-"""A small cache that many threads share: what was used longest ago goes first."""
+"""Regions as steps of a plan: a native program, where its constants lie, and regions built per shape of operands."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -9,7 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tinycomp.memory.constants import Constants
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
+from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
 from tinycomp.runtime.spec import array_dtype
@@ -19,7 +22,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps the ``limit`` values used last.
+    """Keep the ``limit`` values used last.
 
     Args:
         limit: The most values kept; at least 1.
@@ -87,8 +90,23 @@ SPECIALISATIONS = 16
 """How many sets of input shapes a region or module keeps compiled."""
 
 
+def settled(program: Program, constants: Constants) -> Program:
+    """Return a program whose constants lie where they should, see :mod:`tinycomp.memory.constants`."""
+    return dataclasses.replace(program, constants=constants.settle(program.constants, read_while_running(program)))
+
+
+def read_while_running(program: Program) -> frozenset[int]:
+    """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
+    return frozenset(
+        operand.index
+        for call in program.instructions
+        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
+        if operand.space == "constant" and letter not in "pP"
+    )
+
+
 class NativeRegion:
-    """A program as a step: allocates its results and makes one C call.
+    """Run a program as a step: allocate its results and make one C call.
 
     Args:
         program: What to run.
@@ -116,17 +134,17 @@ class NativeRegion:
 
 def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], tuple[int, int]]:
     """Return arena and lower bound of every native region of static shapes, in bytes by position as in the report."""
-    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    sizes: dict[tuple[int, ...], tuple[int, int]] = {}
     for index, step in enumerate(plan.steps):
         if isinstance(step.run, NativeRegion):
-            found[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
+            sizes[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
         for number, body in enumerate(step.bodies):
-            found |= arenas(body, (*path, index, number))
-    return found
+            sizes |= arenas(body, (*path, index, number))
+    return sizes
 
 
 class PerShape:
-    """A region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
+    """Run a region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
 
     Args:
         build: Makes the step for given operand shapes.

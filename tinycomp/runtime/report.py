@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.remark import Remark
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,10 +12,12 @@ import numpy as np
 
 from tinycomp.errors import FeedError, did_you_mean
 
+_UNREADABLE = "cannot be read as an array"
+
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, dtype and shape of an input or output.
+    """Hold name, dtype and shape of an input or output.
 
     Attributes:
         name: The name in the model.
@@ -29,7 +31,7 @@ class TensorSpec:
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype | None:
-        """The numpy dtype (object for strings), or None for a value that is not a tensor."""
+        """Return the numpy dtype (object for strings), or None for a value that is not a tensor."""
         if self.dtype == "string":
             return np.dtype(object)
         try:
@@ -39,11 +41,11 @@ class TensorSpec:
 
     @functools.cached_property
     def is_static(self) -> bool:
-        """Whether every dimension is a number."""
+        """Tell whether every dimension is an integer."""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
 
     def admits(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape fits: symbols take every size."""
+        """Tell whether an array of this shape fits: symbols take every size."""
         if self.shape is None:
             return True
         return len(self.shape) == len(shape) and all(
@@ -60,7 +62,7 @@ class TensorSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TensorSpec:
-        """The inverse of :meth:`to_dict`.
+        """Return the specification that :meth:`to_dict` described.
 
         Raises:
             KeyError: If a part is missing.
@@ -90,35 +92,25 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
     if array.dtype != dtype:
         array = _native(spec, array, dtype)
     if array.shape != spec.shape and not spec.admits(array.shape):
-        raise FeedError(
-            "wrong shape",
-            where=f'input "{spec.name}"',
-            expected=str(spec),
-            found=f"shape {tuple(array.shape)}",
-            hint=_shape_hint(spec, array.shape),
-        )
+        raise misfit(spec, "wrong shape", f"shape {tuple(array.shape)}", _shape_hint(spec, array.shape))
     return array
 
 
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
-    """Arrays of other libraries keep their dtype; plain Python numbers and lists take the input's."""
+    """Return an array: those of other libraries keep their dtype, plain Python values and lists take the input's."""
     plain = isinstance(value, (int, float, bool, str, list, tuple))
     if isinstance(value, Mapping):
-        raise _not_an_array(spec, value, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
+        hint = "Pass inputs by name as module.run(feeds), or as module(**feeds)."
+        raise misfit(spec, _UNREADABLE, type(value).__name__, hint)
     try:
         return np.asarray(value, dtype=dtype if plain else None)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise _not_an_array(spec, value, "Pass a numpy array.") from error
+        raise misfit(spec, _UNREADABLE, type(value).__name__, "Pass a numpy array.") from error
 
 
-def _not_an_array(spec: TensorSpec, value: Any, hint: str) -> FeedError:
-    return FeedError(
-        "cannot be read as an array",
-        where=f'input "{spec.name}"',
-        expected=str(spec),
-        found=type(value).__name__,
-        hint=hint,
-    )
+def misfit(spec: TensorSpec, problem: str, found: str, hint: str = "", kind: str = "input") -> FeedError:
+    """Return the error for an array that is not what ``spec`` says of an input, or of another ``kind`` of place."""
+    return FeedError(problem, where=f'{kind} "{spec.name}"', expected=str(spec), found=found, hint=hint)
 
 
 def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -126,17 +118,12 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return array.astype(dtype)
     if dtype.kind == "O" and array.dtype.kind in "UT":
         return array.astype(object)
-    raise FeedError(
-        "wrong dtype",
-        where=f'input "{spec.name}"',
-        expected=str(spec),
-        found=array.dtype.name,
-        hint=f'Convert it first, for instance with array.astype("{spec.dtype}").',
-    )
+    hint = f'Convert it first, for instance with array.astype("{spec.dtype}").'
+    raise misfit(spec, "wrong dtype", array.dtype.name, hint)
 
 
-def _shape_hint(spec: TensorSpec, found: tuple[int, ...]) -> str:
-    if spec.shape is not None and len(spec.shape) == len(found) + 1:
+def _shape_hint(spec: TensorSpec, shape: tuple[int, ...]) -> str:
+    if spec.shape is not None and len(spec.shape) == len(shape) + 1:
         return "A batch dimension may be missing: try array[None]."
     return "Check the shape, or compile with shapes={...} for another one."
 

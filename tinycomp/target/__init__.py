@@ -5,13 +5,11 @@ A :class:`Target` is a plain object. Passes take targets as arguments; there is 
 
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.settings import Settings
 from tinycomp.target.target import OpRule, Target, Tolerance, answer_reason
 
 __all__ = [
     "OpRule",
     "Policy",
-    "Settings",
     "Target",
     "Tolerance",
     "TransferCost",

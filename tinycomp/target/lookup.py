@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from tinycomp.errors import TargetError, did_you_mean
+from tinycomp.target.options import read_options
 from tinycomp.target.target import Target
 
 GROUP = "tinycomp.targets"
@@ -34,9 +35,18 @@ def names() -> list[str]:
 def find(name: str) -> Target:
     """Return the target called ``name``; the built-in ones cannot be replaced.
 
+    A name such as ``"c:winograd=never,requantize=fixed_point"`` stands for the target with these options.
+
     Raises:
         TargetError: If there is none, or its package does not load.
+        OptionError: If it has no such options, or they do not take these values.
     """
+    plain, colon, text = name.partition(":")
+    target = _find(plain)
+    return target.with_options(**read_options(target.options, text, f"target {plain}")) if colon else target
+
+
+def _find(name: str) -> Target:
     if name in BUILT_IN:  # first of all, for looking through all packages takes longer than compiling a small model
         return _load(EntryPoint(name, BUILT_IN[name], GROUP))
     installed = _installed()
@@ -61,16 +71,16 @@ def _installed() -> dict[str, EntryPoint]:
 
 def _load(entry: EntryPoint) -> Target:
     try:
-        found = getattr(importlib.import_module(entry.module), entry.attr or "target")
+        target = getattr(importlib.import_module(entry.module), entry.attr or "target")
     except (ImportError, AttributeError) as error:
         raise TargetError(
             f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
         ) from error
-    if not isinstance(found, Target):
+    if not isinstance(target, Target):
         raise TargetError(
             f'the entry point "{entry.name}" is not a target',
             where=entry.value,
             expected="a tinycomp.Target",
-            found=type(found).__name__,
+            found=type(target).__name__,
         )
-    return found
+    return target

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import functools
 import inspect
-from collections.abc import Callable, Set
+import types
+from collections.abc import Callable, Set, Sized
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -11,14 +15,14 @@ import numpy as np
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node, Value
-from tinycomp.rewrite import Composite
+from tinycomp.rewrite import Composite, Match
+from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.policy import Policy
-from tinycomp.target.settings import Settings
 
-Predicate = Callable[[Node], Any]
-"""Answers True or None for yes, ``reject("reason")`` or False for no."""
+Predicate = Callable[..., Any]
+"""Answers True or None for yes, ``reject("reason")`` or False for no; may have the options as a second parameter."""
 Codegen = Callable[..., Any]
-"""Takes a region, and if it has a second parameter the :class:`Settings` of the compilation."""
+"""Takes a region, and if it has a second parameter the options of the target."""
 RowWise = Callable[[Node, Set[Value]], bool]
 """See :meth:`Target.row_wise`."""
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -27,7 +31,7 @@ _R = TypeVar("_R", bound=RowWise)
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a region's results may be from the reference when they are compared.
+    """Say how far a region's results may be from the reference when they are compared.
 
     Attributes:
         rtol: Relative to the reference.
@@ -40,15 +44,17 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class OpRule:
-    """One operator rule of a target.
+    """Hold one operator rule of a target.
 
     Attributes:
         name: Name for reports, such as ``npu.Add``.
         predicate: Decides about one node; None accepts every one.
+        options: What the predicate is given beside the node; None for nothing.
     """
 
     name: str
     predicate: Predicate | None = None
+    options: Any = None
 
     def refusal(self, node: Node) -> str | None:
         """Return why the rule does not accept ``node``, or None if it does.
@@ -59,7 +65,7 @@ class OpRule:
         if self.predicate is None:
             return None
         try:
-            answer = self.predicate(node)
+            answer = self.predicate(node) if self.options is None else self.predicate(node, self.options)
         except Exception as error:
             raise TargetError(
                 f"the operator rule failed: {type(error).__name__}: {error}",
@@ -92,8 +98,17 @@ def answer_reason(answer: Any, where: str) -> str | None:
     )
 
 
+def _takes_options(predicate: Predicate | None) -> bool:
+    """Tell whether a predicate has a second parameter that must be given."""
+    code: types.CodeType | None = getattr(predicate, "__code__", None)
+    if code is None or code.co_argcount < 2:  # most have one: this is asked for every rule
+        return False
+    defaults: Sized = getattr(predicate, "__defaults__", None) or ()
+    return code.co_argcount - inspect.ismethod(predicate) - len(defaults) > 1
+
+
 class Target:
-    """What can run somewhere else, and how to make it run there.
+    """Describe what can run somewhere else, and how to make it run there.
 
     Args:
         name: Name for options, reports and symbols.
@@ -106,6 +121,10 @@ class Target:
             before anything is compiled.
         programs: Whether the code generator returns Programs, which tell what a run reads of the constants. Only then
             may constants lie in the model's file, at any address, while a region is built.
+        options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+
+    Attributes:
+        options: The options in force; None if the target declares none.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -129,6 +148,7 @@ class Target:
         description: str = "",
         requires: Callable[[], object] | None = None,
         programs: bool = False,
+        options: Any = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -142,11 +162,11 @@ class Target:
         self.description = description
         self.programs = programs
         self._requires = requires
-        self.composites: list[Composite] = []
+        self.options = None if options is None else defaults_of(options, f"target {name}")
+        self._composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
-        self._codegen_reads_settings = False
 
     # Describing ----------------------------------------------------------------------------------------------------
 
@@ -156,7 +176,9 @@ class Target:
     def composite(self, *, name: str | None = None) -> Callable[[Callable[..., Any]], Composite]: ...
 
     def composite(self, function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
-        """Add a composite from a traced pattern function; earlier ones win. Its ``check`` adds predicates.
+        """Add a composite from a traced pattern function; earlier ones win.
+
+        Its ``check`` adds predicates, which may have the options as a second parameter.
 
         Raises:
             PatternError: If the function is not a pattern.
@@ -165,9 +187,9 @@ class Target:
 
         def register(traced: Callable[..., Any]) -> Composite:
             made = Composite.trace(traced, target=self.name, name=name)
-            if any(c.name == made.name for c in self.composites):
+            if any(c.name == made.name for c in self._composites):
                 raise TargetError(f'the target has two composites "{made.name}"', where=f"target {self.name}")
-            self.composites.append(made)
+            self._composites.append(made)
             return made
 
         return register if function is None else register(function)
@@ -196,17 +218,17 @@ class Target:
                 found=repr(ops),
                 hint=f'Write @{self.name}.op("Add"), with the brackets.',
             )
+        options = self.options if _takes_options(predicate) else None
         for op in ops:
             domain, _, name = op.rpartition("::")
-            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate))
+            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def codegen(self, function: _F) -> _F:
         """Make the decorated function the code generator: from a region node to a program, callable or C source.
 
-        A function with a second parameter is also given the :class:`Settings` of the compilation.
+        A function with a second parameter is also given the options of the target.
         """
         self._codegen = function
-        self._codegen_reads_settings = len(inspect.signature(function).parameters) > 1
         return function
 
     def row_wise(self, function: _R) -> _R:
@@ -219,19 +241,73 @@ class Target:
         self._row_wise = function
         return function
 
+    def with_options(self, **values: Any) -> Target:
+        """Return a copy of the target with other options; what is added to one of the two is not added to the other.
+
+        Raises:
+            OptionError: If there is no such option, or it does not take the value.
+        """
+        chosen = changed(self.options, values, f"target {self.name}")
+        made = self._configured(chosen)
+        made._composites = [*self._composites]
+        made.rules = {
+            key: [rule if rule.options is None else dataclasses.replace(rule, options=chosen) for rule in rules]
+            for key, rules in self.rules.items()
+        }
+        return made
+
+    def for_plan(self, threads: int) -> Target:
+        """Return the target as its code generator is to be asked for the regions of one plan on so many threads.
+
+        Raises:
+            TinycompError: If the options name something, such as a file, that cannot be used.
+        """
+        for_plan = getattr(self.options, "for_plan", None)
+        return self if for_plan is None else self._configured(for_plan(threads))
+
+    def _configured(self, options: Any) -> Target:
+        made = copy.copy(self)
+        made.options = options
+        return made
+
     # Asking --------------------------------------------------------------------------------------------------------
+
+    @property
+    def composites(self) -> list[Composite]:
+        """Return the composites in the order in which they are tried; their checks know the options in force."""
+        return [self._knowing(composite) for composite in self._composites]
+
+    @composites.setter
+    def composites(self, composites: list[Composite]) -> None:
+        self._composites = composites
+
+    def _knowing(self, composite: Composite) -> Composite:
+        """Return a composite whose checks are given the options, if they want them."""
+        if self.options is None or not any(map(_takes_options, composite.checks)):
+            return composite
+        return dataclasses.replace(composite, checks=[self._bound(check) for check in composite.checks])
+
+    def _bound(self, check: Predicate) -> Predicate:
+        if not _takes_options(check):
+            return check
+
+        @functools.wraps(check)
+        def with_options(match: Match) -> Any:
+            return check(match, self.options)
+
+        return with_options
 
     def rules_for(self, node: Node) -> list[OpRule]:
         """Return the operator rules that decide about ``node``, in order."""
         return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
 
     def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
-        """Whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
+        """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
         return self._row_wise is not None and self._row_wise(node, counted)
 
     @property
     def generates(self) -> bool:
-        """Whether the target has a code generator."""
+        """Tell whether the target has a code generator."""
         return self._codegen is not None
 
     def require(self) -> None:
@@ -243,12 +319,8 @@ class Target:
         if self._requires is not None:
             self._requires()
 
-    def build(self, region: Node, settings: Settings | None = None) -> Any:
+    def build(self, region: Node) -> Any:
         """Return what the code generator makes of ``region``.
-
-        Args:
-            region: The region.
-            settings: How it is to be computed; by default as a plain ``tinycomp.compile`` has it.
 
         Raises:
             TargetError: If there is no code generator, or it fails.
@@ -260,9 +332,8 @@ class Target:
                 hint=f"Add one with @{self.name}.codegen.",
             )
         try:
-            if self._codegen_reads_settings:
-                return self._codegen(region, settings or Settings())
-            return self._codegen(region)
+            takes_options = len(inspect.signature(self._codegen).parameters) > 1
+            return self._codegen(region, self.options) if takes_options else self._codegen(region)
         except TargetError:
             raise
         except Exception as error:

@@ -16,8 +16,7 @@ from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.processor import IsaShape, default_isa, isa_shape
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction, Operand, Program
-from tinycomp.target import Settings
-from tinycomp.target.settings import Allowance
+from tinycomp.targets.c.options import Allowance, Settings
 from tinycomp.targets.c.tuning.candidates import Problem, problem_of
 from tinycomp.targets.c.tuning.choices import SHAPE_GAIN, choose
 from tinycomp.targets.c.tuning.cost import Processor
@@ -255,7 +254,7 @@ def test_the_allowance_is_shared_by_the_regions_of_a_plan_and_only_auto_keeps_to
     settings = Settings(allowance=Allowance(extra(BIG, "Winograd F(4x4, 3x3)")))
     assert chosen([BIG], settings) == ["Winograd F(4x4, 3x3)"]
     assert chosen([BIG], settings) == ["direct"]
-    assert chosen([BIG], settings.renewed()) == ["Winograd F(4x4, 3x3)"]
+    assert chosen([BIG], settings.for_plan(1)) == ["Winograd F(4x4, 3x3)"]
     assert chosen([BIG], Settings(True, allowance=Allowance(0))) == ["Winograd F(4x4, 3x3)"]
 
 
@@ -322,7 +321,7 @@ SHAPES = {"x": (1, 16, 24, 20)}
 @pytest.mark.parametrize("winograd", [False, True, "auto"])
 def test_models_agree_whatever_is_chosen(winograd):
     x = np.random.default_rng(1).standard_normal(SHAPES["x"], np.float32)
-    module = tinycomp.compile(network(), shapes=SHAPES, threads=1, winograd=winograd)
+    module = tinycomp.compile(network(), shapes=SHAPES, threads=1, options={"c": {"winograd": winograd}})
     expected = tinycomp.compile(network(), "host", shapes=SHAPES)(x)
     np.testing.assert_allclose(module(x), expected, rtol=1e-4, atol=1e-4)
     layers = module.report().layers
@@ -336,30 +335,17 @@ def test_models_agree_whatever_is_chosen(winograd):
 
 
 def test_another_value_is_refused():
-    with pytest.raises(OptionError, match=r'winograd: not a way .*expected True, False or "auto"; found \'always\''):
-        tinycomp.compile(network(), winograd="always")
+    text = r'target c, option winograd: .* does not take this value; expected True, False or "auto"; found \'always\''
+    with pytest.raises(OptionError, match=text):
+        tinycomp.compile(network(), options={"c": {"winograd": "always"}})
 
 
 @pytest.mark.parametrize("winograd", [False, "auto"])
 def test_a_saved_module_keeps_to_it_for_every_size(winograd, tmp_path):
     """With open sizes, programs are generated after loading, too."""
-    tinycomp.compile(network(), threads=1, winograd=winograd).save(tmp_path / "net.tcm")
+    tinycomp.compile(network(), threads=1, options={"c": {"winograd": winograd}}).save(tmp_path / "net.tcm")
     module = tinycomp.load(tmp_path / "net.tcm")
     x = np.random.default_rng(1).standard_normal((3, *SHAPES["x"][1:]), np.float32)
     profile = module.profile({"x": x}, runs=1)
     found = {"Winograd" in row.algorithm for row in profile.rows if row.algorithm}
     assert found == {winograd is not False}
-
-
-def test_a_code_generator_may_read_the_settings():
-    seen = []
-    target = tinycomp.Target("curious")
-    target.accept("Relu")
-
-    @target.codegen
-    def build(region, settings):
-        seen.append(settings)
-        return lambda x: np.maximum(x, 0)
-
-    tinycomp.compile(network(), target, shapes=SHAPES, threads=1, winograd=False)
-    assert seen[-1].winograd is False

@@ -166,14 +166,16 @@ def test_tflites_fixed_point_rule_is_an_option(name: str, isa: str, monkeypatch)
     data = layer.data()
     feeds = {"x0": data[0]}
     (wanted,) = evaluate(graph, TARGET, feeds, by_fixed_point)
-    module = tinycomp.compile(graph, "c", strict=True, requantize="fixed_point")
+    module = tinycomp.compile(graph, "c", strict=True, options={"c": {"requantize": "fixed_point"}})
     np.testing.assert_array_equal(module(*data), wanted)
 
 
 def test_winograds_algorithm_changes_no_bit():
     layer = Layer(2, 16, 9, 7)
     graph = layer.done(conv(layer))
-    direct, winograd = (tinycomp.compile(graph, "c", strict=True, winograd=allowed) for allowed in (False, True))
+    direct, winograd = (
+        tinycomp.compile(graph, "c", strict=True, options={"c": {"winograd": allowed}}) for allowed in (False, True)
+    )
     assert ("qconv2d" in kernels(direct), "qconv2d_winograd" in kernels(winograd)) == (True, True)
     data = layer.data()
     np.testing.assert_array_equal(winograd(*data), direct(*data))

@@ -95,7 +95,7 @@ def test_an_activation_narrows_the_range():
 def test_the_fixed_point_rule():
     graph = product(("uint8", "int8"), SHAPES["heads"])
     feeds = feeds_of(graph)
-    _, found = run_in_integers(graph, feeds, requantize="fixed_point")
+    _, found = run_in_integers(graph, feeds, options={"c": {"requantize": "fixed_point"}})
     (wanted,) = evaluate(graph, TARGET, feeds, by_fixed_point)
     np.testing.assert_array_equal(found, wanted)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import tinycomp
 from tinycomp.cli.exits import OK, UsageError
-from tinycomp.cli.models import SAVED, compiler_of, load_graph
-from tinycomp.cli.options import add_compilation, add_model, choices_of, targets_of
+from tinycomp.cli.models import SAVED, compile_model, compiler_of, load_graph
+from tinycomp.cli.options import add_compilation, add_model
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.compiler import Compiler
 from tinycomp.ir.graph import Graph
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm
@@ -41,12 +41,8 @@ def _run(options: Namespace, session: Session) -> int:
 
 
 def _compile(options: Namespace, session: Session) -> int:
-    graph, targets = load_graph(options), targets_of(options)
-    with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
-        module = tinycomp.compile(
-            graph, targets, threads=options.threads, strict=options.strict, dump=options.dump, verify=options.verify,
-            tuning=options.tuning, **choices_of(options),
-        )  # fmt: skip
+    checks = {"strict": options.strict, "dump": options.dump, "verify": options.verify}
+    module = compile_model(options, session, load_graph(options), **checks)
     if options.output is not None:
         module.save(options.output)
     report = module.report()

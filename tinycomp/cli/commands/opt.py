@@ -21,7 +21,7 @@ from tinycomp.driver.pipeline import Observer, Pipeline, parse_passes, pass_type
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp opt --list

@@ -14,7 +14,7 @@ from tinycomp.cli.options import add_model, add_shape, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.lowering import specs
 from tinycomp.quantization import METHODS, noise
-from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp quantize model.onnx --calibration images/ -o model-int8.onnx

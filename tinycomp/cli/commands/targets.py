@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +13,7 @@ from tinycomp.cli.exits import OK
 from tinycomp.cli.session import Command, Session
 from tinycomp.errors import TargetError
 from tinycomp.target import Target, find, names
+from tinycomp.target.options import declared
 
 _EXAMPLE = """\
 tinycomp targets
@@ -20,7 +22,7 @@ tinycomp targets --json"""
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, with every composite and operator")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, with composites, operators and options")
 
 
 def _run(options: Namespace, session: Session) -> int:
@@ -34,6 +36,8 @@ def _run(options: Namespace, session: Session) -> int:
         about = f"unavailable: {row['error']}" if row["error"] else row["description"]
         table.add_row(*map(Text, (row["name"], about, *cells)))
     session.show(table)
+    for row in rows if options.names else ():
+        session.show(_options_table(row))
     if not options.names:
         session.show('"host" stands for none: everything runs on numpy kernels.')
     session.result({"targets": rows})
@@ -48,8 +52,31 @@ def _describe(name: str) -> dict[str, Any]:
         "composites": [c.name for c in target.composites],
         "operators": sorted(f"{domain}::{op}" if domain else op for domain, op in target.rules),
         "generates_code": target.generates,
+        "options": [
+            {
+                "name": option.name,
+                "values": option.values,
+                "value": option.written(getattr(target.options, option.name)),
+                "default": option.written(option.default),
+                "help": option.help,
+            }
+            for option in declared(target.options).values()
+        ],
         "error": _what_is_missing(target),
     }
+
+
+def _options_table(row: dict[str, Any]) -> RenderableType:
+    if not row["options"]:
+        return f"{row['name']} has no options."
+    first = row["options"][0]
+    example = f"-t {row['name'].partition(':')[0]}:{first['name']}={first['values'].partition('|')[0]}"
+    table = Table(title=f"Options of {row['name']}, given as in {example}", title_justify="left", expand=True)
+    for column in ("option", "values", "value", "what it does"):
+        table.add_column(column, overflow="fold")
+    for option in row["options"]:
+        table.add_row(*map(Text, (option["name"], option["values"], option["value"], option["help"])))
+    return table
 
 
 def _what_is_missing(target: Target) -> str:
@@ -65,7 +92,7 @@ def _describe_or_error(name: str) -> dict[str, Any]:
     try:
         return _describe(name)
     except TargetError as error:
-        nothing = {"description": "", "composites": [], "operators": [], "generates_code": False}
+        nothing = {"description": "", "composites": [], "operators": [], "generates_code": False, "options": []}
         return {"name": name, **nothing, "error": str(error)}
 
 

@@ -14,7 +14,7 @@ from tinycomp.cli.session import Command, Session
 _EXAMPLE = """\
 tinycomp tune model.onnx
 tinycomp tune model.onnx --shape image=8,3,224,224 --threads 4 --log server.jsonl
-tinycomp tune digits --shape image=1,1,8,8 && tinycomp compile digits --tuning tuning.jsonl -o digits.tcm"""
+tinycomp tune digits --shape image=1,1,8,8 && tinycomp compile digits -t c:tuning=tuning.jsonl -o digits.tcm"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def _run(options: Namespace, session: Session) -> int:
         f"Measured {tuned.measured} of {tuned.problems} problems in {tuned.seconds:.1f} s"
         f"{f'; {options.log} held the other {known}' if known else ''}."
     )
-    session.show(f"Use it with: tinycomp compile {options.model} --tuning {options.log}")
+    session.show(f"Use it with: tinycomp compile {options.model} -t c:tuning={options.log}")
     session.result(
         {"log": options.log, "problems": tuned.problems, "measured": tuned.measured, "seconds": tuned.seconds}
     )

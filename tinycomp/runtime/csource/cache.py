@@ -18,12 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
+from tinycomp.memory.constants import VARIABLE, cache_folder
+from tinycomp.runtime.files import PARTIAL, write_file
 
-from tinycomp.runtime.archive import PARTIAL, write_file
-
-VARIABLE = "TINYCOMP_CACHE"
-"""The environment variable that names another folder for everything that tinycomp keeps."""
 FORMAT = 1
 _MODE = 0o600
 """Nobody else has to read what is kept."""
@@ -158,8 +155,7 @@ class CCache:
 
 def default_folder() -> Path:
     """Return the folder that is used unless another is asked for."""
-    root = os.environ.get(VARIABLE)
-    return (Path(root) if root else platformdirs.user_cache_path("tinycomp")).absolute() / "c"
+    return cache_folder() / "c"
 
 
 def check_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.runtime.native.program import Program
-from tinycomp.target import Settings, Target, Tolerance
+from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c.codegen.composites import add_composites
 from tinycomp.targets.c.codegen.generate import generate
 from tinycomp.targets.c.codegen.rules import merged
@@ -27,6 +27,7 @@ from tinycomp.targets.c.ops import (
     reduction,
     resize,
 )
+from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.quantized import conversion, elements, operators, products, run_time_products, weights
 from tinycomp.targets.c.tuning.choices import choose
 
@@ -44,6 +45,7 @@ def _make_target() -> Target:
         tolerance=Tolerance(rtol=1e-4, atol=1e-6),
         description="The built-in C runtime for CPUs (scalar, AVX2, AVX-512).",
         programs=True,
+        options=COptions,
     )
     add_composites(target)
     for (domain, name), rule in TABLE.items():

@@ -14,7 +14,7 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
 from tinycomp.memory.planner import Lifetime, plan_arena
 from tinycomp.runtime.native.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
-from tinycomp.target import Settings
+from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import static_type
 
 Params = Mapping[str, int | float]

@@ -12,13 +12,13 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Program
-from tinycomp.target import Settings
 from tinycomp.target.policy import macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_chain
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
 from tinycomp.targets.c.codegen.fusion_groups import Chain, find_chains
 from tinycomp.targets.c.codegen.rules import LoweringRule
+from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
 from tinycomp.targets.common.checks import first
 from tinycomp.targets.common.composites import own_parameters

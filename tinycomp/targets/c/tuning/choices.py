@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tinycomp.runtime.native.processor import cache_bytes, default_isa, isa_shape
 from tinycomp.runtime.native.program import Instruction, Program
-from tinycomp.target.settings import Settings
+from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.tuning import cost
 from tinycomp.targets.c.tuning.candidates import Candidate, Problem, problem_of
 

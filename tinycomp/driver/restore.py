@@ -1,0 +1,87 @@
+"""Restoring saved modules that need the compiler again: host nodes, callables, C source, symbolic sizes.
+
+C source is saved, but loading asks the target for it again: what a file says is compiled and run only on request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinycomp.driver.compiler import Compiler
+from tinycomp.errors import OptionError, TargetError
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for
+from tinycomp.runtime.module import Module
+from tinycomp.target import Target, find
+
+
+def restore(
+    archive: Archive, data: NDArray[np.uint8], targets: Sequence[Target], threads: int | None, *, trusted: bool = False
+) -> Module:
+    """Return the module of an archive that :func:`tinycomp.driver.save.pack` made.
+
+    Args:
+        archive: The contents of the file.
+        data: The file itself.
+        targets: Targets that are not installed under their names.
+        threads: Threads that a run may use.
+        trusted: Whether to compile the C source in the archive instead of asking the target for it.
+
+    Raises:
+        ArtifactError: If the archive is damaged.
+        TargetError: If a target is missing.
+    """
+    about = archive.manifest
+    # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
+    wanted = _find_targets(about, targets, optional=trusted and "source.tir" not in archive.texts)
+    passes = about.get("passes")
+    compiler = Compiler(wanted, pool_for(archive, threads), passes if isinstance(passes, str) else None)
+    lowering = compiler.lowering()
+    with damaged("the description is"):
+        constants = {h: archive.array(key) for h, key in about["constants"].items()}
+        for entry in about["programs"]:
+            if trusted or "program" in entry:
+                key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
+                lowering.programs[key] = generated_from_dict(entry, archive)
+        graphs = {
+            name: parse_graph(archive.texts[name], constants=constants, infer=infer_node_types)
+            for name in ("partitioned.tir", "source.tir")
+            if name == "partitioned.tir" or name in archive.texts
+        }
+    partitioned, source = graphs["partitioned.tir"], graphs.get("source.tir")
+    parts = module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads)
+    if source is not None:
+        parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, source, partitioned))
+    return Module(parts)
+
+
+def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:
+    """Return the targets that the archive names, with their options; ``optional`` leaves out those not there."""
+    targets = {t.name: t for t in given}
+    names, options = about.get("targets", []), about.get("options", {})
+    with damaged("the description is"):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"targets: {names!r}")
+        for name in names:
+            if name not in targets:
+                with contextlib.suppress(*[TargetError] if optional else []):
+                    targets[name] = find(name)
+            if name in targets and options.get(name):
+                targets[name] = _with_options(targets[name], options[name])
+    return tuple(targets[name] for name in names if name in targets)
+
+
+def _with_options(target: Target, options: Mapping[str, Any]) -> Target:
+    try:
+        return target.with_options(**options)
+    except OptionError as error:
+        raise ValueError(error) from error

@@ -1,0 +1,101 @@
+"""Writing files that are there as a whole or not at all: a full disk or an interrupt leaves the old ones as they were.
+
+Every file is written under another name in the same folder, flushed to the disk, and then renamed, which POSIX makes
+atomic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from tinycomp.errors import WriteError
+
+PARTIAL = ".tmp"
+"""The ending of files that are being written."""
+_FULL = "Free some space, or write elsewhere."
+_FORBIDDEN = "Check the permissions, or write elsewhere."
+_HINTS = {
+    errno.ENOSPC: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+    errno.ENOENT: "Make the folder first.",
+    errno.ENOTDIR: "A part of the path is a file; name a folder there.",
+    errno.EEXIST: "A file has that name; choose another.",
+    errno.EISDIR: "Name a file inside it.",
+}
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file; an older one is replaced whole, or stays. See :func:`write_files`."""
+    write_files({path: data}, mode)
+
+
+def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
+    """Write files that belong together: none takes its place before all of them are on the disk.
+
+    A symbolic link goes on pointing at the file that is replaced. What is not a file, such as ``/dev/stdout``, cannot
+    be replaced and is written to.
+
+    Args:
+        contents: Bytes by path.
+        mode: Permissions of files that are new, from which the umask is taken; older files keep theirs.
+
+    Raises:
+        WriteError: If that fails.
+    """
+    staged: dict[Path, Path] = {}
+    path = Path()
+    try:
+        for path, data in contents.items():
+            target = Path(os.path.realpath(path))
+            if target.exists() and not target.is_file():
+                target.write_bytes(data)
+            else:
+                staged[path] = target.with_name(f".tinycomp-{secrets.token_hex(8)}{PARTIAL}")
+                _stage(staged[path], data, target, mode)
+        for path, partial in staged.items():
+            partial.replace(os.path.realpath(path))
+    except OSError as error:
+        raise _failure("the file cannot be written", path, error) from error
+    finally:
+        for partial in staged.values():
+            with contextlib.suppress(OSError):  # what is in the way was in the way of writing, too
+                partial.unlink()
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there.
+
+    Raises:
+        WriteError: If that fails.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _failure("the folder cannot be made", folder, error) from error
+
+
+def _stage(partial: Path, data: bytes, target: Path, mode: int) -> None:
+    """Put the bytes on the disk, with the permissions of the file that they will replace."""
+    with open(partial, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+        file.write(data)
+        file.flush()
+        if target.exists():
+            partial.chmod(stat.S_IMODE(target.stat().st_mode))
+        os.fsync(file.fileno())
+
+
+def _failure(what: str, path: Path, error: OSError) -> WriteError:
+    hint = _HINTS.get(error.errno or 0, "")
+    failure = WriteError(f"{what}: {error.strerror or error}", where=str(path), hint=hint)
+    failure.errno = error.errno
+    return failure

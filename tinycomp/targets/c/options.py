@@ -1,0 +1,88 @@
+"""The options of the C target, and what its code generator makes of them for the regions of one plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tinycomp.runtime.native.processor import default_isa
+
+Winograd = bool | Literal["auto"]
+"""Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
+
+Requantize = Literal["float", "fixed_point"]
+"""How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
+
+Measured = Mapping[str, Mapping[str, float]]
+"""Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
+
+EXTRA_WEIGHT_BYTES = 256 << 20
+"""Bytes that the packed weights of one plan may take beyond those of the most compact algorithms."""
+
+
+@dataclass(frozen=True)
+class COptions:
+    """Choose how the C target computes.
+
+    Attributes:
+        winograd: Whether 3x3 convolutions may be computed by Winograd's algorithm: never, wherever it is possible, or
+            where it is expected to pay and the weights do not grow by more than 256 MB together.
+        requantize: How the integer sums of quantised layers become 8-bit numbers: by the model's scales in float32, as
+            ONNX defines it, or as TFLite does in integers.
+        tuning: A log that tune wrote, or its path: what it has measured on this machine decides which kernels and
+            blocks are used; what it has not is estimated.
+    """
+
+    winograd: Winograd = field(default="auto", metadata={"words": {"never": False, "auto": "auto", "always": True}})
+    requantize: Requantize = "float"
+    tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
+
+    def for_plan(self, threads: int) -> Settings:
+        """Return the settings for a plan that runs on so many threads.
+
+        Raises:
+            TuningError: If the tuning log cannot be read.
+        """
+        measured: Measured = {}
+        if self.tuning is not None:
+            from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
+
+            measured = applicable(self.tuning, default_isa(), threads)
+        return Settings(self.winograd, self.requantize, self.tuning, measured)
+
+
+@dataclass
+class Allowance:
+    """Count the memory that may still be spent on faster forms of the weights; regions of one plan spend it together.
+
+    Attributes:
+        bytes: What is left.
+    """
+
+    bytes: int = EXTRA_WEIGHT_BYTES
+
+    def take(self, wanted: int) -> bool:
+        """Spend ``wanted`` bytes if they are left; say whether they were."""
+        if wanted > self.bytes:
+            return False
+        self.bytes -= wanted
+        return True
+
+
+@dataclass(frozen=True)
+class Settings(COptions):
+    """Say how the regions of one plan are to be computed.
+
+    Attributes:
+        measured: What the tuning log says; what it does not hold is estimated.
+        allowance: What ``winograd="auto"`` may spend on transformed weights.
+    """
+
+    measured: Measured = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def for_plan(self, threads: int) -> Settings:
+        """Return the same settings with a whole allowance, for a plan of its own on as many threads."""
+        return dataclasses.replace(self, allowance=Allowance())
