@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype, tensor
 from tinycomp.ops.integers import integer_range
 
 BYTES = frozenset({"int8", "uint8"})
@@ -32,8 +32,34 @@ class Body:
     graph: Graph
 
     def __call__(self, op: str, *operands: Value | None, **attrs: Any) -> Value:
-        """Add an operator with one result and return that."""
-        return self.graph.add(op, operands, attrs).output
+        """Add an operator with one result and return that; attributes that are None are absent."""
+        return self.several(1, op, *operands, **attrs)[0]
+
+    def several(self, outputs: int, op: str, *operands: Value | None, **attrs: Any) -> tuple[Value, ...]:
+        """Add an operator with several results and return those."""
+        present = len(operands)
+        while present and operands[present - 1] is None:
+            present -= 1
+        given = {name: value for name, value in attrs.items() if value is not None}
+        return self.graph.add(op, operands[:present], given, outputs=outputs).outputs
+
+    def require_opset(self, version: int) -> None:
+        """Add what follows in this version of ONNX's operators at least."""
+        self.graph.opsets[""] = max(self.graph.opsets[""], version)
+
+    def ints(self, *values: int) -> Value:
+        """Return a constant vector of int64."""
+        return self.const(np.array(values, np.int64))
+
+    def float32(self, value: float) -> Value:
+        """Return a constant float32."""
+        return self.const(np.float32(value))
+
+    def like(self, x: Value, value: float) -> Value:
+        """Return a constant that is rounded to float32 and then to the type of ``x``."""
+        if x.dtype == UNKNOWN_DTYPE:
+            return self("CastLike", self.float32(value), x)
+        return self.const(np.float32(value).astype(numpy_dtype(x.dtype)))
 
     def const(self, array: Any) -> Value:
         """Return a constant."""

@@ -26,13 +26,11 @@ class LocalFunction:
         proto: Its definition.
         opsets: Its own opset imports.
         defaults: Default values of its optional attributes.
-        optional: Names of further attributes, which are absent inside where a call leaves them out.
     """
 
     proto: onnx.FunctionProto
     opsets: Mapping[str, int]
     defaults: Mapping[str, onnx.AttributeProto]
-    optional: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -46,7 +44,7 @@ class LocalFunction:
             ModelError: If the call gives an attribute that the function does not have, or leaves a required one out.
         """
         given = {a.name: a for a in call.attribute}
-        known = {*self.proto.attribute, *self.defaults, *self.optional}
+        known = {*self.proto.attribute, *self.defaults}
         for name in given:
             if name not in known:
                 raise ModelError(

@@ -23,10 +23,10 @@ import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
-from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
 from tinycomp.frontend.loading import LoadedModel, check_text, load_model, normal_domain, opset_imports
+from tinycomp.frontend.microsoft import extension, is_extension
 from tinycomp.frontend.naming import (
     MAX_NESTING,
     check_nesting,
@@ -412,20 +412,27 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
         for text in (node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]):
             check_text(text, where)
         label = context.label(node)
-        function = context.functions.find(node) or _extension(scope, node, context, label)
+        function = context.functions.find(node)
         if function is not None:
             _import_call(scope, node, function, context, label)
-        else:
+        elif not _import_extension(scope, node, context, label):
             _import_operator(scope, node, context, label)
 
 
-def _extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> LocalFunction | None:
-    """Return the definition of an operator outside ONNX's own domains, if tinycomp has one for the node."""
-    if not is_extension(node) or normal_domain(node.domain) not in context.opsets:
-        return None
-    where = _place(label, node)
+def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> bool:
+    """Import an operator outside ONNX's own domains as a call of what defines it; tell whether something does."""
+    domain, where = normal_domain(node.domain), _place(label, node)
+    if not is_extension(domain, node.op_type) or domain not in context.opsets:
+        return False
     attributes = resolve(node.attribute, context.environment, where)
-    return extension(node, attributes, operands_of(scope, node, 0, where), context.opsets.get("", 1))
+    draft = Node(node.op_type, domain, 1, tuple(operands_of(scope, node, 0, where)))
+    draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in attributes}
+    draft.sources = (label,)
+    outputs = result_names(node, 0)
+    body = extension(draft.op, draft.inputs, draft.attrs, len(outputs), context.opsets.get("", 1), where)
+    if body is not None:
+        insert(scope, draft, outputs, context, bodies={"body": body})
+    return body is not None
 
 
 def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> None:

@@ -1,0 +1,780 @@
+"""Define the operators that onnxruntime's quantiser and optimiser write, those of ``com.microsoft``, by ONNX's own.
+
+A node of a model that has no function of its own is imported as a call of its definition, so that a target may still
+take it whole; else it is inlined. A definition is a function of a :class:`~tinycomp.frontend.definition_body.Body`, the
+operands, of which absent ones are None, and the attributes; it returns the results, as many as the operator may have.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.frontend.definition_body import Body
+from tinycomp.ir.graph import Attr, Graph, Node, Value
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
+from tinycomp.ir.types import UNKNOWN
+from tinycomp.ops.typing import infer_node_types
+
+DOMAIN = "com.microsoft"
+OWN = "tinycomp.definition"
+"""A domain in the opsets of a body that defines an operator."""
+
+Optional = Value | None
+Results = Value | Sequence[Value]
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """How an operator is defined.
+
+    Attributes:
+        function: Adds the definition to a body.
+        since: The opset from which on the definition means the same in every opset.
+    """
+
+    function: Callable[..., Results]
+    since: int
+
+    @property
+    def operands(self) -> int | None:
+        """The most operands; None for any number."""
+        kinds = [p.kind for p in inspect.signature(self.function).parameters.values()]
+        return (
+            None
+            if inspect.Parameter.VAR_POSITIONAL in kinds
+            else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1
+        )
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that the operator may have."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The attributes that it must have."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+
+
+_DEFINITIONS: dict[str, _Definition] = {}
+
+
+def _defines(op: str, since: int) -> Callable[[Callable[..., Results]], Callable[..., Results]]:
+    def register(function: Callable[..., Results]) -> Callable[..., Results]:
+        _DEFINITIONS[op] = _Definition(function, since)
+        return function
+
+    return register
+
+
+def is_extension(domain: str, op: str) -> bool:
+    """Tell whether there is a definition of an operator."""
+    return domain == DOMAIN and op in _DEFINITIONS
+
+
+def operators() -> list[str]:
+    """Return the names of the operators that have a definition."""
+    return sorted(_DEFINITIONS)
+
+
+def is_extension_call(node: Node) -> bool:
+    """Tell whether a node of a graph is a call of a definition, and so an operator of another domain."""
+    return node.is_call and OWN in node.body.opsets
+
+
+def extension(
+    op: str, operands: Sequence[Value | None], attrs: Mapping[str, Attr], outputs: int, opset: int, where: str
+) -> Graph | None:
+    """Return what defines a node, as the body of a call; None if its form is not covered.
+
+    Args:
+        op: Its operator.
+        operands: Its operands, of which the last may be left out.
+        attrs: Its attributes.
+        outputs: How many results it has.
+        opset: The version of ONNX's own operators around the node; the definition has it, too, unless it is too old.
+        where: The node, for messages.
+
+    Raises:
+        ModelError: If it has an attribute that the operator does not have.
+        TypeInferenceError: If the operands do not fit the definition.
+    """
+    definition = _DEFINITIONS[op]
+    for name in attrs:
+        if name not in definition.attributes:
+            raise ModelError(
+                f'{DOMAIN}::{op} has no attribute "{name}"',
+                where=where,
+                expected=f"one of {sorted(definition.attributes)}",
+                hint=did_you_mean(name, definition.attributes),
+            )
+    if definition.required - attrs.keys() or (definition.operands is not None and len(operands) > definition.operands):
+        return None
+    graph = Graph(op, infer=infer_node_types, opsets={"": max(opset, definition.since), OWN: 1})
+    formals = []
+    for value in operands:
+        formal = graph.add_input(
+            graph.fresh("x" if value is None else value.name), UNKNOWN if value is None else value.type
+        )
+        formals.append(None if value is None else formal)
+    body = Body(graph)
+    try:
+        given = definition.function(
+            body, *formals, **{k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
+        )
+    except _NotCoveredError:
+        return None
+    results = [given] if isinstance(given, Value) else list(given)
+    if not 0 < outputs <= len(results):
+        return None
+    graph.set_outputs(results[:outputs])
+    return graph
+
+
+class _NotCoveredError(Exception):
+    """A part of a definition does not cover its operands or attributes."""
+
+
+def _covered(condition: object) -> None:
+    if not condition:
+        raise _NotCoveredError
+
+
+# Activations.
+
+
+@_defines("Gelu", since=17)
+def _gelu(b: Body, x: Value) -> Value:
+    error = b("Erf", b("Div", x, b.like(x, np.sqrt(np.float32(2)))))
+    return _half_more(b, x, error)
+
+
+@_defines("BiasGelu", since=17)
+def _bias_gelu(b: Body, x: Value, bias: Value) -> Results:
+    return _gelu(b, b("Add", x, bias))
+
+
+@_defines("FastGelu", since=17)
+def _fast_gelu(b: Body, x: Value, bias: Optional = None) -> Value:
+    x = _biased(b, x, bias)
+    cube = b("Pow", x, b.like(x, 3))
+    bent = b("Add", x, b("Mul", cube, b.like(x, 0.044715)))
+    share = b("Tanh", b("Mul", bent, b.like(x, 0.7978845608028654)))
+    return _half_more(b, x, share)
+
+
+@_defines("QuickGelu", since=17)
+def _quick_gelu(b: Body, x: Value, *, alpha: float = 1.702) -> Value:
+    return b("Mul", x, b("Sigmoid", b("Mul", b.like(x, alpha), x)))
+
+
+def _half_more(b: Body, x: Value, share: Value) -> Value:
+    """Return ``x * (share + 1) / 2``."""
+    return b("Mul", b("Mul", x, b("Add", share, b.like(x, 1))), b.like(x, 0.5))
+
+
+def _biased(b: Body, x: Value, bias: Optional) -> Value:
+    return x if bias is None else b("Add", x, bias)
+
+
+def _activated(b: Body, x: Value, activation: str, alpha: float | None, beta: float | None) -> Value:
+    """Return an activation by name; those that need parameters have no defaults for them."""
+    if activation in ("", "Relu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSwish"):
+        return b(activation, x) if activation else x
+    if alpha is None:
+        raise _NotCoveredError
+    if activation in ("LeakyRelu", "Elu", "ThresholdedRelu"):
+        return b(activation, x, alpha=alpha)
+    if beta is None or activation not in ("HardSigmoid", "Clip"):
+        raise _NotCoveredError
+    if activation == "HardSigmoid":
+        return b(activation, x, alpha=alpha, beta=beta)
+    return b("Clip", x, b.like(x, alpha), b.like(x, beta))
+
+
+# Normalisations of sums; the sum itself is a result.
+
+
+@_defines("SkipLayerNormalization", since=17)
+def _skip_layer_normalization(
+    b: Body,
+    x: Value,
+    skip: Value,
+    gamma: Value,
+    beta: Optional = None,
+    bias: Optional = None,
+    *,
+    epsilon: float = 1e-12,
+) -> Results:
+    total = b("Add", _biased(b, x, bias), skip)
+    output = b("LayerNormalization", total, gamma, beta, axis=-1, epsilon=epsilon)
+    mean = _mean(b, total)
+    return output, mean, _inverse_deviation(b, b("Sub", total, mean), epsilon), total
+
+
+@_defines("SkipSimplifiedLayerNormalization", since=23)
+def _skip_rms_normalization(
+    b: Body, x: Value, skip: Value, gamma: Value, bias: Optional = None, *, epsilon: float = 1e-12
+) -> Results:
+    total = b("Add", _biased(b, x, bias), skip)
+    output = b("RMSNormalization", total, gamma, axis=-1, epsilon=epsilon)
+    return output, _mean(b, total), _inverse_deviation(b, total, epsilon), total
+
+
+@_defines("EmbedLayerNormalization", since=17)
+def _embed_layer_normalization(
+    b: Body,
+    input_ids: Value,
+    segment_ids: Optional,
+    words: Value,
+    positions: Value,
+    segments: Optional,
+    gamma: Value,
+    beta: Value,
+    mask: Optional = None,
+    position_ids: Optional = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 0,
+) -> Results:
+    if position_ids is None:
+        first = b.ints(0)
+        position = b("Slice", positions, first, b("Shape", input_ids, start=1, end=2), first)
+    else:
+        position = b("Gather", positions, position_ids)
+    total = b("Add", b("Gather", words, input_ids), position)
+    if segment_ids is not None:
+        total = b("Add", total, b("Gather", segments, segment_ids))
+    output = b("LayerNormalization", total, gamma, beta, axis=-1, epsilon=epsilon)
+    if mask is None:
+        lengths = b("ConstantOfShape", b("Shape", input_ids, end=1), value=np.zeros(1, np.int32))
+    else:
+        lengths = b("ReduceSum", mask, b.ints(1), keepdims=0)
+    return output, lengths, total
+
+
+def _mean(b: Body, x: Value) -> Value:
+    """Return the mean of every row."""
+    return b("Div", b("ReduceSum", x, b.ints(-1)), b("CastLike", b("Shape", x, start=-1), x))
+
+
+def _inverse_deviation(b: Body, x: Value, epsilon: float) -> Value:
+    power = _mean(b, b("Mul", x, x))
+    return b("Reciprocal", b("Sqrt", b("Add", power, b.like(x, epsilon))))
+
+
+# Products with what surrounds them.
+
+
+@_defines("FusedMatMul", since=17)
+def _fused_matmul(
+    b: Body,
+    x: Value,
+    y: Value,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Value:
+    factors = (x, transBatchA, transA), (y, transBatchB, transB)
+    product = b("MatMul", *(_oriented(b, _stacked(b, v, batch), turned) for v, batch, turned in factors))
+    return b("Mul", product, b.like(product, alpha))
+
+
+@_defines("FusedGemm", since=17)
+def _fused_gemm(
+    b: Body,
+    x: Value,
+    y: Value,
+    c: Optional = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+) -> Value:
+    product = b("Gemm", x, y, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return _activated(b, product, activation, activation_alpha, activation_beta)
+
+
+@_defines("FusedConv", since=17)
+def _fused_conv(
+    b: Body,
+    x: Value,
+    w: Value,
+    bias: Optional = None,
+    z: Optional = None,
+    *,
+    activation: str = "",
+    activation_params: Sequence[float] = (),
+    kernel_shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+) -> Value:
+    window = {"kernel_shape": kernel_shape, "strides": strides, "pads": pads, "dilations": dilations}
+    result = b("Conv", x, w, bias, group=group, auto_pad=auto_pad, **window)
+    alpha, beta, *_ = [*activation_params, None, None]
+    return _activated(b, _biased(b, result, z), activation, alpha, beta)
+
+
+def _oriented(b: Body, x: Value, turned: int) -> Value:
+    """Return a matrix, or a stack of them, or what it becomes with its last two axes exchanged."""
+    if not turned or x.rank == 1:
+        return x
+    _covered(x.rank)
+    assert x.rank is not None
+    return b("Transpose", x, perm=[*range(x.rank - 2), x.rank - 1, x.rank - 2])
+
+
+def _stacked(b: Body, x: Value, turned: int) -> Value:
+    """Return a stack of matrices; if its first axis is that of the rows, that comes behind those of the stack."""
+    if not turned:
+        return x
+    _covered(x.rank is not None and x.rank > 2)
+    assert x.rank is not None
+    return b("Transpose", x, perm=[*range(1, x.rank - 1), 0, x.rank - 1])
+
+
+# Attention.
+
+
+@_defines("Attention", since=17)
+def _attention(
+    b: Body,
+    x: Value,
+    weights: Value,
+    bias: Optional = None,
+    mask_index: Optional = None,
+    past: Optional = None,
+    attention_bias: Optional = None,
+    *,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    mask_filter_value: float = -10000.0,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    do_rotary: int = 0,
+    rotary_embedding_dim: int | None = None,
+    past_present_share_buffer: int | None = None,
+) -> Results:
+    _covered(past is None and not do_rotary)
+    together = _biased(b, b("MatMul", x, weights), bias)
+    if qkv_hidden_sizes is None:
+        q, k, v = _thirds(b, together)
+    else:
+        q, k, v = b.several(3, "Split", together, b.ints(*qkv_hidden_sizes), axis=-1)
+    return _multi_head_attention(
+        b, q, k, v, None, mask_index, attention_bias,
+        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
+    )  # fmt: skip
+
+
+@_defines("QAttention", since=17)
+def _quantized_attention(
+    b: Body,
+    x: Value,
+    weight: Value,
+    bias: Optional = None,
+    input_scale: Optional = None,
+    weight_scale: Optional = None,
+    mask_index: Optional = None,
+    input_zero_point: Optional = None,
+    weight_zero_point: Optional = None,
+    past: Optional = None,
+    *,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    mask_filter_value: float = -10000.0,
+    do_rotary: int = 0,
+    past_present_share_buffer: int | None = None,
+) -> Results:
+    _covered(past is None and not do_rotary)
+    together = _matmul_integer_to_float(
+        b, x, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias
+    )
+    assert isinstance(together, Value)
+    return _multi_head_attention(
+        b, *_thirds(b, together), None, mask_index,
+        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
+    )  # fmt: skip
+
+
+@_defines("MultiHeadAttention", since=17)
+def _multi_head_attention(
+    b: Body,
+    query: Value,
+    key: Optional = None,
+    value: Optional = None,
+    bias: Optional = None,
+    key_padding_mask: Optional = None,
+    attention_bias: Optional = None,
+    past_key: Optional = None,
+    *,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    mask_filter_value: float = -10000.0,
+) -> Results:
+    _covered(query.rank == 3 and key is not None and value is not None and past_key is None)
+    assert key is not None
+    assert value is not None
+    if bias is not None:
+        query, key, value = (b("Add", x, of) for x, of in zip((query, key, value), _thirds(b, bias), strict=True))
+    _covered(key.rank == 3)
+    if key_padding_mask is not None:
+        hidden = b("Sub", b.float32(1), _seen_keys(b, key_padding_mask, key))
+        added = b("Unsqueeze", b("Mul", hidden, b.float32(mask_filter_value)), b.ints(1, 2))
+        attention_bias = _biased(b, added, attention_bias)
+    if unidirectional:
+        b.require_opset(23)
+        heads = {"q_num_heads": num_heads, "kv_num_heads": num_heads}
+        return b("Attention", query, key, value, attention_bias, scale=scale, is_causal=1, **heads)
+    q, k, v = (_heads(b, x, num_heads) for x in (query, key, value))
+    products = b("MatMul", q, b("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = _biased(b, b("Mul", products, _score_scale(b, q, scale)), attention_bias)
+    mixed = b("MatMul", b("Softmax", scores, axis=-1), v)
+    return b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), b.ints(0, 0, -1))
+
+
+def _thirds(b: Body, x: Value) -> tuple[Value, Value, Value]:
+    """Return the thirds of a bias [3 * n], or of the columns of rows [batch, rows, 3 * n]."""
+    _covered(x.rank in (1, 3))
+    axis = 0 if x.rank == 1 else 2
+    parts = b("Reshape", x, b.ints(*[0] * axis, 3, -1))
+    at = b.ints(axis)
+    first, second, third = (
+        b("Squeeze", b("Slice", parts, b.ints(i), b.ints(i + 1), at), at) for i in range(3)
+    )  # fmt: skip
+    return first, second, third
+
+
+def _heads(b: Body, x: Value, count: int) -> Value:
+    """Return columns apart by heads, which come before the rows."""
+    return b("Transpose", b("Reshape", x, b.ints(0, 0, count, -1)), perm=[0, 2, 1, 3])
+
+
+def _score_scale(b: Body, q: Value, scale: float | None) -> Value:
+    if scale is not None:
+        return b.float32(scale)
+    depth = b("Gather", b("Shape", q), b.const(np.int64(-1)))
+    return b("Reciprocal", b("Sqrt", b("CastLike", depth, q)))
+
+
+def _seen_keys(b: Body, mask: Value, keys: Value) -> Value:
+    """Return 1 for the keys that a mask [batch, keys] or lengths [batch] leave, else 0."""
+    _covered(mask.rank in (1, 2))
+    if mask.rank == 1:
+        zero, one = b.const(np.int64(0)), b.const(np.int64(1))
+        places = b("Range", zero, b("Gather", b("Shape", keys), one), one)
+        mask = b("Less", places, b("Unsqueeze", b("Cast", mask, to=NUMBER_BY_DTYPE["int64"]), b.ints(-1)))
+    return b("Cast", mask, to=NUMBER_BY_DTYPE["float32"])
+
+
+# Products with weights of 2, 4 and 8 bits in blocks.
+
+
+@_defines("QuantizeLinear", since=21)
+def _quantize_linear(
+    b: Body, x: Value, scale: Value, point: Optional = None, *, axis: int = 1, block_size: int = 0
+) -> Value:
+    return b("QuantizeLinear", x, scale, point, axis=axis, block_size=block_size)
+
+
+@_defines("DequantizeLinear", since=21)
+def _dequantize_linear(
+    b: Body, x: Value, scale: Value, point: Optional = None, *, axis: int = 1, block_size: int = 0
+) -> Value:
+    return b("DequantizeLinear", x, scale, point, axis=axis, block_size=block_size)
+
+
+@_defines("MatMulNBits", since=21)
+def _matmul_nbits(
+    b: Body,
+    x: Value,
+    weight: Value,
+    scales: Value,
+    zero_points: Optional = None,
+    g_idx: Optional = None,
+    bias: Optional = None,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int = 4,
+    accuracy_level: int = 0,
+    weight_prepacked: int = 0,
+) -> Value:
+    _covered(bits in (2, 4, 8) and not weight_prepacked)
+    of_scales = zero_points is not None and zero_points.dtype == scales.dtype
+    if g_idx is not None:
+        _covered(bits == 4 and (of_scales or zero_points is None))
+        w = _grouped_weight(b, _columns(b, weight, N, bits), scales, zero_points, g_idx, K, N, bits)
+        return _biased(b, b("MatMul", x, w), bias)
+    points = None if of_scales else zero_points
+    w = _block_weight(b, _columns(b, weight, N, bits), _rows(b, scales, N), points, K, N, block_size, bits)
+    product = b("MatMul", x, w)
+    if of_scales:
+        away = b("Sub", b.like(scales, 1 << (bits - 1)), zero_points)
+        moved = _rows(b, b("Mul", away, scales), N)
+        product = b(
+            "Add", product, b("MatMul", _block_sums(b, x, moved, block_size), b("Transpose", moved, perm=[1, 0]))
+        )
+    return _biased(b, product, bias)
+
+
+def _rows(b: Body, x: Value, count: int) -> Value:
+    return b.reshape(x, [count, -1])
+
+
+def _first(b: Body, x: Value, count: int) -> Value:
+    return b("Slice", x, b.ints(0), b.ints(count), b.ints(0))
+
+
+def _columns(b: Body, packed: Value, columns: int, bits: int) -> Value:
+    """Return the codes of every column as a row, one to a byte."""
+    rows = _rows(b, packed, columns)
+    if bits == 8:
+        return rows
+    widths = b.const(np.arange(0, 8, bits).astype(np.uint8))
+    apart = b("BitShift", b("Unsqueeze", rows, b.ints(-1)), widths, direction="RIGHT")
+    return b("Flatten", b("BitwiseAnd", apart, b.const(np.uint8((1 << bits) - 1))), axis=1)
+
+
+def _block_weight(
+    b: Body, codes: Value, scales: Value, points: Optional, depth: int, columns: int, size: int, bits: int
+) -> Value:
+    """Return a weight [depth, columns] with one scale and zero point per block of a column."""
+    if points is None:
+        middle = b.const(np.uint8(1 << (bits - 1)))
+        points = b("Expand", middle, b("Shape", scales))
+    else:
+        points = _columns(b, points, columns, bits)
+    points = b("Slice", points, b.ints(0), b("Shape", scales, start=1), b.ints(1))
+    stored, zero = (_first(b, b("Transpose", codes, perm=[1, 0]), depth), b("Transpose", points, perm=[1, 0]))
+    if bits != 8:
+        stored, zero = (b("Cast", v, to=NUMBER_BY_DTYPE["uint4"]) for v in (stored, zero))
+    return b("DequantizeLinear", stored, b("Transpose", scales, perm=[1, 0]), zero, axis=0, block_size=size)
+
+
+def _grouped_weight(
+    b: Body, codes: Value, scales: Value, points: Optional, g_idx: Value, depth: int, columns: int, bits: int
+) -> Value:
+    """Return a weight [depth, columns] whose rows name the group that has their scales and zero points."""
+    if points is None:
+        points = b("Expand", b.like(scales, 1 << (bits - 1)), b("Shape", scales))
+    integers = b("CastLike", _first(b, b("Transpose", codes, perm=[1, 0]), depth), scales)
+    groups = _first(b, g_idx, depth)
+    factors, zeros = (
+        b("Gather", b("Transpose", _rows(b, v, columns), perm=[1, 0]), groups) for v in (scales, points)
+    )  # fmt: skip
+    return b("Mul", b("Sub", integers, zeros), factors)
+
+
+def _block_sums(b: Body, x: Value, like: Value, size: int) -> Value:
+    """Return the sums of the blocks of every row, as many as ``like`` has columns."""
+    last, width, blocks = b.ints(-1), b.ints(size), b("Shape", like, start=-1)
+    missing = b("Sub", b("Mul", width, blocks), b("Shape", x, start=-1))
+    whole = b("Pad", x, b("Concat", b.ints(0), missing, axis=0), None, last)
+    shape = b("Concat", b("Shape", x, end=-1), blocks, width, axis=0)
+    return b("ReduceSum", b("Reshape", whole, shape), last, keepdims=0)
+
+
+# 8-bit integers between DequantizeLinear and QuantizeLinear.
+
+
+def _dequantized(b: Body, x: Value, scale: Value, point: Optional, **attrs: int) -> Value:
+    return b("DequantizeLinear", x, scale, point, **attrs)
+
+
+def _quantized(b: Body, x: Value, scale: Value, point: Optional) -> Value:
+    return b("QuantizeLinear", x, scale, point)
+
+
+def _of_two(op: str) -> Callable[..., Value]:
+    def define(
+        b: Body, x: Value, x_scale: Value, x_point: Optional, y: Value, y_scale: Value, y_point: Optional,
+        z_scale: Value, z_point: Optional = None,
+    ) -> Value:  # fmt: skip
+        result = b(op, _dequantized(b, x, x_scale, x_point), _dequantized(b, y, y_scale, y_point))
+        return _quantized(b, result, z_scale, z_point)
+
+    return define
+
+
+_defines("QLinearAdd", since=13)(_of_two("Add"))
+_defines("QLinearMul", since=13)(_of_two("Mul"))
+
+
+@_defines("QLinearSigmoid", since=13)
+def _qlinear_sigmoid(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None
+) -> Value:
+    return _quantized(b, b("Sigmoid", _dequantized(b, x, x_scale, x_point)), y_scale, y_point)
+
+
+@_defines("QLinearLeakyRelu", since=13)
+def _qlinear_leaky_relu(
+    b: Body,
+    x: Value,
+    x_scale: Value,
+    x_point: Optional,
+    y_scale: Value,
+    y_point: Optional = None,
+    *,
+    alpha: float = 0.01,
+) -> Value:
+    return _quantized(b, b("LeakyRelu", _dequantized(b, x, x_scale, x_point), alpha=alpha), y_scale, y_point)
+
+
+@_defines("QLinearSoftmax", since=13)
+def _qlinear_softmax(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
+    *, axis: int = -1, opset: int = 13,
+) -> Value:  # fmt: skip
+    data = _dequantized(b, x, x_scale, x_point)
+    if opset < 13:
+        shares = b("Reshape", b("Softmax", b("Flatten", data, axis=axis), axis=-1), b("Shape", data))
+    else:
+        shares = b("Softmax", data, axis=axis)
+    return _quantized(b, shares, y_scale, y_point)
+
+
+@_defines("QLinearReduceMean", since=13)
+def _qlinear_reduce_mean(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
+    *, axes: Sequence[int] | None = None, keepdims: int = 1,
+) -> Value:  # fmt: skip
+    data = _dequantized(b, x, x_scale, x_point)
+    if axes is None:
+        return _quantized(b, b("ReduceMean", data, keepdims=keepdims), y_scale, y_point)
+    ones = b("ConstantOfShape", b("Shape", data), value=np.ones(1, np.float32))
+    total, count = (b("ReduceSum", v, b.ints(*axes), keepdims=keepdims) for v in (data, ones))
+    return _quantized(b, b("Div", total, count), y_scale, y_point)
+
+
+@_defines("QLinearWhere", since=13)
+def _qlinear_where(
+    b: Body, condition: Value, x: Value, x_scale: Value, x_point: Optional, y: Value, y_scale: Value, y_point: Optional,
+    z_scale: Value, z_point: Optional = None,
+) -> Value:  # fmt: skip
+    result = b("Where", condition, _dequantized(b, x, x_scale, x_point), _dequantized(b, y, y_scale, y_point))
+    return _quantized(b, result, z_scale, z_point)
+
+
+@_defines("QLinearConcat", since=13)
+def _qlinear_concat(b: Body, y_scale: Value, y_point: Optional, *parts: Optional, axis: int) -> Value:
+    _covered(parts and len(parts) % 3 == 0)
+    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    joined = b("Concat", *(b("DequantizeLinear", *triple) for triple in triples), axis=axis)
+    return _quantized(b, joined, y_scale, y_point)
+
+
+_TO_FIRST, _TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
+
+
+def _channels_first(b: Body, x: Value, channels_last: int) -> Value:
+    return b("Transpose", x, perm=_TO_FIRST) if channels_last else x
+
+
+def _channels_last(b: Body, x: Value, channels_last: int) -> Value:
+    return b("Transpose", x, perm=_TO_LAST) if channels_last else x
+
+
+@_defines("QLinearAveragePool", since=13)
+def _qlinear_average_pool(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
+    *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0, channels_last: int = 0,
+) -> Value:  # fmt: skip
+    data = _channels_first(b, _dequantized(b, x, x_scale, x_point), channels_last)
+    mean = b(
+        "AveragePool", data, kernel_shape=kernel_shape, strides=strides, pads=pads, auto_pad=auto_pad,
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+    )  # fmt: skip
+    return _quantized(b, _channels_last(b, mean, channels_last), y_scale, y_point)
+
+
+@_defines("QLinearGlobalAveragePool", since=13)
+def _qlinear_global_average_pool(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
+    *, channels_last: int = 0,
+) -> Value:  # fmt: skip
+    data = _channels_first(b, _dequantized(b, x, x_scale, x_point), channels_last)
+    return _quantized(b, _channels_last(b, b("GlobalAveragePool", data), channels_last), y_scale, y_point)
+
+
+@_defines("NhwcMaxPool", since=13)
+def _nhwc_max_pool(
+    b: Body, x: Value, *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, dilations: Sequence[int] | None = None, auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> Value:  # fmt: skip
+    most = b(
+        "MaxPool", _channels_first(b, x, 1), kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations,
+        auto_pad=auto_pad, ceil_mode=ceil_mode,
+    )  # fmt: skip
+    return _channels_last(b, most, 1)
+
+
+@_defines("QLinearConv", since=13)
+def _qlinear_conv(
+    b: Body, x: Value, x_scale: Value, x_point: Value, w: Value, w_scale: Value, w_point: Value, y_scale: Value,
+    y_point: Value, bias: Optional = None,
+    *, kernel_shape: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, dilations: Sequence[int] | None = None, group: int = 1,
+    auto_pad: str = "NOTSET", channels_last: int = 0,
+) -> Value:  # fmt: skip
+    first = _channels_first(b, x, channels_last)
+    result = b(
+        "QLinearConv", first, x_scale, x_point, w, w_scale, w_point, y_scale, y_point, bias,
+        kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad,
+    )  # fmt: skip
+    return _channels_last(b, result, channels_last)
+
+
+@_defines("QGemm", since=13)
+def _qgemm(
+    b: Body, x: Value, x_scale: Value, x_point: Optional, w: Value, w_scale: Value, w_point: Optional,
+    c: Optional = None, y_scale: Optional = None, y_point: Optional = None,
+    *, alpha: float = 1.0, transA: int = 0, transB: int = 0,
+) -> Value:  # fmt: skip
+    data = _dequantized(b, x, x_scale, x_point)
+    scale = b("Mul", b.float32(alpha), w_scale)
+    weight = _dequantized(b, w, scale, w_point, axis=0 if transB else 1)
+    bias = None if c is None else b("DequantizeLinear", c, b("Mul", x_scale, scale), axis=-1)
+    result = b("Gemm", data, weight, bias, transA=transA, transB=transB)
+    return result if y_scale is None else _quantized(b, result, y_scale, y_point)
+
+
+@_defines("MatMulIntegerToFloat", since=13)
+def _matmul_integer_to_float(
+    b: Body, x: Value, w: Value, x_scale: Optional, w_scale: Optional, x_point: Optional = None,
+    w_point: Optional = None, bias: Optional = None,
+) -> Results:  # fmt: skip
+    sums = b("Cast", b("MatMulInteger", x, w, x_point, w_point), to=NUMBER_BY_DTYPE["float32"])
+    return _biased(b, b("Mul", sums, b("Mul", x_scale, w_scale)), bias)
+
+
+@_defines("DynamicQuantizeMatMul", since=13)
+def _dynamic_quantize_matmul(
+    b: Body, x: Value, w: Value, w_scale: Value, w_point: Optional = None, bias: Optional = None
+) -> Results:
+    data, scale, point = b.several(3, "DynamicQuantizeLinear", x)
+    return _matmul_integer_to_float(b, data, w, scale, w_scale, point, w_point, bias)
