@@ -12,7 +12,6 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.passes.edits import bypass, replace, replace_by_constant, version_of
-from tinycomp.passes.fold_constants import is_random
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     ints,
@@ -23,7 +22,7 @@ from tinycomp.passes.simplify.facts import (
     same_static_shape,
 )
 from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
-from tinycomp.rewrite.traits import attribute, has_trait
+from tinycomp.rewrite.traits import attribute, has_trait, is_random
 
 _FAR = (1 << 31) - 1
 """Slice ends from here on mean the end of the axis in every exporter."""
