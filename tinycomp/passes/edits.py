@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 
@@ -49,52 +48,6 @@ def take_over(graph: Graph, old: Node, new: Node) -> bool:
         if name and after.name != name:
             graph.rename(after, name)
     return True
-
-
-def absorb_node(graph: Graph, node: Node, host: Node) -> None:
-    """Let ``host`` give the result of ``node``, whose work it does from now on, in the place of ``node``; erase that.
-
-    Args:
-        graph: The graph.
-        node: A node with one result, of the type that the result of ``host`` has.
-        host: The node before it, whose result nobody else reads.
-    """
-    host.sources = joined_sources(host, node)
-    host.position = node.position
-    bypass(graph, node, host.output)
-    name = node.output.name
-    graph.erase(node)
-    graph.rename(host.output, name)
-
-
-def replace(
-    graph: Graph,
-    node: Node,
-    op: str,
-    inputs: Iterable[Value | None],
-    attrs: Mapping[str, Any] | None = None,
-    *,
-    merged: Sequence[Node] = (),
-    version: int | None = None,
-) -> bool:
-    """Replace a node of ONNX's domain with one result by another.
-
-    Args:
-        graph: The graph.
-        node: The node to replace.
-        op: Operator of the new node.
-        inputs: Its operands.
-        attrs: Its attributes.
-        merged: Further nodes whose work the new node does; their source names come first.
-        version: Its version; by default the one in force in the graph's opset.
-
-    Returns:
-        True, for rules to return.
-    """
-    sources = joined_sources(*merged, node)
-    names = [graph.fresh(node.output.name)]
-    new = graph.add(op, inputs, attrs, version=version, outputs=names, at=node, sources=sources)
-    return take_over(graph, node, new)
 
 
 def replace_by_constant(graph: Graph, value: Value, array: np.ndarray) -> Value:

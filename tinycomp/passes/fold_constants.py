@@ -32,7 +32,7 @@ import numpy as np
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.types import TensorType, bits, compatible, refine, type_of
-from tinycomp.ops import OPS, bind
+from tinycomp.ops import bind
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.passes.known_dims import KnownDims
