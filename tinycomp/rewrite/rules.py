@@ -238,6 +238,8 @@ class RewriteRule:
         Raises:
             PatternError: If the replacement does not fit what it replaces.
         """
+        if not self.pattern.can_start_at(node):
+            return False
         feasible = Feasibility(self.pattern)
         if not may_start(self.pattern, node, feasible):
             return False
