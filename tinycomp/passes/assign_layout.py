@@ -27,7 +27,7 @@ from tinycomp.passes.base import Pass
 
 
 class LayoutRule(Enum):
-    """How an operator treats the memory order of its operands and results."""
+    """Say how an operator treats the memory order of its operands and results."""
 
     CHANNELS_LAST = "wants its data operands channels last, and gives its results so"
     FOLLOW = "works in any order that its operands of full rank share, and gives its results in the same"
@@ -35,7 +35,7 @@ class LayoutRule(Enum):
     ROW_MAJOR = "wants all operands row-major"
 
 
-Rules = Callable[[Node], LayoutRule]
+LayoutRules = Callable[[Node], LayoutRule]
 
 
 def by_traits(node: Node) -> LayoutRule:
@@ -54,7 +54,7 @@ class AssignLayout(Pass):
         rules: The layout rule of a node; a target passes its own.
     """
 
-    rules: Rules = by_traits
+    rules: LayoutRules = by_traits
 
     def run(self, graph: Graph) -> bool:
         """Insert Relayout nodes and set layouts; graph inputs and outputs stay row-major."""

@@ -162,7 +162,7 @@ def _producers(node: Node) -> list[Node]:
 
 
 class Landmark(NamedTuple):
-    """An operator that every match holds: its names, and how many operators stand above it at most."""
+    """Name an operator that every match holds, and how many operators stand above it at most."""
 
     heads: frozenset[Head]
     depth: int
