@@ -69,6 +69,7 @@ def test_a_spared_search_finds_the_same_matches_in_the_same_order(graph: Graph, 
         everything = [m.matched for m in Search(wanted, node, graph)]
         assert [m.matched for m in Search(wanted, node, graph, Feasibility(wanted))] == everything
         assert may_start(wanted, node, Feasibility(wanted)) or not everything
+        assert wanted.can_start_at(node) or not everything
 
 
 def test_operators_and_constants_rule_a_root_out() -> None:

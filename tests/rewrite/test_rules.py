@@ -7,7 +7,7 @@ from tests.rewrite.build import IMAGE, TYPE, Net, root
 from tinycomp.errors import PatternError
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.verify import verify
-from tinycomp.rewrite import P, RewriteRule, pattern, reject, rewrite, rule
+from tinycomp.rewrite import P, RewriteRule, pattern, reject, replaces, rewrite, rule
 
 
 def ops_of(graph: Graph) -> list[str]:
@@ -169,3 +169,51 @@ def test_new_types_use_the_image_shape() -> None:
     rewrite(graph, [RewriteRule(fused, lambda op, x, w: op["com.vendor"].ConvRelu(x, w))])
     assert [n.qualified_op for n in graph.nodes] == ["com.vendor::ConvRelu"]
     assert root(graph).output.type == IMAGE, "a result of unknown type keeps what was known"
+
+
+def test_a_new_result_has_the_name_of_the_old_one() -> None:
+    net = Net()
+    graph = net.done(net.Relu(net.Neg(net.Neg(net.x[0]))))
+    name = graph.nodes[1].output.name
+    assert rewrite(graph, [RewriteRule(pattern(name="twice")(lambda x: P.Neg(P.Neg(x))), lambda op, x: op.Abs(x))]) == 1
+    assert ops_of(graph) == ["Abs", "Relu"]
+    assert graph.nodes[0].output.name == name
+
+
+def test_new_results_of_a_node_with_several_have_their_names() -> None:
+    @pattern
+    def halves(x):
+        return P.Split(P.Relu(x), axis=1).results(2)
+
+    def swapped(op, x):
+        return op.emit("Split", op.Neg(x), outputs=2, axis=1)
+
+    net = Net()
+    split = net.node("Split", net.Relu(net.x[0]), outputs=2, axis=1)
+    names = [v.name for v in split.outputs]
+    graph = net.done(net.Relu(split.outputs[0]), net.Abs(split.outputs[1]))
+    assert rewrite(graph, [RewriteRule(halves, swapped)]) == 1
+    assert [v.name for n in graph.nodes if n.op == "Split" for v in n.outputs] == names
+
+
+def test_a_replacement_is_decorated_with_what_it_replaces() -> None:
+    @replaces(lambda x: P.Neg(P.Neg(x)), check=lambda m: m.x.rank == 2)
+    def drop_double_negation(op, x):
+        return x
+
+    assert drop_double_negation.name == "drop_double_negation"
+    net = Net()
+    graph = net.done(net.Neg(net.Identity(net.Neg(net.Neg(net.Neg(net.x[0]))))))
+    assert rewrite(graph, [drop_double_negation]) == 1, "a rule does not look through no-ops unless it says so"
+    assert ops_of(graph) == ["Neg", "Identity", "Neg"]
+
+
+def test_a_rule_starts_only_above_the_operators_that_it_needs() -> None:
+    net = Net()
+    graph = net.done(net.Add(net.Identity(net.Neg(net.x[0])), net.const(1.0)), net.Add(net.x[0], net.Neg(net.x[0])))
+    first, second = (node for node in graph.nodes if node.op == "Add")
+    shifted = pattern(name="shifted")(lambda x: (P.Neg(x) + P.const) | (x - P.const(0)))
+    strict = pattern(name="strict", through=False)(lambda x: P.Neg(x) + P.const)
+    assert [shifted.can_start_at(node) for node in (first, second)] == [True, False]
+    assert [strict.can_start_at(node) for node in (first, second)] == [False, False]
+    assert [match.root for match in shifted.find_all(graph)] == [first]

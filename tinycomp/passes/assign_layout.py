@@ -27,7 +27,7 @@ from tinycomp.passes.base import Pass
 
 
 class LayoutRule(Enum):
-    """How an operator treats the memory order of its operands and results."""
+    """Say how an operator treats the memory order of its operands and results."""
 
     CHANNELS_LAST = "wants its data operands channels last, and gives its results so"
     FOLLOW = "works in any order that its operands of full rank share, and gives its results in the same"
@@ -35,11 +35,11 @@ class LayoutRule(Enum):
     ROW_MAJOR = "wants all operands row-major"
 
 
-Rules = Callable[[Node], LayoutRule]
+LayoutRules = Callable[[Node], LayoutRule]
 
 
 def by_traits(node: Node) -> LayoutRule:
-    """The rule that follows from an operator's record: element-wise operators follow, the others are row-major."""
+    """Return the rule that follows from a record: element-wise operators follow, the others are row-major."""
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and "elementwise" in record.traits:
         return LayoutRule.FOLLOW
@@ -54,7 +54,7 @@ class AssignLayout(Pass):
         rules: The layout rule of a node; a target passes its own.
     """
 
-    rules: Rules = by_traits
+    rules: LayoutRules = by_traits
 
     def run(self, graph: Graph) -> bool:
         """Insert Relayout nodes and set layouts; graph inputs and outputs stay row-major."""
@@ -87,31 +87,29 @@ class _Assigner:
         self.graph.set_outputs(outputs, self.graph.output_names)
 
     def _channels_last(self, node: Node) -> None:
-        rank = _rank(node.outputs[0])
+        rank = node.output.rank
         layout = CHANNELS_LAST.get(rank if rank is not None else 0, ROW_MAJOR)
         for index, value in enumerate(node.inputs):
             # Behind the first operand, constants are weights, which have an order of their own.
-            if value is not None and (index == 0 or not value.is_const) and _rank(value) == rank:
+            if value is not None and (index == 0 or not value.is_const) and value.rank == rank:
                 self._read(node, index, value, layout)
         self._write(node, layout)
 
     def _follow(self, node: Node) -> None:
-        rank = _rank(node.outputs[0])
-        layout = next((_layout(v) for v in node.inputs if v is not None and _rank(v) == rank and _layout(v)), ROW_MAJOR)
+        rank = node.output.rank
+        layout = next((_layout(v) for v in node.inputs if v is not None and v.rank == rank and _layout(v)), ROW_MAJOR)
         for index, value in enumerate(node.inputs):
             if value is not None and not value.is_const:
-                self._read(node, index, value, layout if _rank(value) == rank else ROW_MAJOR)
+                self._read(node, index, value, layout if value.rank == rank else ROW_MAJOR)
         self._write(node, layout)
 
     def _transpose(self, node: Node) -> None:
-        source = node.inputs[0]
-        assert source is not None
-        type_ = source.type
-        if not isinstance(type_, TensorType) or type_.shape is None:
+        source = node.operand(0)
+        rank = source.rank
+        if rank is None:
             return
-        rank = len(type_.shape)
         perm = list(node.attrs.get("perm", reversed(range(rank))))
-        order = [perm.index(dim) for dim in memory_order(type_.layout, rank)]
+        order = [perm.index(dim) for dim in memory_order(_layout(source), rank)]
         if perm == [0, *range(2, rank), 1] and _lies_channels_last(source):
             self._write(node, ROW_MAJOR)
         else:
@@ -123,7 +121,7 @@ class _Assigner:
 
     def _write(self, node: Node, layout: str) -> None:
         for value in node.outputs:
-            if isinstance(value.type, TensorType) and value.type.layout != layout and _rank(value) in CHANNELS_LAST:
+            if isinstance(value.type, TensorType) and value.type.layout != layout and value.rank in CHANNELS_LAST:
                 value.type = value.type.with_layout(layout)
                 self.changed = True
 
@@ -143,23 +141,18 @@ class _Assigner:
 
 
 def _lies_channels_last(value: Value) -> bool:
-    """Whether a value is a channels-last one that was only renamed to row-major and reshaped behind its channels.
+    """Tell whether a value is a channels-last one that was only renamed to row-major and reshaped behind its channels.
 
     Such a Relayout need not be carried out: with the channels moved to the end, the memory is right as it is.
     """
     origin = value
     while (node := origin.producer) is not None and node.op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
-        assert node.inputs[0] is not None
-        origin = node.inputs[0]
-    if node is None or node.op != "Relayout" or node.inputs[0] is None or _layout(node.inputs[0]) == ROW_MAJOR:
+        origin = node.operand(0)
+    if node is None or node.op != "Relayout" or _layout(node.operand(0)) == ROW_MAJOR:
         return False
-    before, after = tensor(origin.type).shape, tensor(value.type).shape
+    before, after = origin.shape, value.shape
     return before is not None and after is not None and before[:2] == after[:2]
 
 
-def _rank(value: Value) -> int | None:
-    return value.type.rank if isinstance(value.type, TensorType) else None
-
-
 def _layout(value: Value) -> str:
-    return value.type.layout if isinstance(value.type, TensorType) else ROW_MAJOR
+    return tensor(value.type).layout

@@ -12,7 +12,7 @@ from tinycomp.ir.graph import Graph
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """A transformation of a graph in place.
+    """Transform a graph in place.
 
     A subclass is a frozen dataclass: its fields are its options, its class name gives its command-line name
     (``MergeRegions`` is ``merge-regions``).

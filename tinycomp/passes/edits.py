@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import since_version
-from tinycomp.ir.types import Type, refine
+from tinycomp.ir.types import refine
 
 
 def version_of(graph: Graph, op: str) -> int:
@@ -51,52 +50,6 @@ def take_over(graph: Graph, old: Node, new: Node) -> bool:
     return True
 
 
-def absorb_node(graph: Graph, node: Node, host: Node) -> None:
-    """Let ``host`` give the result of ``node``, whose work it does from now on, in the place of ``node``; erase that.
-
-    Args:
-        graph: The graph.
-        node: A node with one result, of the type that the result of ``host`` has.
-        host: The node before it, whose result nobody else reads.
-    """
-    host.sources = joined_sources(host, node)
-    host.position = node.position
-    bypass(graph, node, host.output)
-    name = node.output.name
-    graph.erase(node)
-    graph.rename(host.output, name)
-
-
-def replace(
-    graph: Graph,
-    node: Node,
-    op: str,
-    inputs: Iterable[Value | None],
-    attrs: Mapping[str, Any] | None = None,
-    *,
-    merged: Sequence[Node] = (),
-    version: int | None = None,
-) -> bool:
-    """Replace a node of ONNX's domain with one result by another.
-
-    Args:
-        graph: The graph.
-        node: The node to replace.
-        op: Operator of the new node.
-        inputs: Its operands.
-        attrs: Its attributes.
-        merged: Further nodes whose work the new node does; their source names come first.
-        version: Its version; by default the one in force in the graph's opset.
-
-    Returns:
-        True, for rules to return.
-    """
-    sources = joined_sources(*merged, node)
-    names = [graph.fresh(node.output.name)]
-    new = graph.add(op, inputs, attrs, version=version, outputs=names, at=node, sources=sources)
-    return take_over(graph, node, new)
-
-
 def replace_by_constant(graph: Graph, value: Value, array: np.ndarray) -> Value:
     """Let everyone who reads ``value`` read a constant instead; the producer is left for its caller to erase."""
     constant = graph.add_const(array, value.name)
@@ -104,96 +57,45 @@ def replace_by_constant(graph: Graph, value: Value, array: np.ndarray) -> Value:
     return constant
 
 
-def erase_dead(graph: Graph, node: Node) -> None:
-    """Erase a node that nobody reads, then the producers and constants that this leaves unread."""
-    waiting = [node]
-    while waiting:
-        dead = waiting.pop()
-        if dead not in graph or any(graph.use_count(value) for value in dead.outputs):
-            continue
-        operands = dict.fromkeys(value for value in dead.inputs if value is not None)
-        graph.erase(dead)
-        for value in operands:
-            if value.producer is not None:
-                waiting.append(value.producer)
-            elif value.is_const and not graph.use_count(value):
-                graph.erase_unused(value)
-
-
-def retype(graph: Graph, node: Node) -> bool:
-    """Infer the types of a node's results anew, keeping what was known already; return whether any is new."""
-    changed = False
-    for value, found in zip(node.outputs, graph.infer(node), strict=False):
-        better: Type = refine(value.type, found)
-        changed |= better != value.type
-        value.type = better
-    return changed
-
-
-def stored(result: object) -> np.ndarray | None:
-    """Return a kernel's result as an array fit for a constant, or None where it is not an array.
-
-    A view is copied where it would keep a larger array alive or is not row-major.
-    """
-    if not isinstance(result, (np.ndarray, np.generic)):
-        return None
-    array = np.asarray(result, order="C")
-    base = array.base
-    if isinstance(base, np.ndarray) and base.nbytes > array.nbytes:
-        return array.copy()
-    return array
-
-
-def has_captures(node: Node) -> bool:
-    """Whether bodies of the node capture outer values; a call hands all its operands on instead."""
-    return not node.is_call and node.captures > 0
-
-
 def bind_constant_captures(graph: Graph, node: Node) -> bool:
-    """Move captured constants into the bodies that read them; return whether there were any.
+    """Move constants that the bodies of ``node`` capture into those that read them; return whether there were any.
 
     The arrays are shared, so nothing grows.
     """
-    if not has_captures(node):
-        return False
-    captured = node.inputs[-node.captures :]
-    known = [index for index, value in enumerate(captured) if value is not None and value.is_const]
-    for body in node.bodies.values():
+    constants = {index: v.const for index, v in enumerate(_captured(node)) if v is not None and v.const is not None}
+    for body in node.bodies.values() if constants else ():
         formals = body.inputs[-node.captures :]
-        for index in known:
-            value, formal = captured[index], formals[index]
-            if value is not None and value.const is not None and body.use_count(formal):
-                body.replace_uses(formal, body.add_const(value.const, formal.name))
-    _without_captures(graph, node, known)
-    return bool(known)
+        for index, array in constants.items():
+            if body.use_count(formals[index]):
+                body.replace_uses(formals[index], body.add_const(array, formals[index].name))
+    return _drop_captures(graph, node, constants)
 
 
 def drop_unused_captures(graph: Graph, node: Node) -> bool:
-    """Remove captured operands that no body reads; return whether there were any."""
-    if not has_captures(node):
+    """Remove captured operands that no body of ``node`` reads; return whether there were any."""
+    bodies = node.bodies.values()
+    unused = [i for i in range(-len(_captured(node)), 0) if not any(body.use_count(body.inputs[i]) for body in bodies)]
+    return _drop_captures(graph, node, [node.captures + i for i in unused])
+
+
+def _captured(node: Node) -> tuple[Value | None, ...]:
+    """Return the operands that bodies of the node capture; a call hands all its operands on instead."""
+    return () if node.is_call else node.inputs[len(node.inputs) - node.captures :]
+
+
+def _drop_captures(graph: Graph, node: Node, dropped: Collection[int]) -> bool:
+    """Rebuild ``node`` without some captures, whose formals nobody reads; return whether there were any."""
+    if not dropped:
         return False
-    formals = [body.inputs[-node.captures :] for body in node.bodies.values()]
-    used = [any(body.use_count(f[i]) for body, f in zip(node.bodies.values(), formals, strict=True))
-            for i in range(node.captures)]  # fmt: skip
-    unused = [index for index, is_used in enumerate(used) if not is_used]
-    _without_captures(graph, node, unused)
-    return bool(unused)
-
-
-def _without_captures(graph: Graph, node: Node, dropped: Container[int]) -> None:
-    """Rebuild ``node`` without some captures, whose formals nobody reads."""
-    first = len(node.inputs) - node.captures
-    kept = [i for i in range(node.captures) if i not in dropped]
-    if len(kept) == node.captures:
-        return
     for body in node.bodies.values():
         for index, formal in enumerate(body.inputs[-node.captures :]):
             if index in dropped:
                 body.remove_input(formal)
+    kept = [value for index, value in enumerate(_captured(node)) if index not in dropped]
     bodies, node.bodies = node.bodies, {}
     rebuilt = graph.add(
         node.op,
-        [*node.inputs[:first], *(node.inputs[first + i] for i in kept)],
+        [*node.inputs[: len(node.inputs) - node.captures], *kept],
         node.attrs,
         domain=node.domain,
         version=node.version,
@@ -203,7 +105,7 @@ def _without_captures(graph: Graph, node: Node, dropped: Container[int]) -> None
         captures=len(kept),
         at=node,
     )
-    take_over(graph, node, rebuilt)
+    return take_over(graph, node, rebuilt)
 
 
 def choose_branch(graph: Graph, node: Node, condition: bool) -> list[Node]:

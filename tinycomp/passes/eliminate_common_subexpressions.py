@@ -19,7 +19,7 @@ graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,9 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import content_hash, raw_bytes
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import erase_dead, joined_sources
-from tinycomp.passes.fold_constants import is_random
-from tinycomp.rewrite import open_graphs
-from tinycomp.rewrite.traits import permutable
+from tinycomp.passes.edits import joined_sources
+from tinycomp.rewrite.rules import erase_dead, open_graphs
+from tinycomp.rewrite.traits import is_random, permutable
 
 _SAMPLED = 64
 """About how many elements of a constant are compared before its hash."""
@@ -77,30 +76,28 @@ def _merge(graph: Graph) -> int:
 
 def _merge_constants(graph: Graph) -> int:
     """Merge equal constants; only arrays of the same type that agree in a few elements are read and hashed."""
-    groups: defaultdict[Any, list[Value]] = defaultdict(list)
-    for value in graph.constants:
-        assert value.const is not None
-        groups[value.const.dtype, value.const.shape].append(value)
-    return sum([_merge_alike(graph, values) for values in groups.values() if len(values) > 1])
-
-
-def _merge_alike(graph: Graph, alike: Sequence[Value]) -> int:
-    """Merge equal ones among constants of one dtype and shape."""
-    groups: defaultdict[Any, list[Value]] = defaultdict(list)
-    for value in alike:
-        assert value.const is not None
-        groups[value.type, _sample(value.const)].append(value)
+    constants = [(value, value.const) for value in graph.constants if value.const is not None]
     changes = 0
-    for values in groups.values():
-        by_content: dict[Hashable, Value] = {}
-        for value in values if len(values) > 1 else ():
-            assert value.const is not None
-            first = by_content.setdefault(content_hash(value.const), value)
-            if first is not value and first.const is not None and arrays_equal(first.const, value.const):
-                graph.replace_uses(value, first)
-                graph.erase_unused(value)
-                changes += 1
+    for alike in _groups(constants, lambda value, array: (array.dtype, array.shape)):
+        for values in _groups(alike, lambda value, array: (value.type, _sample(array))):
+            for equals in _groups(values, lambda value, array: content_hash(array)):
+                first, kept = equals[0]
+                for value, array in equals[1:]:
+                    if arrays_equal(kept, array):
+                        graph.replace_uses(value, first)
+                        graph.erase_unused(value)
+                        changes += 1
     return changes
+
+
+def _groups(
+    constants: Iterable[tuple[Value, np.ndarray]], key: Callable[[Value, np.ndarray], Hashable]
+) -> list[list[tuple[Value, np.ndarray]]]:
+    """Return the groups of constants with the same key that have more than one member."""
+    groups: defaultdict[Hashable, list[tuple[Value, np.ndarray]]] = defaultdict(list)
+    for value, array in constants:
+        groups[key(value, array)].append((value, array))
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _sample(array: np.ndarray) -> bytes:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import drop_unused_captures
-from tinycomp.rewrite import open_graphs
+from tinycomp.rewrite.rules import open_graphs
 
 
 @dataclass(frozen=True)

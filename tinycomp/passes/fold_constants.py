@@ -31,14 +31,14 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
-from tinycomp.ir.types import TensorType, bits, compatible, type_of
-from tinycomp.ops import OPS, bind
-from tinycomp.ops.opaque import is_opaque
+from tinycomp.ir.types import TensorType, bits, compatible, refine, type_of
+from tinycomp.ops import bind
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import bind_constant_captures, choose_branch, erase_dead, replace_by_constant, retype, stored
+from tinycomp.passes.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.passes.known_dims import KnownDims
 from tinycomp.remark import Remark
-from tinycomp.rewrite.rules import open_graphs
+from tinycomp.rewrite.rules import erase_dead, open_graphs
+from tinycomp.rewrite.traits import is_random
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,18 @@ class _Folder:
         return self.changed
 
     def _retype(self, node: Node) -> None:
-        """Infer the types of a node whose operands are known better than before."""
+        """Infer the types of a node whose operands are known better than before, keeping what was known already."""
         self.stale.discard(node)
         try:
-            better = retype(self.graph, node)
+            types = self.graph.infer(node)
         except TypeInferenceError as error:
             self._remark(node, error.message)
             return
-        if better:
-            self.stale.update(user for value in node.outputs for user in value.users)
+        for value, inferred in zip(node.outputs, types, strict=False):
+            better = refine(value.type, inferred)
+            if better != value.type:
+                self.stale.update(user for output in node.outputs for user in output.users)
+            value.type = better
 
     def _with_bodies(self, node: Node) -> list[Node]:
         """Simplify a node with bodies; return the nodes to go on with."""
@@ -161,7 +164,7 @@ class _Folder:
         except Exception as error:  # a kernel may fail in any way; the node then fails, if it does, when it runs
             self._remark(node, f"it could not be computed: {error}")
             return None
-        arrays = [stored(result) for result in results]
+        arrays = [_stored(result) for result in results]
         for value, array in zip(node.outputs, arrays, strict=True):
             if value.name and (array is None or not compatible(value.type, type_of(array))):
                 self._remark(node, f"its result {value.name} is not of type {value.type}")
@@ -193,27 +196,19 @@ class _Folder:
         self.graph.remarks.append(Remark(FoldConstants.name, node.sources, "", node.qualified_op, reason))
 
 
-def is_random(node: Node) -> bool:
-    """Whether two runs of the node may differ, as far as anything is known about it."""
-    if is_opaque(node):
-        return True
-    record = OPS.find(node.op, node.domain, node.version)
-    if record is not None and "random" in record.traits:
-        return True
-    return node.op == "Dropout" and not node.domain and _trains(node)
+def _stored(result: object) -> np.ndarray | None:
+    """Return a kernel's result as an array fit for a constant, or None where it is not an array.
 
-
-def _trains(node: Node) -> bool:
-    """Whether a Dropout may drop: operators before 7 by attribute, from 12 on by operand."""
-    if node.version < 7:
-        return not node.attrs.get("is_test", 0)
-    mode = node.inputs[2] if len(node.inputs) > 2 else None
-    return mode is not None and (mode.const is None or bool(mode.const.any()))
+    A view is copied where it would keep a larger array alive or is not row-major.
+    """
+    if not isinstance(result, (np.ndarray, np.generic)):
+        return None
+    array = np.asarray(result, order="C")
+    base = array.base
+    return array.copy() if isinstance(base, np.ndarray) and base.nbytes > array.nbytes else array
 
 
 def _nbytes(value: Value) -> int:
-    """Bytes of a result in memory, where elements below one byte take a whole one."""
-    type_ = value.type
-    assert isinstance(type_, TensorType)
-    width = 1 if type_.dtype == "?" else max(bits(type_.dtype) // 8, 1)
-    return math.prod(type_.static_shape or ()) * width
+    """Return the bytes of a result in memory, where elements below one byte take a whole one."""
+    width = 1 if value.dtype == "?" else max(bits(value.dtype) // 8, 1)
+    return math.prod(value.static_shape or ()) * width

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
@@ -47,7 +47,7 @@ class InlineFunctions(Pass):
 
 
 def is_function_call(node: Node) -> bool:
-    """Whether the node calls a function of the model and nobody has claimed it."""
+    """Tell whether the node calls a function of the model and nobody has claimed it."""
     return node.is_call and not node.is_composite and not node.is_region and node.target is None
 
 
@@ -67,12 +67,7 @@ def _inline_all(graph: Graph, targets: Sequence[Target]) -> bool:
 def _bind_absent_operands(node: Node) -> None:
     """Make a formal whose operand the call leaves out absent inside as well."""
     for formal, actual in zip(node.body.inputs, node.inputs, strict=True):
-        if actual is None:
-            _forget(node.body, formal)
-
-
-def _forget(body: Graph, formal: Value) -> None:
-    for user in list(formal.users):
-        for index, value in enumerate(user.inputs):
-            if value is formal:
-                body.set_input(user, index, None)
+        for user in list(formal.users) if actual is None else ():
+            for index, value in enumerate(user.inputs):
+                if value is formal:
+                    node.body.set_input(user, index, None)

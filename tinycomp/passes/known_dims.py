@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS, bind
 
 _MOST_ELEMENTS = 64
@@ -41,7 +40,7 @@ class _Partial:
 
 @dataclass
 class KnownDims:
-    """Collects knowledge while a graph is visited in topological order."""
+    """Collect knowledge while a graph is visited in topological order."""
 
     _partial: dict[Value, _Partial] = field(default_factory=dict)
 
@@ -50,15 +49,13 @@ class KnownDims:
         if not (self._partial or node.op in _SOURCES) or node.domain or len(node.outputs) != 1 or not node.output.name:
             return None
         if node.op in _SOURCES:
-            found = _shape(node) if node.op == "Shape" else _size(node)
-        elif node.op in _ARITHMETIC or node.op in _MOVEMENT:
-            found = self._follow(node)
+            partial = _shape(node) if node.op == "Shape" else _size(node)
         else:
+            partial = self._follow(node) if node.op in _ARITHMETIC or node.op in _MOVEMENT else None
+        if partial is None:
             return None
-        if found is None:
-            return None
-        self._partial[node.output] = found
-        return found.elements if found.known.all() else None
+        self._partial[node.output] = partial
+        return partial.elements if partial.known.all() else None
 
     def reshape_target(self, node: Node) -> np.ndarray | None:
         """Return a constant for the second operand of a Reshape, where that is computed and known but for one element.
@@ -66,7 +63,7 @@ class KnownDims:
         The open element becomes -1: whatever it is at run time, the number of elements says the same. A zero among the
         others would make that ambiguous, as would a second -1.
         """
-        value = node.inputs[1] if node.op == "Reshape" and not node.domain and len(node.inputs) > 1 else None
+        value = node.optional_operand(1) if node.op == "Reshape" and not node.domain else None
         partial = None if value is None or value.is_const else self._partial.get(value)
         if partial is None or partial.known.ndim != 1 or (~partial.known).sum() != 1:
             return None
@@ -82,7 +79,7 @@ class KnownDims:
         data = [self._lookup(value) for value in node.inputs[:count]]
         rest = [None if value is None else value.const for value in node.inputs[count:]]
         unknown = any(v is not None and a is None for v, a in zip(node.inputs[count:], rest, strict=True))
-        if unknown or tensor(node.output.type).dtype not in _INTEGERS:
+        if unknown or node.output.dtype not in _INTEGERS:
             return None
         parts = [part for part in data if part is not None]
         if len(parts) != len(data):
@@ -91,21 +88,20 @@ class KnownDims:
 
     def _lookup(self, value: Value | None) -> _Partial | None:
         """Return the elements of an operand: constant, partly known, or unknown with a static shape."""
-        if value is None or tensor(value.type).dtype not in _INTEGERS:
+        if value is None or value.dtype not in _INTEGERS:
             return None
         if value.const is not None:
             array = value.const if value.const.size <= _MOST_ELEMENTS else None
             return None if array is None else _Partial(array, np.ones(array.shape, np.bool_))
-        shape = tensor(value.type).static_shape
+        shape = value.static_shape
         if value in self._partial or shape is None or math.prod(shape) > _MOST_ELEMENTS:
             return self._partial.get(value)
-        dtype = np.dtype(tensor(value.type).dtype)
+        dtype = np.dtype(value.dtype)
         return _Partial(np.full(shape, _UNKNOWN, dtype), np.zeros(shape, np.bool_))
 
 
 def _shape(node: Node) -> _Partial | None:
-    operand = node.inputs[0]
-    shape = None if operand is None else tensor(operand.type).shape
+    shape = node.operand(0).shape
     if shape is None:
         return None
     dims = shape[node.attrs.get("start", 0) : node.attrs.get("end")]
@@ -114,8 +110,7 @@ def _shape(node: Node) -> _Partial | None:
 
 
 def _size(node: Node) -> _Partial | None:
-    operand = node.inputs[0]
-    shape = None if operand is None else tensor(operand.type).static_shape
+    shape = node.operand(0).static_shape
     return None if shape is None else _Partial(np.array(math.prod(shape), np.int64), np.array(True))
 
 

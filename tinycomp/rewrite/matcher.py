@@ -12,7 +12,7 @@ constants alone.
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast, overload
@@ -162,7 +162,7 @@ def _producers(node: Node) -> list[Node]:
 
 
 class Landmark(NamedTuple):
-    """An operator that every match holds: its names, and how many operators stand above it at most."""
+    """Name an operator that every match holds, and how many operators stand above it at most."""
 
     heads: frozenset[Head]
     depth: int
@@ -207,6 +207,7 @@ class Pattern:
         domains = {domain for item in items if isinstance(item, OpPattern) for domain, _ in item.names or ()}
         self.mentions_composites = COMPOSITE in domains
         self.is_plain = all(map(_is_plain, items))
+        self._below = _below(self.outputs[0]) if self.outputs and self.is_plain else {}
         self.named = self._collect_names(items)
         self._validate()
 
@@ -224,8 +225,23 @@ class Pattern:
         return find(self, node, graph, self.checks)
 
     def can_start_at(self, node: Node) -> bool:
-        """Tell whether the operator of ``node`` can be the root."""
-        return self.heads is None or (node.domain, node.op) in self.heads
+        """Tell whether ``node`` can be the root, by its operator and those that make its operands."""
+        head = node.domain, node.op
+        if self.heads is not None and head not in self.heads:
+            return False
+        for makers in self._below.get(head, ()):
+            for value in node.inputs:
+                if value is not None and (value.const is not None if makers is None else self._makes(makers, value)):
+                    break
+            else:
+                return False
+        return True
+
+    def _makes(self, makers: frozenset[Head], value: Value) -> bool:
+        node = value.producer
+        if node is None or (node.domain, node.op) in makers:
+            return node is not None
+        return self.through != frozenset() and is_structural(node)
 
     def find_all(self, graph: Graph) -> Iterator[Match]:
         """Yield one match per root of ``graph``, from the outputs back; matches may overlap."""
@@ -273,6 +289,26 @@ def _is_plain(item: ValuePattern) -> bool:
     if isinstance(item, OpPattern):
         return not item.bodies
     return isinstance(item, (Result, Where, AnyOf)) or not item.children()
+
+
+def _below(root: ValuePattern) -> dict[Head, tuple[frozenset[Head] | None, ...]]:
+    """Return by root operator which operators its operands need, whatever their order; None stands for a constant.
+
+    Operators that several alternatives begin with are left out.
+    """
+    options = [root]
+    for option in options:
+        options += option.options if isinstance(option, AnyOf) else ()
+    options = [option for option in options if not isinstance(option, AnyOf)]
+    heads = Counter(head for option in options for head in option.heads or ())
+    roots = [p for p in options if isinstance(p, OpPattern) and not p.anywhere]
+    return {head: _makers(p) for p in roots for head in p.names or () if heads[head] == 1}
+
+
+def _makers(root: OpPattern) -> tuple[frozenset[Head] | None, ...]:
+    operands = [p.inner if isinstance(p, Where) else p for p in root.operands]
+    constants = (None,) if any(isinstance(p, Const) for p in operands) else ()
+    return (*constants, *(p.names for p in operands if isinstance(p, OpPattern) and p.names is not None))
 
 
 def _required_ops(outputs: Sequence[ValuePattern]) -> set[ValuePattern]:

@@ -38,7 +38,7 @@ _REPEAT_REACH = 16
 
 
 class ValuePattern:
-    """Base of everything that can stand where a pattern expects a value.
+    """Stand where a pattern expects a value; the base of all sub-patterns.
 
     Attributes:
         name: The binding under which a match shows the value; empty for none.
@@ -101,7 +101,7 @@ class ValuePattern:
 
 @dataclass(eq=False, repr=False)
 class AnyValue(ValuePattern):
-    """``P.any``: any value; with ``optional``, also an absent operand."""
+    """Stand for any value (``P.any``); with ``optional``, also for an absent operand."""
 
     name: str = ""
     optional: bool = False
@@ -112,12 +112,12 @@ class AnyValue(ValuePattern):
 
 
 class NotConst(AnyValue):
-    """``P.not_const``: any value that is not a constant."""
+    """Stand for any value that is not a constant (``P.not_const``)."""
 
 
 @dataclass(eq=False, repr=False)
 class Const(ValuePattern):
-    """``P.const``: a constant, optionally of a given value."""
+    """Stand for a constant (``P.const``), optionally of a given value."""
 
     value: Any = None
 
@@ -127,7 +127,7 @@ class Const(ValuePattern):
 
 
 class Absent(ValuePattern):
-    """``P.absent`` or ``None``: the operand must be left out."""
+    """Stand for a left-out operand (``P.absent`` or ``None``)."""
 
     def __call__(self) -> Absent:
         """Return another one."""
@@ -136,7 +136,7 @@ class Absent(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class OpPattern(ValuePattern):
-    """One operator application; as a value it stands for the first result.
+    """Stand for one operator application; as a value, for its first result.
 
     Attributes:
         names: Accepted operators as (domain, name); None for any.
@@ -201,7 +201,7 @@ class OpPattern(ValuePattern):
 
 @dataclass(repr=False, unsafe_hash=True)
 class Result(ValuePattern):
-    """Result ``index`` of an operator pattern (never 0, which the operator pattern itself stands for)."""
+    """Stand for result ``index`` of an operator pattern (never 0, for which that stands itself)."""
 
     op: OpPattern
     index: int
@@ -218,7 +218,7 @@ class Result(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class AnyOf(ValuePattern):
-    """``P.any_of(a, b)``: the first alternative that leads to a match; ``P.optional`` is one of them."""
+    """Stand for what the first alternative that leads to a match stands for (``P.any_of``, ``P.optional``)."""
 
     options: tuple[ValuePattern, ...]
 
@@ -251,7 +251,7 @@ class AnyOf(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class Where(ValuePattern):
-    """A sub-pattern whose value must also satisfy constraints."""
+    """Stand for what a sub-pattern stands for, if that also satisfies constraints."""
 
     inner: ValuePattern
     constraints: Constraints
@@ -268,7 +268,7 @@ class Where(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class Repeat(ValuePattern):
-    """``P.repeat``: steps above ``start``, as many as possible.
+    """Stand for as many steps above ``start`` as possible (``P.repeat``).
 
     Attributes:
         step: Builds one step from what stands below it.
@@ -303,7 +303,7 @@ class Repeat(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class Dominance(ValuePattern):
-    """``P.dominates``: ``root`` stands for the value, and all paths from ``parent`` lead to it over ``path`` operators.
+    """Stand for ``root``, to which all paths from ``parent`` lead over ``path`` operators (``P.dominates``).
 
     No value of the parent or of the paths may be used elsewhere. What path operators read besides is unconstrained.
 
@@ -476,22 +476,22 @@ class Builder:
 
     @property
     def any(self) -> AnyValue:
-        """Any value; each mention is a new one."""
+        """Ask for any value; each mention is a new one."""
         return AnyValue()
 
     @property
     def const(self) -> Const:
-        """A constant; ``P.const(0.5)`` one whose elements all have that value."""
+        """Ask for a constant; ``P.const(0.5)`` for one whose elements all have that value."""
         return Const()
 
     @property
     def not_const(self) -> NotConst:
-        """Any value that is not a constant."""
+        """Ask for any value that is not a constant."""
         return NotConst()
 
     @property
     def absent(self) -> Absent:
-        """A left-out operand; None in an operand's place says the same."""
+        """Ask for a left-out operand; None in an operand's place says the same."""
         return Absent()
 
     # Combinations --------------------------------------------------------------------------------------------------

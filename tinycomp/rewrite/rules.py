@@ -238,6 +238,8 @@ class RewriteRule:
         Raises:
             PatternError: If the replacement does not fit what it replaces.
         """
+        if not self.pattern.can_start_at(node):
+            return False
         feasible = Feasibility(self.pattern)
         if not may_start(self.pattern, node, feasible):
             return False
@@ -272,7 +274,7 @@ class RewriteRule:
         for node in dead:
             _erase(graph, node)
         for (name, root), value in zip(replaced, new, strict=True):
-            if root in dead and value.producer in builder.added:
+            if name and root in dead and value.producer in builder.added:
                 graph.rename(value, name)
         return True
 
@@ -340,15 +342,6 @@ def replaces(
     return lambda replacement: RewriteRule(traced, replacement, check, name=replacement.__name__)
 
 
-def _erase(graph: Graph, node: Node) -> None:
-    """Erase a dead node, and the constants that nobody else reads."""
-    operands = [v for v in node.inputs if v is not None]
-    graph.erase(node)
-    for value in dict.fromkeys(operands):
-        if value.is_const and not graph.use_count(value):
-            graph.erase_unused(value)
-
-
 def _substitute(graph: Graph, old: Value, new: Value) -> None:
     if old is new:
         return
@@ -393,14 +386,8 @@ class Engine:
         self._max_changes = max_changes
         self._bodies = bodies
         self._claimed = claimed
-        self._always: list[tuple[int, Rule]] = []
-        self._by_head: dict[Head, list[tuple[int, Rule]]] = {}
-        self._merged: dict[Head, list[Rule]] = {}
-        for order, entry in enumerate(rules):
-            for head in entry.heads or ():
-                self._by_head.setdefault(head, []).append((order, entry))
-            if entry.heads is None:
-                self._always.append((order, entry))
+        self._rules = [(entry, entry.heads) for entry in rules]
+        self._by_head: dict[Head, list[Rule]] = {}
 
     def run(self, graph: Graph) -> int:
         """Rewrite ``graph`` in place and return the number of changes.
@@ -438,10 +425,9 @@ class Engine:
 
     def _rules_at(self, node: Node) -> list[Rule]:
         head = (node.domain, node.op)
-        if head not in self._merged:
-            entries = sorted(self._always + self._by_head.get(head, []), key=lambda pair: pair[0])
-            self._merged[head] = [entry for _, entry in entries]
-        return self._merged[head]
+        if head not in self._by_head:
+            self._by_head[head] = [entry for entry, heads in self._rules if heads is None or head in heads]
+        return self._by_head[head]
 
 
 @dataclass
@@ -495,19 +481,8 @@ class _Worklist:
         """Erase ``node`` if it is dead, then its producers that this leaves dead; return whether it was."""
         if node not in self.graph or not self.graph.is_dead(node):
             return False
-        stack = [node]
-        while stack:
-            dead = stack.pop()
-            if dead not in self.graph or not self.graph.is_dead(dead):
-                continue
-            operands = [v for v in dead.inputs if v is not None]
-            self.graph.erase(dead)
-            for value in dict.fromkeys(operands):
-                if value.producer is not None:
-                    stack.append(value.producer)
-                    self.push(value.producer)
-                elif value.is_const and not self.graph.use_count(value):
-                    self.graph.erase_unused(value)
+        for producer in erase_dead(self.graph, node):
+            self.push(producer)
         return True
 
 
@@ -520,6 +495,33 @@ def _endless(history: Iterable[str], node: Node, limit: int) -> PatternError:
         expected=f"at most {limit} changes",
         hint="Make each rule's result something that no rule turns back, for example with a check.",
     )
+
+
+def erase_dead(graph: Graph, node: Node) -> list[Node]:
+    """Erase a node that nobody reads, then the producers and constants that this leaves unread.
+
+    Returns:
+        The producers that have lost a reader, and perhaps been erased for it.
+    """
+    touched = []
+    waiting = [node]
+    while waiting:
+        dead = waiting.pop()
+        if dead in graph and graph.is_dead(dead):
+            producers = _erase(graph, dead)
+            touched += producers
+            waiting += producers
+    return touched
+
+
+def _erase(graph: Graph, node: Node) -> list[Node]:
+    """Erase a dead node and the constants that nobody else reads; return the producers of its other operands."""
+    operands = dict.fromkeys(v for v in node.inputs if v is not None)
+    graph.erase(node)
+    for value in operands:
+        if value.is_const and not graph.use_count(value):
+            graph.erase_unused(value)
+    return [value.producer for value in operands if value.producer is not None]
 
 
 def open_graphs(graph: Graph) -> Iterator[Graph]:

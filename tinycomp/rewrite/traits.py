@@ -11,6 +11,7 @@ from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
+from tinycomp.ops.opaque import is_opaque
 
 _BARRIERS = frozenset({(TINYCOMP, "StopFusion")})
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
@@ -62,9 +63,18 @@ def looks_through(value: Value, through: frozenset[str] | None) -> bool:
     return (through is None or node.op in through) and is_structural(node)
 
 
+def is_random(node: Node) -> bool:
+    """Tell whether two runs of the node may differ, as far as anything is known about it."""
+    return is_opaque(node) or has_trait(node, "random") or (not node.domain and _drops(node))
+
+
 def _drops(node: Node) -> bool:
-    """Tell whether a Dropout may run in training mode: operand 2 is there and not known to be false."""
-    mode = node.optional_operand(2) if node.op == "Dropout" else None
+    """Tell whether a Dropout may run in training mode: by attribute before version 7, by operand from 12 on."""
+    if node.op != "Dropout":
+        return False
+    if node.version < 7:
+        return not node.attrs.get("is_test", 0)
+    mode = node.optional_operand(2)
     return mode is not None and (mode.const is None or bool(mode.const.any()))
 
 

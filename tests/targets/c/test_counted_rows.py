@@ -152,7 +152,7 @@ def test_the_report_says_why_there_are_two_regions():
     assert len(report.regions) == 2
     (reason,) = report.reasons["y"]
     assert reason.rule == "counted-rows"
-    assert reason.text == "how many rows same gives depends on data, and y does not work row by row"
+    assert reason.reason == "how many rows same gives depends on data, and y does not work row by row"
 
 
 def test_rows_that_two_results_count():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import absorb_node
+from tinycomp.passes.edits import bypass, joined_sources
 from tinycomp.passes.simplify.facts import FLOATS, is_private, producer, reshape_target, same_shape_of_equal_size
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 from tinycomp.rewrite.traits import attribute
@@ -111,7 +111,12 @@ def _merge(graph: Graph, node: Node, host: Node, scale: Array, shift: Array) -> 
             graph.erase_unused(old)
             graph.rename(value, name)
     host.attrs = {key: value for key, value in host.attrs.items() if key != "beta"}  # is in the bias of a Gemm now
-    absorb_node(graph, node, host)
+    host.sources = joined_sources(host, node)
+    host.position = node.position
+    name = node.output.name
+    bypass(graph, node, host.output)
+    graph.erase(node)
+    graph.rename(host.output, name)
     return True
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.spatial import make_window
-from tinycomp.passes.edits import replace, version_of
-from tinycomp.passes.simplify.facts import ints, is_private, producer, reshape_target
+from tinycomp.passes.edits import joined_sources, take_over, version_of
+from tinycomp.passes.simplify.facts import ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
@@ -54,7 +53,7 @@ def merge_views(graph: Graph, node: Node) -> bool:
 
 
 def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node]) -> bool:
-    """Replace ``node`` by a Reshape of ``source``, unless that is what it is."""
+    """Replace ``node``, and the ``merged`` ones before it, by a Reshape of ``source``, unless that is what it is."""
     target = reshape_target(node.output.shape)
     if target is None or source is None or version_of(graph, "Reshape") < 5:
         return False
@@ -63,8 +62,9 @@ def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node])
         current = node.const(1)
         if current is not None and np.array_equal(current, wanted):
             return False
-    name = f"{node.output.name}_shape"
-    return replace(graph, node, "Reshape", [source, graph.add_const(wanted, name)], merged=merged)
+    shape = graph.add_const(wanted, f"{node.output.name}_shape")
+    names, sources = [graph.fresh(node.output.name)], joined_sources(*merged, node)
+    return take_over(graph, node, graph.add("Reshape", [source, shape], outputs=names, at=node, sources=sources))
 
 
 @rule("GatherND")
@@ -125,42 +125,33 @@ def kernel_of(node: Node) -> list[int] | None:
     return None if sizes is None else list(sizes[2:])
 
 
-@rule("Conv")
-def merge_pad_into_conv(graph: Graph, node: Node) -> bool:
-    """A Pad with zeros of spatial axes becomes ``pads`` of the Conv behind it."""
-    return _merge_pad(graph, node, 0.0)
+@replaces(lambda x: P.op(("AveragePool", "Conv", "MaxPool"), P.Pad(x, ...).where(uses=1), ...))
+def merge_pad(op: GraphBuilder, x: Value, match: Match) -> Value | None:
+    """A Pad of spatial axes becomes ``pads`` of the Conv or pool behind it.
 
-
-@rule("AveragePool")
-def merge_pad_into_average_pool(graph: Graph, node: Node) -> bool:
-    """A Pad with zeros becomes ``pads`` that count; pads that the pool has and does not count forbid it."""
-    counts = node.attrs.get("count_include_pad", 0)
-    if node.version < 7 or node.attrs.get("ceil_mode", 0) or (any(node.attrs.get("pads", ())) and not counts):
-        return False
-    return _merge_pad(graph, node, 0.0, {"count_include_pad": 1})
-
-
-@rule("MaxPool")
-def merge_pad_into_max_pool(graph: Graph, node: Node) -> bool:
-    """A Pad with minus infinity becomes ``pads``, which a maximum never sees; indices would change."""
-    if node.attrs.get("ceil_mode", 0) or any(value.name for value in node.outputs[1:]):
-        return False
-    return _merge_pad(graph, node, -np.inf)
-
-
-def _merge_pad(graph: Graph, node: Node, fill: float, more: dict[str, Any] | None = None) -> bool:
-    pad = producer(node.inputs[0], "Pad")
-    if pad is None or not is_private(graph, pad.output) or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
-        return False
-    outer, kernel = pads_of(pad, fill), kernel_of(node)
+    It fills with zeros before a Conv, and before an AveragePool, which then counts its pads, so it must not have any
+    that it does not count. Before a MaxPool, which never sees them, but whose indices would change, it fills with minus
+    infinity.
+    """
+    node, pad = match.matched
+    attrs = dict(node.attrs)
+    if attrs.get("auto_pad", "NOTSET") != "NOTSET" or (node.op != "Conv" and attrs.get("ceil_mode", 0)):
+        return None
+    if node.op == "AveragePool":
+        if node.version < 7 or (any(attrs.get("pads", ())) and not attrs.get("count_include_pad", 0)):
+            return None
+        attrs["count_include_pad"] = 1
+    if node.op == "MaxPool" and any(value.name for value in node.outputs[1:]):
+        return None
+    outer, kernel = pads_of(pad, -np.inf if node.op == "MaxPool" else 0.0), kernel_of(node)
     if outer is None or kernel is None or len(outer) != 2 * len(kernel):
-        return False
-    own = node.attrs.get("pads") or [0] * len(outer)
-    pads = [a + b for a, b in zip(outer, own, strict=True)]
-    if node.op != "Conv" and not _sees_input(node, kernel, pads):
-        return False
-    attrs = {**node.attrs, **(more or {}), "pads": pads}
-    return replace(graph, node, node.op, [pad.inputs[0], *node.inputs[1:]], attrs, merged=[pad], version=node.version)
+        return None
+    own = attrs.get("pads") or [0] * len(outer)
+    attrs["pads"] = [a + b for a, b in zip(outer, own, strict=True)]
+    if node.op != "Conv" and not _sees_input(node, kernel, attrs["pads"]):
+        return None
+    result: Value = op.emit(node.op, x, *node.inputs[1:], version=node.version, **attrs)
+    return result
 
 
 def _sees_input(node: Node, kernel: list[int], pads: list[int]) -> bool:
@@ -204,7 +195,5 @@ RULES = (
     merge_views,
     gather_all_to_reshape,
     explicit_pads,
-    merge_pad_into_conv,
-    merge_pad_into_average_pool,
-    merge_pad_into_max_pool,
+    merge_pad,
 )

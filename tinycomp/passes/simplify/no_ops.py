@@ -11,19 +11,17 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
-from tinycomp.passes.edits import bypass, replace, replace_by_constant, version_of
-from tinycomp.passes.fold_constants import is_random
+from tinycomp.passes.edits import bypass, replace_by_constant, version_of
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     ints,
     is_private,
     keeps_shape,
-    producer,
     same_shape_of_equal_size,
     same_static_shape,
 )
 from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
-from tinycomp.rewrite.traits import attribute, has_trait
+from tinycomp.rewrite.traits import attribute, has_trait, is_random
 
 _FAR = (1 << 31) - 1
 """Slice ends from here on mean the end of the axis in every exporter."""
@@ -254,19 +252,33 @@ def is_lossless(source: str, target: str) -> bool:
 # Clamps: Relu limits to [0, inf], Clip to what it says --------------------------------------------------------------
 
 
-@rule("Relu", "Clip")
-def merge_clamps(graph: Graph, node: Node) -> bool:
+@replaces(lambda x: P.op(("Clip", "Relu"), P.op(("Clip", "Relu"), x, ...), ...))
+def merge_clamps(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     """A limit of a limit is one limit; where the outer one changes nothing it goes away."""
-    inner = producer(node.inputs[0], "Relu", "Clip")
-    if inner is None or node.output.dtype not in FLOATS:
-        return False
-    first, second = limits(inner), limits(node)
+    outer, inner = match.matched
+    dtype = outer.output.dtype
+    first, second = (limits(inner), limits(outer)) if dtype in FLOATS else (None, None)
     if first is None or second is None:
-        return False
+        return None
     both = (_limit(first[0], second), _limit(first[1], second))
     if both == first:
-        return bypass(graph, node, inner.output)
-    return is_private(graph, inner.output) and _clamp(graph, node, inner, both)
+        return inner.output
+    if not is_private(op.graph, inner.output):
+        return None
+    return op.Relu(x) if both == _RELU else _clip(op, x, both, outer.output)
+
+
+def _clip(op: GraphBuilder, x: Value, limits: Limits, like: Value) -> Value | None:
+    """Return x between limits, which are operands or, in older versions, attributes; None if those cannot say it."""
+    if version_of(op.graph, "Clip") < 11:
+        return op.Clip(x, min=limits[0], max=limits[1]) if all(map(math.isfinite, limits)) else None
+    greatest = _greatest(like.dtype)
+    bounds: list[Value | None] = []
+    for name, bound, default in zip(("min", "max"), limits, (-greatest, greatest), strict=True):
+        array = np.array(bound, numpy_dtype(like.dtype))
+        bounds.append(None if bound == default else op.graph.add_const(array, f"{like.name}_{name}"))
+    clipped: Value = op.Clip(x, *bounds)
+    return clipped
 
 
 def limits(node: Node) -> Limits | None:
@@ -293,20 +305,6 @@ def _limit(x: float, limits: Limits) -> float:
 
 def _greatest(name: str) -> float:
     return float(ml_dtypes.finfo(numpy_dtype(name)).max)  # type: ignore[no-untyped-call]
-
-
-def _clamp(graph: Graph, node: Node, inner: Node, both: Limits) -> bool:
-    x, dtype = inner.inputs[0], node.output.dtype
-    if both == _RELU:
-        return replace(graph, node, "Relu", [x], merged=[inner])
-    if version_of(graph, "Clip") < 11:
-        attrs = {"min": both[0], "max": both[1]}
-        return all(map(math.isfinite, both)) and replace(graph, node, "Clip", [x], attrs, merged=[inner])
-    bounds: list[Value | None] = []
-    for name, bound, default in zip(("min", "max"), both, (-_greatest(dtype), _greatest(dtype)), strict=True):
-        array = np.array(bound, numpy_dtype(dtype))
-        bounds.append(None if bound == default else graph.add_const(array, f"{node.output.name}_{name}"))
-    return replace(graph, node, "Clip", [x, *bounds], merged=[inner])
 
 
 RULES = (
