@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,42 +16,8 @@ import numpy as np
 from tinycomp.errors import ExecutionError, TinycompError
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops import (
-    activation,
-    attention,
-    barrier,
-    cast,
-    comparison,
-    control_flow,
-    conv,
-    conv_transpose,
-    creation,
-    deform_conv,
-    detection,
-    einsum,
-    elementwise,
-    flex_attention,
-    indexing,
-    layout,
-    maps,
-    matmul,
-    movement,
-    norm,
-    padding,
-    pool,
-    quantize,
-    recurrent,
-    reduction,
-    resize,
-    roi,
-    sampling,
-    selection,
-    sequence,
-    shape,
-    softmax,
-)
 from tinycomp.ops.opaque import is_opaque, unknown_form
-from tinycomp.ops.registry import Kernel, OpFamily, OpRecord, OpTable
+from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
@@ -60,40 +27,32 @@ if TYPE_CHECKING:
 __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
 
 FAMILIES = (
-    activation.FAMILY,
-    attention.FAMILY,
-    barrier.FAMILY,
-    cast.FAMILY,
-    comparison.FAMILY,
-    control_flow.FAMILY,
-    conv.FAMILY,
-    conv_transpose.FAMILY,
-    creation.FAMILY,
-    detection.FAMILY,
-    einsum.FAMILY,
-    deform_conv.FAMILY,
-    elementwise.FAMILY,
-    flex_attention.FAMILY,
-    indexing.FAMILY,
-    layout.FAMILY,
-    maps.FAMILY,
-    matmul.FAMILY,
-    movement.FAMILY,
-    norm.FAMILY,
-    padding.FAMILY,
-    pool.FAMILY,
-    quantize.FAMILY,
-    recurrent.FAMILY,
-    reduction.FAMILY,
-    resize.FAMILY,
-    roi.FAMILY,
-    sampling.FAMILY,
-    selection.FAMILY,
-    sequence.FAMILY,
-    shape.FAMILY,
-    softmax.FAMILY,
+    "activation",
+    "attention",
+    "cast",
+    "control_flow",
+    "conv",
+    "creation",
+    "detection",
+    "elementwise",
+    "indexing",
+    "internal",
+    "maps",
+    "matmul",
+    "movement",
+    "norm",
+    "pool",
+    "quantize",
+    "recurrent",
+    "reduction",
+    "resize",
+    "sampling",
+    "sequence",
+    "shape",
 )
-OPS = OpTable(FAMILIES)
+"""The modules that hold the records, one per family of operators; each has its records in ``FAMILY``."""
+
+OPS = OpTable(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 
 # Operators that stack what their body returns, and need its types where it never runs.
 _STACKING = frozenset({"Loop", "Scan"})

@@ -1,15 +1,20 @@
-"""Activation functions. Formulas follow the ONNX operator text; each rounds once, to the type of its input."""
+"""Activation functions, Softmax and its relatives among them.
+
+Formulas follow the ONNX operator text; each rounds once, to the type of its input, but for Softmax and LogSoftmax:
+ONNX defines them as functions of simpler operators, so half precision is rounded to after every step.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ops.elementwise import erf
-from tinycomp.ops.numeric import Array, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, prod, quiet, rounder, widened
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("activation")
 _SELU_ALPHA = 1.67326319217681884765625
@@ -165,3 +170,76 @@ def swiglu(a: Array, b: Array, *, alpha: float = 1.0) -> Array:
 def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
+
+
+def softmax_along(x: Array, axis: int) -> Array:
+    """Return exp(x) over its sum along ``axis``, for an array of any shape and float type."""
+    step, x, dtype = rounder(x.dtype), x.astype(compute_dtype(x.dtype), copy=False), x.dtype
+    y = step(np.exp(step(x - x.max(axis=axis, keepdims=True, initial=-np.inf))))
+    y /= step(y.sum(axis=axis, keepdims=True))
+    return y.astype(dtype, copy=False)
+
+
+def log_softmax_along(x: Array, axis: int) -> Array:
+    """Return the logarithm of the softmax along ``axis`` without overflow."""
+    step, x, dtype = rounder(x.dtype), x.astype(compute_dtype(x.dtype), copy=False), x.dtype
+    y = step(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
+    y -= step(np.log(step(step(np.exp(y)).sum(axis=axis, keepdims=True))))
+    return y.astype(dtype, copy=False)
+
+
+def hardmax_along(x: Array, axis: int) -> Array:
+    """Return 1 at the first maximum along ``axis`` and 0 elsewhere."""
+    y = np.zeros_like(x)
+    if x.size:
+        np.put_along_axis(y, np.expand_dims(x.argmax(axis=axis), axis), 1, axis=axis)
+    return y
+
+
+def _flattened(function: Callable[[Array, int], Array], x: Array, axis: int, op: str) -> Array:
+    # The old operators accept axis == rank, which makes every element a row of its own.
+    split = axis if axis == x.ndim else fix_axis(axis, x.ndim, op)
+    matrix = x.reshape(prod(x.shape[:split]), prod(x.shape[split:]))
+    return function(matrix, 1).reshape(x.shape)
+
+
+@FAMILY.op("Softmax")
+@quiet
+def softmax_1(x: Array, *, axis: int = 1) -> Array:
+    """Softmax of the matrix whose rows are the axes before ``axis``."""
+    return _flattened(softmax_along, x, axis, "Softmax")
+
+
+@FAMILY.op("Softmax", since=13)
+@quiet
+def softmax(x: Array, *, axis: int = -1) -> Array:
+    """Softmax along one axis."""
+    return softmax_along(x, fix_axis(axis, x.ndim, "Softmax"))
+
+
+@FAMILY.op("LogSoftmax")
+@quiet
+def log_softmax_1(x: Array, *, axis: int = 1) -> Array:
+    """Logarithm of the softmax of the matrix whose rows are the axes before ``axis``."""
+    return _flattened(log_softmax_along, x, axis, "LogSoftmax")
+
+
+@FAMILY.op("LogSoftmax", since=13)
+@quiet
+def log_softmax(x: Array, *, axis: int = -1) -> Array:
+    """Logarithm of the softmax along one axis."""
+    return log_softmax_along(x, fix_axis(axis, x.ndim, "LogSoftmax"))
+
+
+@FAMILY.op("Hardmax")
+@quiet
+def hardmax_1(x: Array, *, axis: int = 1) -> Array:
+    """One-hot maximum of the matrix whose rows are the axes before ``axis``."""
+    return _flattened(hardmax_along, x, axis, "Hardmax")
+
+
+@FAMILY.op("Hardmax", since=13)
+@quiet
+def hardmax(x: Array, *, axis: int = -1) -> Array:
+    """One-hot maximum along one axis."""
+    return hardmax_along(x, fix_axis(axis, x.ndim, "Hardmax"))

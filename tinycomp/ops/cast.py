@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ops.elementwise import saturate as saturate_to
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("cast")
 _SCALE = np.dtype(ml_dtypes.float8_e8m0fnu)

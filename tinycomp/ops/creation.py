@@ -12,7 +12,7 @@ from tinycomp.errors import ExecutionError
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import dtype_of_enum
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("creation")
 _FLOAT = 1  # TensorProto.FLOAT

@@ -11,7 +11,7 @@ from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"

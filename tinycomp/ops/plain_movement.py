@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import informs
-from tinycomp.ops.plain_rule import ANY, Operand, Rule, Shape, is_known
+from tinycomp.ops.record import ANY, Operand, Rule, Shape, is_known
 
 _INDICES = ("int32", "int64")
 

@@ -15,7 +15,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import schema
 from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType
 from tinycomp.ops.plain_movement import MOVEMENT
-from tinycomp.ops.plain_rule import NUMBERS, Operand, Rule, Shape, fit, is_known
+from tinycomp.ops.record import NUMBERS, Operand, Rule, Shape, fit, is_known
 from tinycomp.ops.spatial import make_window
 
 

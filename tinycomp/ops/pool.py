@@ -15,9 +15,8 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.integers import integer_range
-from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
+from tinycomp.ops.record import OpFamily
 from tinycomp.ops.spatial import Window, make_window, pad_for, spatial_tuple, split_pads
 
 FAMILY = OpFamily("pool")

@@ -12,9 +12,20 @@ import numpy as np
 import onnx
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ops.integers import exact_float, integer_range, minus_zero_point, to_int32
-from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, is_float, node_shape, prod, quiet
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.numeric import (
+    Array,
+    compute_dtype,
+    exact_float,
+    fix_axis,
+    integer_range,
+    is_float,
+    minus_zero_point,
+    node_shape,
+    prod,
+    quiet,
+    to_int32,
+)
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]

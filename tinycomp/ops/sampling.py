@@ -12,7 +12,7 @@ import numpy as np
 from tinycomp.errors import ModelError
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("sampling")
 

@@ -10,7 +10,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ops.movement import concat
 from tinycomp.ops.numeric import Array, fix_axis, ints, scalar_int
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("sequence")
 

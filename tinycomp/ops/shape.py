@@ -13,7 +13,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}

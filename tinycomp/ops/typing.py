@@ -17,7 +17,7 @@ from tinycomp.ir.infer import infer_types, operator_types
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
 from tinycomp.ops.checks import check_node
 from tinycomp.ops.plain_types import plain_types
-from tinycomp.ops.registry import OpRecord
+from tinycomp.ops.record import OpRecord
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # The trailing results of their bodies may go unused: the node then has fewer results.

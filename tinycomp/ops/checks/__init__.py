@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.checks import axes, choices, movement, norms, operands, quantized, recurrent, spatial
-from tinycomp.ops.checks.facts import Facts
+from tinycomp.ops.facts import Facts
 
 __all__ = ["Facts", "check_node"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ops.checks.facts import Facts
-from tinycomp.ops.interpolation import NEAREST_MODES, TRANSFORM_MODES
+from tinycomp.ops.facts import Facts
+from tinycomp.ops.resize import NEAREST_MODES, TRANSFORM_MODES
 from tinycomp.ops.spatial import AUTO_PADS
 
 _DTYPES = tuple(NUMBER_BY_DTYPE.values())

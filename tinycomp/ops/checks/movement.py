@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ops.checks.facts import Facts
-from tinycomp.ops.einsum import check_shapes
+from tinycomp.ops.facts import Facts
+from tinycomp.ops.matmul import check_shapes
 
 
 def _reshape(facts: Facts) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinycomp.ops.checks.facts import Facts
+from tinycomp.ops.facts import Facts
 
 
 def _per_channel(facts: Facts) -> None:

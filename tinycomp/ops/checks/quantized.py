@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinycomp.ops.checks.facts import Facts
+from tinycomp.ops.facts import Facts
 
 _SCALES = {
     "DequantizeLinear": (1,),

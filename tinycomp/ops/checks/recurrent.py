@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tinycomp.errors import did_you_mean
-from tinycomp.ops.checks.facts import Facts
-from tinycomp.ops.recurrent_activations import ACTIVATION_NAMES
+from tinycomp.ops.facts import Facts
+from tinycomp.ops.recurrent import ACTIVATION_NAMES
 
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
 _DIRECTIONS: Mapping[str, int] = {"forward": 1, "reverse": 1, "bidirectional": 2}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ModelError
-from tinycomp.ops.checks.facts import Facts
-from tinycomp.ops.conv_transpose import transposed_window
+from tinycomp.ops.conv import transposed_window
+from tinycomp.ops.facts import Facts
 from tinycomp.ops.spatial import make_window, spatial_tuple
 
 _WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import Dim
 
 if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
     from tinycomp.ir.types import Type
+
 
 Kernel = Callable[..., Any]
 TypeRule = Callable[["Node"], "list[Type]"]
@@ -175,3 +177,33 @@ class OpTable:
     def all(self) -> list[OpRecord]:
         """Return every record, sorted by domain, name and version."""
         return [record for key in sorted(self._index) for record in reversed(self._index[key])]
+
+
+Shape = tuple[Dim, ...]
+Operand = tuple[str, Shape]
+"""The dtype and dimensions of a dense tensor that lies row by row."""
+FLOATS = frozenset({"float16", "float32", "float64"})
+NUMBERS = FLOATS | {"int32", "int64"}
+ANY_NUMBER = 1 << 30
+"""More operands than any node has."""
+
+
+class PlainTypeRule(NamedTuple):
+    """How the type of a result follows from the operands; the least number of them is there, others may be absent."""
+
+    type_of_result: Callable[[Node, Sequence[Operand]], Operand | None]
+    least: int = 1
+    most: int = 1
+    since: int = 1
+    dtypes: frozenset[str] | None = FLOATS
+    """What the operands may be, all of one dtype; None where the rule itself sees to the dtypes."""
+
+
+def is_known(dim: Dim) -> TypeGuard[int]:
+    """Whether a dimension is a number."""
+    return isinstance(dim, int)
+
+
+def fit(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions may be equal."""
+    return a == b or not (is_known(a) and is_known(b))

@@ -1,16 +1,17 @@
-"""Relayout: the one operator that changes how a tensor lies in memory, and nothing else."""
+"""Operators of tinycomp's own: they compute nothing, and say how a tensor lies in memory or where fusion stops."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.ir.types import Type, tensor
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
 
-FAMILY = OpFamily("layout")
+
+FAMILY = OpFamily("internal")
 
 
 def _relayout_type(node: Node) -> list[Type]:
@@ -23,4 +24,16 @@ def _relayout_type(node: Node) -> list[Type]:
 def relayout(x: Any, *, layout: str) -> Any:
     """Return ``x``: a numpy array has its logical shape whatever the layout."""
     del layout
+    return x
+
+
+def _same_type(node: Node) -> list[Type]:
+    operand = node.inputs[0]
+    assert operand is not None, "StopFusion has one operand"
+    return [operand.type]
+
+
+@FAMILY.op("StopFusion", domain="tinycomp", traits={"structural", "cheap", "elementwise"}, type_rule=_same_type)
+def stop_fusion(x: Any) -> Any:
+    """The input itself; where barriers bind, no region reaches across."""
     return x
