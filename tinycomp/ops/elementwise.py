@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and logic on elements: Add to Mod, Sum/Mean/Max/Min, rounding, transcendental functions, Where."""
+"""Arithmetic, comparisons and logic on elements: Add to Mod, Sum/Mean/Max/Min, rounding, Exp and its like, Where."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return run
 
 
-for _name, _function, _traits in (
+for _name, _predicate, _traits in (
     ("Equal", np.equal, {"commutative"}),
     ("Less", np.less, set()),
     ("Greater", np.greater, set()),
@@ -302,7 +302,7 @@ for _name, _function, _traits in (
     ("Or", np.logical_or, {"commutative"}),
     ("Xor", np.logical_xor, {"commutative"}),
 ):
-    _kernel = _binary(_function)
+    _kernel = _binary(_predicate)
     FAMILY.op(_name, since=7, traits={"elementwise", "cheap"} | _traits)(_kernel)
     if not _name.endswith("OrEqual"):
         FAMILY.op(_name, since=1, traits={"elementwise", "cheap"})(legacy_broadcast(_kernel))

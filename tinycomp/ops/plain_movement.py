@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import informs
-from tinycomp.ops.record import ANY, Operand, Rule, Shape, is_known
+from tinycomp.ops.record import ANY_NUMBER, Operand, PlainTypeRule, Shape, is_known
 
 _INDICES = ("int32", "int64")
 
@@ -112,12 +112,12 @@ def _integers(value: Value | None) -> list[int] | None:
     return value.const.tolist() if value.const.dtype.name in _INDICES else None
 
 
-MOVEMENT: Mapping[str, Rule] = {
-    "Concat": Rule(_concat, 1, ANY, since=11, dtypes=None),
-    "Flatten": Rule(_flatten, since=11, dtypes=None),
-    "Gather": Rule(_gather, 2, 2, dtypes=None),
-    "Reshape": Rule(_reshape, 1, 2, dtypes=None),
-    "Shape": Rule(_shape, dtypes=None),
-    "Slice": Rule(_slice, 3, 5, since=10, dtypes=None),
-    "Transpose": Rule(_transpose, dtypes=None),
+MOVEMENT: Mapping[str, PlainTypeRule] = {
+    "Concat": PlainTypeRule(_concat, 1, ANY_NUMBER, since=11, dtypes=None),
+    "Flatten": PlainTypeRule(_flatten, since=11, dtypes=None),
+    "Gather": PlainTypeRule(_gather, 2, 2, dtypes=None),
+    "Reshape": PlainTypeRule(_reshape, 1, 2, dtypes=None),
+    "Shape": PlainTypeRule(_shape, dtypes=None),
+    "Slice": PlainTypeRule(_slice, 3, 5, since=10, dtypes=None),
+    "Transpose": PlainTypeRule(_transpose, dtypes=None),
 }

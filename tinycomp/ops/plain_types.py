@@ -15,7 +15,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import schema
 from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType
 from tinycomp.ops.plain_movement import MOVEMENT
-from tinycomp.ops.record import NUMBERS, Operand, Rule, Shape, fit, is_known
+from tinycomp.ops.record import NUMBERS, Operand, PlainTypeRule, Shape, fit, is_known
 from tinycomp.ops.spatial import make_window
 
 
@@ -139,19 +139,19 @@ def _global_pool(node: Node, operands: Sequence[Operand]) -> Operand | None:
     return dtype, (*x[:2], *(1,) * (len(x) - 2))
 
 
-_RULES: Mapping[str, Rule] = {
+_RULES: Mapping[str, PlainTypeRule] = {
     **dict.fromkeys(("Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Neg", "Reciprocal", "Relu",
-                     "Sigmoid", "Softplus", "Sqrt", "Tanh"), Rule(_like_first)),
-    **dict.fromkeys(("Add", "Div", "Mul", "Sub"), Rule(_broadcast, 2, 2, since=7, dtypes=NUMBERS)),
-    **dict.fromkeys(("AveragePool", "MaxPool"), Rule(_pool, since=10)),
-    **dict.fromkeys(("LogSoftmax", "Softmax"), Rule(_softmax, since=13)),
-    "BatchNormalization": Rule(_like_first, 5, 5, since=9),
-    "Clip": Rule(_like_first, 1, 3, since=11),
-    "Conv": Rule(_conv, 2, 3),
-    "DequantizeLinear": Rule(_dequantize, 2, 3, since=10, dtypes=None),
-    "Gemm": Rule(_gemm, 2, 3, since=11),
-    "GlobalAveragePool": Rule(_global_pool),
-    "LayerNormalization": Rule(_like_first, 2, 3),
-    "MatMul": Rule(_matmul, 2, 2),
+                     "Sigmoid", "Softplus", "Sqrt", "Tanh"), PlainTypeRule(_like_first)),
+    **dict.fromkeys(("Add", "Div", "Mul", "Sub"), PlainTypeRule(_broadcast, 2, 2, since=7, dtypes=NUMBERS)),
+    **dict.fromkeys(("AveragePool", "MaxPool"), PlainTypeRule(_pool, since=10)),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), PlainTypeRule(_softmax, since=13)),
+    "BatchNormalization": PlainTypeRule(_like_first, 5, 5, since=9),
+    "Clip": PlainTypeRule(_like_first, 1, 3, since=11),
+    "Conv": PlainTypeRule(_conv, 2, 3),
+    "DequantizeLinear": PlainTypeRule(_dequantize, 2, 3, since=10, dtypes=None),
+    "Gemm": PlainTypeRule(_gemm, 2, 3, since=11),
+    "GlobalAveragePool": PlainTypeRule(_global_pool),
+    "LayerNormalization": PlainTypeRule(_like_first, 2, 3),
+    "MatMul": PlainTypeRule(_matmul, 2, 2),
     **MOVEMENT,
 }  # fmt: skip
