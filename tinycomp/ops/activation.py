@@ -7,12 +7,14 @@ ONNX defines them as functions of simpler operators, so half precision is rounde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
 from tinycomp.ops.elementwise import erf
+from tinycomp.ops.facts import Facts, Operand, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, prod, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
 
@@ -34,6 +36,8 @@ def softplus(x: Array) -> Array:
 FAMILY.op("Sigmoid", traits={"elementwise"})(widened(sigmoid))
 FAMILY.op("Softplus", traits={"elementwise", "inexact_definition"})(widened(softplus))
 
+FAMILY.plain_type("Sigmoid", "Softplus")(type_of_first)
+
 
 @FAMILY.op("Relu", traits={"elementwise", "cheap"})
 @widened
@@ -42,11 +46,17 @@ def relu(x: Array) -> Array:
     return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
+FAMILY.plain_type("Relu")(type_of_first)
+
+
 @FAMILY.op("LeakyRelu", traits={"elementwise", "cheap"})
 @widened
 def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     """``x``, or ``alpha * x`` below zero."""
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.minimum(x, 0))
+
+
+FAMILY.plain_type("LeakyRelu")(type_of_first)
 
 
 @widened
@@ -71,11 +81,21 @@ def prelu_channels(x: Array, slope: Array) -> Array:
     return np.asarray(prelu(x, slope))
 
 
+@FAMILY.check("PRelu")
+def _check_slope(facts: Facts) -> None:
+    shape = facts.shape(0)
+    if shape is not None and facts.node.version >= 7:
+        facts.require_broadcast(1, shape, "the slope")
+
+
 @FAMILY.op("Elu", traits={"elementwise"})
 @widened
 def elu(x: Array, *, alpha: float = 1.0) -> Array:
     """``x``, or ``alpha (exp(x) - 1)`` below zero."""
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)))
+
+
+FAMILY.plain_type("Elu")(type_of_first)
 
 
 @FAMILY.op("Celu", traits={"elementwise"})
@@ -114,6 +134,9 @@ def hard_swish(x: Array) -> Array:
     return np.asarray(x * np.clip(x / 6 + x.dtype.type(0.5), 0, 1))
 
 
+FAMILY.plain_type("HardSigmoid", "HardSwish")(type_of_first)
+
+
 @FAMILY.op("Softsign", traits={"elementwise", "cheap"})
 @widened
 def softsign(x: Array) -> Array:
@@ -135,6 +158,10 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
         raise ExecutionError("unknown mode", where="Gelu", expected="none or tanh", found=repr(approximate))
     inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
     return np.asarray(x / 2 * (1 + np.tanh(inner)))
+
+
+FAMILY.plain_type("Gelu")(type_of_first)
+FAMILY.check("Gelu")(one_of(approximate=("none", "tanh")))
 
 
 @FAMILY.op("Mish", traits={"elementwise"})
@@ -229,6 +256,16 @@ def log_softmax_1(x: Array, *, axis: int = 1) -> Array:
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """Logarithm of the softmax along one axis."""
     return log_softmax_along(x, fix_axis(axis, x.ndim, "LogSoftmax"))
+
+
+@FAMILY.plain_type("LogSoftmax", "Softmax", since=13)
+def _softmax_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    rank = len(operands[0][1])
+    return operands[0] if -rank <= node.attrs.get("axis", -1) < rank else None
+
+
+# onnx.reference computes the losses.
+FAMILY.check("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")(one_of(reduction=("none", "sum", "mean")))
 
 
 @FAMILY.op("Hardmax")

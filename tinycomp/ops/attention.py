@@ -17,6 +17,7 @@ import onnx
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, dtype_name, numpy_dtype
 from tinycomp.ops.activation import softmax_along
+from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
 
@@ -206,6 +207,20 @@ def attention(
             "Attention: unknown qk_matmul_output_mode", expected="0, 1, 2 or 3", found=str(qk_matmul_output_mode)
         )
     return (y, present_key, present_value, shown[qk_matmul_output_mode].astype(q.dtype))[:outputs]
+
+
+@FAMILY.check("Attention")
+def _check_attention(facts: Facts) -> None:
+    for index, name in ((0, "q_num_heads"), (1, "kv_num_heads"), (2, "kv_num_heads")):
+        heads, rank, hidden = facts.attr(name), facts.rank(index), facts.dim(index, -1)
+        if rank == 3 and heads is None:
+            facts.fail(f"{name} is missing", expected="a number of heads, since the operands have three dimensions")
+        if rank == 3 and hidden is not None and (heads < 1 or hidden % heads):
+            facts.fail(f"{name} does not divide the hidden size", expected=f"a divisor of {hidden}", found=heads)
+    facts.require_vector(6, facts.dim(0, 0), "nonpad_kv_seqlen")
+    queries, rows = facts.dim(0, -2), facts.dim(3, -2)
+    if queries is not None and rows not in (None, 1, queries):
+        facts.fail("the mask does not fit the queries", expected=f"1 or {queries} rows", found=rows)
 
 
 def _check_cache(past_key: Array | None, past_value: Array | None, nonpad_kv_seqlen: Array | None) -> None:

@@ -16,11 +16,24 @@ from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ops.facts import Check, Facts, Operand, is_known, known_sizes, one_of
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
-from tinycomp.ops.quantize import check_scale, requantize
+from tinycomp.ops.quantize import check_scale, positive_scales, requantize
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.sampling import sample
-from tinycomp.ops.spatial import Window, check_auto_pad, make_window, pad_for, sliding_view, spatial_tuple, split_pads
+from tinycomp.ops.spatial import (
+    AUTO_PADS,
+    Window,
+    attempt,
+    check_auto_pad,
+    make_window,
+    pad_for,
+    require_space,
+    sliding_view,
+    spatial_tuple,
+    split_pads,
+    window_attributes,
+)
 
 FAMILY = OpFamily("conv")
 
@@ -114,6 +127,54 @@ def add_bias(y: Array, bias: Array | None, op: str) -> Array:
     return y
 
 
+def _fits(weight: int, bias: int | None = None, *, transposed: bool = False) -> Check:
+    """Return the check of a convolution whose weight and bias are the operands of these numbers."""
+
+    def check(facts: Facts) -> None:
+        require_space(facts, 3)
+        shape, weight_shape = facts.shape(0), facts.shape(weight)
+        if shape is not None and weight_shape is not None and len(weight_shape) != len(shape):
+            facts.fail("input and weight differ in rank", expected=f"{len(shape)} dimensions", found=len(weight_shape))
+        _check_channels(facts, weight, bias, transposed)
+        kernel = None if weight_shape is None else known_sizes(weight_shape[2:])
+        stated = facts.attr("kernel_shape")
+        if kernel is not None and stated and tuple(stated) != kernel:
+            facts.fail("kernel_shape does not fit the weight", expected=str(list(kernel)), found=list(stated))
+        sizes = None if shape is None else known_sizes(shape[2:])
+        if sizes is None or kernel is None:
+            return
+        attrs = window_attributes(facts.node)
+        if transposed:
+            attempt(facts, spatial_tuple, "output_padding", facts.attr("output_padding"), len(sizes), 0, 0)
+            adjust = facts.attr("output_padding") or (0,) * len(sizes)
+            attempt(facts, transposed_window, sizes, kernel, adjust, facts.attr("output_shape"), **attrs)
+        else:
+            attempt(facts, make_window, sizes, kernel, **attrs)
+
+    return check
+
+
+def _check_channels(facts: Facts, weight: int, bias: int | None, transposed: bool) -> None:
+    group, channels = int(facts.attr("group", 1)), facts.dim(0, 1)
+    if group < 1:
+        facts.fail("group is out of range", expected="1 or more", found=group)
+    if channels is not None and channels % group:
+        facts.fail("group does not divide the input channels", expected=f"a divisor of {channels}", found=group)
+    outer, inner = facts.dim(weight, 0), facts.dim(weight, 1)
+    if transposed:
+        facts.require_size(weight, 0, channels, "axis 0 of the weight")
+    else:
+        facts.require_size(weight, 1, None if channels is None else channels // group, "axis 1 of the weight")
+        if outer is not None and outer % group:
+            facts.fail("group does not divide the output channels", expected=f"a divisor of {outer}", found=group)
+    if bias is not None:
+        results = (None if inner is None else inner * group) if transposed else outer
+        facts.require_vector(bias, results, "the bias")
+
+
+FAMILY.check("Conv", "ConvInteger", "ConvTranspose", "QLinearConv")(one_of(auto_pad=AUTO_PADS))
+
+
 @FAMILY.op("Conv", macs=conv_macs)
 @widened
 def conv(
@@ -141,6 +202,21 @@ def conv(
     return add_bias(convolve(x, w, window, group), b, "Conv")
 
 
+FAMILY.check("Conv")(_fits(weight=1, bias=2))
+
+
+@FAMILY.plain_type("Conv", least=2, most=3)
+def _conv_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, x), (_, weight) = operands[:2]
+    kernel, attrs = known_sizes(weight[2:]), window_attributes(node)
+    if kernel is None or ("auto_pad" in attrs and "pads" in attrs):
+        return None
+    space = list(filter(is_known, x[2:]))
+    if len(space) == len(kernel):
+        return dtype, (x[0], weight[0], *make_window("Conv", space, kernel, **attrs).output)
+    return None if space else (dtype, (x[0], weight[0], *[None] * len(kernel)))
+
+
 @FAMILY.op("ConvInteger", macs=conv_macs)
 def conv_integer(
     x: Array,
@@ -162,6 +238,9 @@ def conv_integer(
         "ConvInteger", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
     )
     return _integer_convolve(x, w, x_zero_point, w_zero_point, window, group)
+
+
+FAMILY.check("ConvInteger")(_fits(weight=1))
 
 
 def _integer_convolve(
@@ -203,6 +282,10 @@ def qlinear_conv(
     total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, window, group), b, "QLinearConv")
     per_channel = w_scale.reshape(-1, *[1] * window.rank) if w_scale.size > 1 else w_scale.reshape(())
     return requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
+
+
+FAMILY.check("QLinearConv")(positive_scales(1, 4, 6))
+FAMILY.check("QLinearConv")(_fits(weight=3, bias=8))
 
 
 def _transposed_macs(node: Node) -> int:
@@ -269,6 +352,9 @@ def conv_transpose(
     return add_bias(fold(taps, scatter), b, op)
 
 
+FAMILY.check("ConvTranspose")(_fits(weight=1, bias=2, transposed=True))
+
+
 def transposed_window(
     op: str,
     sizes: Sequence[int],
@@ -276,10 +362,10 @@ def transposed_window(
     adjust: Sequence[int],
     output_shape: Ints,
     *,
-    strides: Ints,
-    dilations: Ints,
-    pads: Ints,
-    auto_pad: str,
+    strides: Ints = None,
+    dilations: Ints = None,
+    pads: Ints = None,
+    auto_pad: str = "NOTSET",
 ) -> Window:
     """Return the window whose inverse the transposed convolution is: ``output`` is x's size, ``sizes`` is y's."""
     rank = len(sizes)

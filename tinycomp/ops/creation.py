@@ -10,7 +10,8 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.cast import dtype_of_enum
+from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
+from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.record import OpFamily
 
@@ -83,6 +84,15 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     return np.full(dims, value.reshape(-1)[0], value.dtype)
 
 
+@FAMILY.check("ConstantOfShape")
+def _check_constant(facts: Facts) -> None:
+    sizes, value = facts.const(0), facts.attr("value")
+    if sizes is not None and sizes.size and int(sizes.min()) < 0:
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())
+    if isinstance(value, np.ndarray) and value.size != 1:
+        facts.fail("value is not one element", expected="one element", found=f"shape {list(value.shape)}")
+
+
 def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Array:
     first, end, step = (x.reshape(-1)[0].astype(dtype) for x in (start, limit, delta))
     if not step:
@@ -106,6 +116,13 @@ def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT
     """
     wide = compute_dtype(start.dtype)
     return _range(start, limit, delta, wide).astype(start.dtype, copy=False)
+
+
+@FAMILY.check("Range")
+def _check_step(facts: Facts) -> None:
+    delta = facts.const(2)
+    if delta is not None and delta.size and not delta.reshape(-1)[0]:
+        facts.fail("the step is 0", expected="a delta other than 0", found=delta.reshape(-1)[0])
 
 
 @FAMILY.op("EyeLike", traits={"cheap"})
@@ -191,3 +208,8 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
     points = _generator(seed).random((x.shape[0], sample_size))
     classes = (points[:, :, None] >= edges[:, None, :]).sum(-1)
     return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))
+
+
+FAMILY.check(
+    "Bernoulli", "EyeLike", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"
+)(one_of(dtype=DTYPE_NUMBERS))  # fmt: skip

@@ -11,6 +11,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import operator_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, quiet, scalar_int
 from tinycomp.ops.record import OpFamily
 
@@ -139,6 +140,13 @@ def non_max_suppression(
     batch, label = np.divmod(group, scores.shape[1])
     kept = _suppress(_edges(boxes[batch, box], bool(center_point_box)), group, limit, threshold)
     return np.stack([batch[kept], label[kept], box[kept]], axis=1).astype(np.int64, copy=False)
+
+
+@FAMILY.check("NonMaxSuppression")
+def _check_boxes(facts: Facts) -> None:
+    facts.require_size(0, 2, 4, "a box")
+    facts.require_size(1, 0, facts.dim(0, 0), "the scores' batch")
+    facts.require_size(1, 2, facts.dim(0, 1), "a class of scores")
 
 
 def _check(op: str, x: Array, rois: Array, columns: int, batch: Array, pooled: Sequence[int]) -> None:
@@ -286,6 +294,11 @@ def roi_align(
     half_pixel = coordinate_transformation_mode == "half_pixel"
     pooled = (output_height, output_width)
     return _roi_align(x, rois, batch_indices, mode, pooled, sampling_ratio, spatial_scale, half_pixel)
+
+
+FAMILY.check("RoiAlign")(
+    one_of(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel"))
+)
 
 
 def _bins(first: int, last: int, pooled: int, length: int) -> list[slice]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Check, Facts, Operand, broadcast_shape, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import NUMBERS, OpFamily
 
 FAMILY = OpFamily("elementwise")
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -120,6 +122,38 @@ for _name, _kernel in {"Add": add, "Sub": sub, "Mul": mul, "Div": div, "Pow": po
     FAMILY.op(_name, since=1, traits={"elementwise"})(legacy_broadcast(_kernel))
 
 
+def _equal_shapes(broadcasts_since: int) -> Check:
+    """Return the check of the versions that broadcast only if an attribute asks for it."""
+
+    def check(facts: Facts) -> None:
+        shape = facts.shape(0)
+        if shape is None or facts.node.version >= broadcasts_since or facts.attr("broadcast", 0):
+            return
+        for index in range(1, len(facts.node.inputs)):
+            other = facts.sizes(index)
+            if other is not None and (
+                len(other) != len(shape)
+                or any(isinstance(d, int) and d != n for d, n in zip(shape, other, strict=True))
+            ):
+                facts.fail(
+                    "the operands differ in shape, which this version does not broadcast",
+                    expected=f"shape {list(shape)}", found=list(other), hint=f"Use opset {broadcasts_since} or later.",
+                )  # fmt: skip
+
+    return check
+
+
+FAMILY.check("Add", "Div", "Mul", "Pow", "Sub")(_equal_shapes(7))
+FAMILY.check("Max", "Mean", "Min", "Sum")(_equal_shapes(8))
+
+
+@FAMILY.plain_type("Add", "Div", "Mul", "Sub", least=2, since=7, dtypes=NUMBERS)
+def _broadcast_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands
+    shape = broadcast_shape(a, b)
+    return None if shape is None else (dtype, shape)
+
+
 def _fold(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     @widened
     def run(*data: Array) -> Array:
@@ -147,6 +181,9 @@ def neg(x: Array) -> Array:
     return np.asarray(-x)
 
 
+FAMILY.plain_type("Neg")(type_of_first)
+
+
 @FAMILY.op("Abs", traits={"elementwise", "cheap"})
 @widened
 def abs_(x: Array) -> Array:
@@ -166,6 +203,9 @@ def sign(x: Array) -> Array:
 def reciprocal(x: Array) -> Array:
     """1 / x."""
     return np.asarray(x.dtype.type(1) / x)
+
+
+FAMILY.plain_type("Reciprocal")(type_of_first)
 
 
 def _unary(name: str, function: Callable[[Array], Array], *extra: str) -> None:
@@ -196,6 +236,8 @@ for _name, _function in {
 }.items():
     _unary(_name, _function)
 
+FAMILY.plain_type("Exp", "Sqrt", "Tanh")(type_of_first)
+
 
 _ERF_LIMIT = 3.92  # erf rounds to 1 in float32 from here on
 # erf(x) / x as a rational function of x², lowest power first: fitted by iteratively reweighted least squares on
@@ -225,6 +267,8 @@ def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 _unary("Erf", erf)
+
+FAMILY.plain_type("Erf")(type_of_first)
 
 
 @FAMILY.op("Clip", since=11, traits={"elementwise", "cheap"})
@@ -260,6 +304,9 @@ def clip_attributes(
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
+FAMILY.plain_type("Clip", most=3, since=11)(type_of_first)
+
+
 @FAMILY.op("BitShift", since=11, traits={"elementwise", "cheap"})
 def bit_shift(x: Array, y: Array, *, direction: str) -> Array:
     """Shift; an amount that is negative or not below the width leaves only the sign's extension.
@@ -275,6 +322,9 @@ def bit_shift(x: Array, y: Array, *, direction: str) -> Array:
     if direction == "LEFT":
         return np.where(fits, x << amount, 0).astype(x.dtype)
     return np.where(fits, x >> amount, np.where(x < 0, -1, 0).astype(x.dtype))
+
+
+FAMILY.check("BitShift")(one_of(direction=("LEFT", "RIGHT")))
 
 
 for _name, _ufunc in {"And": np.bitwise_and, "Or": np.bitwise_or, "Xor": np.bitwise_xor}.items():
@@ -306,6 +356,8 @@ for _name, _predicate, _traits in (
     FAMILY.op(_name, since=7, traits={"elementwise", "cheap"} | _traits)(_kernel)
     if not _name.endswith("OrEqual"):
         FAMILY.op(_name, since=1, traits={"elementwise", "cheap"})(legacy_broadcast(_kernel))
+
+FAMILY.check("And", "Equal", "Greater", "Less", "Or", "Xor")(_equal_shapes(7))
 
 
 @FAMILY.op("Not", traits={"elementwise", "cheap"})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
 from tinycomp.ops.record import OpFamily
 
@@ -24,6 +28,16 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     if not found.size:
         return np.empty(x.shape[:fixed] + found.shape + x.shape[fixed + 1 :], x.dtype)
     return np.asarray(np.take(x, found, fixed))
+
+
+@FAMILY.plain_type("Gather", least=2, dtypes=None)
+def _gathered_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, x), (kind, indices) = operands
+    axis = node.attrs.get("axis", 0)
+    if kind not in ("int32", "int64") or not -len(x) <= axis < len(x):
+        return None
+    axis %= len(x)
+    return dtype, (*x[:axis], *indices, *x[axis + 1 :])
 
 
 def _along(indices: Array, axis: int) -> tuple[Array, ...]:
@@ -57,6 +71,9 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     return np.asarray(x[_along(found, fixed)])
 
 
+FAMILY.check("GatherElements")(axis_in_range(0))
+
+
 def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Array, ...]:
     """Return the columns of an index-tuple tensor, checked against the sizes they address."""
     width = indices.shape[-1] if indices.ndim else 0
@@ -86,6 +103,19 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     extra = indices.ndim - 1 - batch_dims
     leading = tuple(np.asarray(g).reshape(g.shape + (1,) * extra) for g in batch)
     return np.asarray(x[leading + columns])
+
+
+@FAMILY.check("GatherND")
+def _check_index_tuples(facts: Facts) -> None:
+    batch, rank, depth = int(facts.attr("batch_dims", 0)), facts.rank(0), facts.dim(1, -1)
+    ranks = [r for r in (rank, facts.rank(1)) if r is not None]
+    if batch < 0 or any(batch >= r for r in ranks):
+        facts.fail(
+            "batch_dims is out of range", expected=f"0 or more, and less than the ranks {ranks} of the operands",
+            found=batch,
+        )  # fmt: skip
+    if rank is not None and depth is not None and not 1 <= depth <= rank - batch:
+        facts.fail("the tuples of indices have a wrong length", expected=f"1 to {rank - batch}", found=depth)
 
 
 _REDUCTIONS: dict[str, np.ufunc] = {
@@ -129,6 +159,17 @@ def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0,
     return _scatter(x, _along(fix_indices(indices, x.shape[fixed], where), fixed), updates, reduction, where)
 
 
+FAMILY.check("ScatterElements")(one_of(reduction=("none", *_REDUCTIONS)))
+FAMILY.check("Scatter", "ScatterElements")(axis_in_range(0))
+
+
+@FAMILY.check("Scatter", "ScatterElements")
+def _check_updates(facts: Facts) -> None:
+    indices, updates = facts.sizes(1), facts.sizes(2)
+    if indices is not None and updates is not None and indices != updates:
+        facts.fail("updates and indices differ in shape", expected=str(list(indices)), found=list(updates))
+
+
 @FAMILY.op("ScatterND", traits={"movement"})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
     """``x`` with slices written, or accumulated, where index tuples say.
@@ -143,6 +184,19 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "no
             "updates do not fit the indices", where="ScatterND", expected=str(wanted), found=str(updates.shape)
         )
     return _scatter(x, columns, updates, reduction, "ScatterND")
+
+
+FAMILY.check("ScatterND")(one_of(reduction=("none", *_REDUCTIONS)))
+
+
+@FAMILY.check("ScatterND")
+def _check_update_blocks(facts: Facts) -> None:
+    shape, indices, updates = facts.sizes(0), facts.sizes(1), facts.sizes(2)
+    if shape is None or indices is None or updates is None or not indices or indices[-1] > len(shape):
+        return
+    wanted = indices[:-1] + shape[indices[-1] :]
+    if updates != wanted:
+        facts.fail("updates has the wrong shape", expected=f"{list(wanted)}", found=list(updates))
 
 
 @FAMILY.op("TensorScatter", traits={"movement"})
@@ -190,6 +244,13 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     wrapped = np.expand_dims(np.where(whole < 0, whole + size, whole), fixed)
     classes = np.arange(size).reshape((-1,) + (1,) * (indices.ndim - fixed))
     return np.where(wrapped == classes, values[1:2].reshape(()), values[0:1].reshape(()))
+
+
+@FAMILY.check("OneHot")
+def _check_depth(facts: Facts) -> None:
+    depth = facts.const(1)
+    if depth is not None and depth.size and not float(depth.reshape(-1)[0]) >= 0:
+        facts.fail("the depth is negative", expected="0 or more", found=depth.reshape(-1)[0])
 
 
 @FAMILY.op("Compress")

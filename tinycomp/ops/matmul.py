@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Facts, Operand, broadcast_shape, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, prod, widened
 from tinycomp.ops.record import OpFamily
 
@@ -37,6 +39,15 @@ def _gemm_macs(node: Node) -> int:
 def matmul(a: Array, b: Array) -> Array:
     """numpy.matmul."""
     return np.asarray(np.matmul(a, b))
+
+
+@FAMILY.plain_type("MatMul", least=2)
+def _matmul_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands
+    if min(len(a), len(b)) < 2 or not may_be_equal(a[-1], b[-2]):
+        return None
+    batch = broadcast_shape(a[:-2], b[:-2])
+    return None if batch is None else (dtype, (*batch, a[-2], b[-1]))
 
 
 @FAMILY.op("Gemm", since=7, macs=_gemm_macs)
@@ -86,6 +97,27 @@ def gemm_broadcast(
 ) -> Array:
     """Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
+
+
+@FAMILY.plain_type("Gemm", least=2, most=3, since=11)
+def _gemm_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands[:2]
+    if len(a) != 2 or len(b) != 2:
+        return None
+    rows, depth = reversed(a) if node.attrs.get("transA") else a
+    other_depth, columns = reversed(b) if node.attrs.get("transB") else b
+    size = (rows, columns)
+    if depth != other_depth or any(broadcast_shape(shape, size) != size for _, shape in operands[2:]):
+        return None
+    return dtype, size
+
+
+@FAMILY.check("Gemm")
+def _check_gemm_bias(facts: Facts) -> None:
+    rows = facts.dim(0, 1 if facts.attr("transA", 0) else 0)
+    columns = facts.dim(1, 0 if facts.attr("transB", 0) else 1)
+    if facts.node.version >= 7:
+        facts.require_broadcast(2, (rows, columns), "the bias")
 
 
 @FAMILY.op("Det")
@@ -246,3 +278,14 @@ def einsum(*inputs: Array, equation: str) -> Array:
     assert result is not None
     result, labels = _simplify(result, labels, set(output))
     return result.transpose([labels.index(label) for label in output])
+
+
+@FAMILY.check("Einsum")
+def _check_einsum(facts: Facts) -> None:
+    shapes = [facts.shape(i) for i in range(len(facts.node.inputs))]
+    if any(s is None for s in shapes):
+        return
+    try:
+        check_shapes(str(facts.attr("equation", "")), [s for s in shapes if s is not None])
+    except ExecutionError as error:
+        facts.fail(error.message, expected=error.expected, found=error.found)

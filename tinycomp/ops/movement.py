@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import infer_types
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, Operand, Shape, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import ANY_NUMBER, OpFamily
 
 FAMILY = OpFamily("movement")
 
@@ -33,6 +34,20 @@ def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
             found=str(list(perm)),
         )
     return x.transpose(perm)
+
+
+@FAMILY.plain_type("Transpose", dtypes=None)
+def _transposed_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    perm = node.attrs.get("perm", range(len(x))[::-1])
+    return (dtype, tuple([x[axis] for axis in perm])) if x else None
+
+
+@FAMILY.check("Transpose")
+def _check_perm(facts: Facts) -> None:
+    perm, rank = facts.attr("perm"), facts.rank(0)
+    if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
+        facts.fail("perm is not a permutation", expected=f"each of 0 to {rank - 1} once", found=list(perm))
 
 
 @FAMILY.op("Concat", since=4, traits={"movement"})
@@ -56,6 +71,25 @@ def concat(*inputs: Array, axis: int) -> Array:
 def concat_1(*inputs: Array, axis: int = 1) -> Array:
     """Concat before opset 4, where the axis had a default."""
     return concat(*inputs, axis=axis)
+
+
+@FAMILY.plain_type("Concat", most=ANY_NUMBER, since=11, dtypes=None)
+def _joined_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, first = operands[0]
+    axis = node.attrs.get("axis")
+    if axis is None or not -len(first) <= axis < len(first):
+        return None
+    axis %= len(first)
+    for kind, shape in operands:
+        if kind != dtype or len(shape) != len(first) or _without(shape, axis) != _without(first, axis):
+            return None
+    lengths = list(filter(is_known, [shape[axis] for _, shape in operands]))
+    total = sum(lengths) if len(lengths) == len(operands) else None
+    return dtype, (*first[:axis], total, *first[axis + 1 :])
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _even_sizes(total: int, parts: int) -> list[int]:
@@ -126,6 +160,17 @@ def split_1(
     return split_attribute(x, axis=axis, split=split if sizes is None else ints(sizes), outputs=outputs)
 
 
+@FAMILY.check("Split")
+def _check_split(facts: Facts) -> None:
+    sizes, parts = facts.ints(1, "split"), facts.attr("num_outputs")
+    if sizes is not None and any(s < 0 for s in sizes):
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes)
+    if parts is not None and parts < len(facts.node.outputs):
+        facts.fail("num_outputs does not fit the node", expected=f"at least {len(facts.node.outputs)}", found=parts)
+    if sizes is not None and parts is not None:
+        facts.fail("both sizes and num_outputs are given", expected="one of them", found=f"{sizes} and {parts}")
+
+
 def _slice(
     x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None
 ) -> Array:
@@ -178,6 +223,46 @@ def slice_attributes(
     return _slice(x, starts, ends, axes, None)
 
 
+@FAMILY.plain_type("Slice", least=3, most=5, since=10, dtypes=None)
+def _sliced_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, x = operands[0]
+    read = [_constant_indices(value) for value in node.inputs[1:]]
+    starts, ends = read[:2]
+    axes = read[2] if len(read) > 2 else [*range(len(starts or ()))]
+    steps = read[3] if len(read) > 3 else [1] * len(starts or ())
+    if starts is None or ends is None or axes is None or steps is None:
+        return None
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        return None
+    result = list(x)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = x[axis] if -len(x) <= axis < len(x) else None
+        if not is_known(size):
+            return None
+        result[axis] = len(range(size)[start:end:step])
+    return (dtype, tuple(result)) if len({axis % len(x) for axis in axes}) == len(axes) else None
+
+
+def _constant_indices(value: Value | None) -> list[int] | None:
+    """Return the elements of a constant list of integers that inference reads."""
+    if value is None or value.const is None or value.const.ndim != 1 or not informs(value):
+        return None
+    return value.const.tolist() if value.const.dtype.name in ("int32", "int64") else None
+
+
+@FAMILY.check("Slice")
+def _check_slice(facts: Facts) -> None:
+    steps = facts.const(4)
+    if steps is not None and steps.size and not steps.all():
+        facts.fail("a step is 0", expected="steps other than 0", found=steps.tolist())
+    lengths = {len(v) for v in (facts.ints(1, "starts"), facts.ints(2, "ends"), facts.ints(3, "axes")) if v is not None}
+    if len(lengths) > 1:
+        facts.fail("starts, ends and axes differ in length", expected="one length", found=sorted(lengths))
+    axes, rank = facts.ints(3, "axes"), facts.rank(0)
+    if axes is not None and rank is not None:
+        facts.require_distinct(axes, rank)
+
+
 @FAMILY.op("Tile", since=6, traits={"movement"})
 def tile(x: Array, repeats: Array) -> Array:
     """The input repeated along each axis.
@@ -218,6 +303,13 @@ def expand(x: Array, shape: Array) -> Array:
         ) from error
 
 
+@FAMILY.check("Expand")
+def _check_expanded_sizes(facts: Facts) -> None:
+    wanted = facts.const(1)
+    if wanted is not None and wanted.size and int(wanted.min()) < 0:
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=wanted.tolist())
+
+
 def _image(x: Array, where: str, channels: int, space: int) -> tuple[int, int, int, int]:
     """Return the four dimensions of an image whose channels, or height and width, must be multiples of a number."""
     if x.ndim != 4:
@@ -251,6 +343,20 @@ def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return y.transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
+FAMILY.check("DepthToSpace")(one_of(mode=("DCR", "CRD")))
+
+
+@FAMILY.check("DepthToSpace", "SpaceToDepth")
+def _check_blocks(facts: Facts) -> None:
+    block, in_space = int(facts.attr("blocksize", 0)), facts.node.op == "SpaceToDepth"
+    if block < 1:
+        facts.fail("blocksize is out of range", expected="1 or more", found=block)
+    for axis in (2, 3) if in_space else (1,):
+        size, step = facts.dim(0, axis), block if in_space else block * block
+        if size is not None and size % step:
+            facts.fail("the blocks do not fit", expected=f"axis {axis} a multiple of {step}", found=size)
+
+
 @FAMILY.op("Trilu", traits={"movement"})
 def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
     """The upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
@@ -281,6 +387,15 @@ def reverse_sequence(x: Array, sequence_lens: Array, *, batch_axis: int = 1, tim
     source = np.where(t < lengths, lengths - 1 - t, t)
     layout = source if batch < time else source.T
     return np.take_along_axis(x, layout.reshape([d if i in (batch, time) else 1 for i, d in enumerate(x.shape)]), time)
+
+
+@FAMILY.check("ReverseSequence")
+def _check_sequence_axes(facts: Facts) -> None:
+    rank = facts.rank(0)
+    batch, time = int(facts.attr("batch_axis", 1)), int(facts.attr("time_axis", 0))
+    facts.require_axis(batch, rank, "batch_axis")
+    facts.require_axis(time, rank, "time_axis")
+    facts.require_distinct((batch, time), rank, "the pair of batch_axis and time_axis")
 
 
 def _fold_back(position: Array, size: int) -> Array:
@@ -366,3 +481,27 @@ def pad_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", val
 def pad_1(x: Array, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
     """Pad at opset 1, where the pads had another name."""
     return _pad(x, paddings, None, mode, value)
+
+
+FAMILY.check("Pad")(one_of(mode=("constant", "reflect", "edge", "wrap")))
+
+
+@FAMILY.check("Pad")
+def _check_pads(facts: Facts) -> None:
+    pads, shape = facts.ints(1, "pads"), facts.shape(0)
+    if pads is None or shape is None:
+        return
+    axes = facts.ints(3, "axes")
+    if axes is None and facts.node.optional_operand(3) is not None:
+        return
+    chosen = range(len(shape)) if axes is None else axes
+    for axis in chosen:
+        facts.require_axis(axis, len(shape), "an entry of axes")
+    facts.require_distinct(list(chosen), len(shape))
+    if len(pads) != 2 * len(chosen):
+        facts.fail("pads has the wrong length", expected=f"{2 * len(chosen)} values", found=pads)
+    for i, axis in enumerate(chosen):
+        size = shape[axis]
+        if isinstance(size, int) and size + pads[i] + pads[i + len(chosen)] < 0:
+            facts.fail("negative pads remove more than there is", expected=f"pads for axis {axis} of {size} elements",
+                       found=pads)  # fmt: skip

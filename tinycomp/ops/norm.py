@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from tinycomp.errors import ModelError
+from tinycomp.ops.facts import Facts, axis_in_range, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
 from tinycomp.ops.record import OpFamily
 
@@ -153,6 +154,15 @@ def batch_normalization(
     return _training(x, scale, bias, input_mean, input_var, epsilon, momentum)[:outputs]
 
 
+FAMILY.plain_type("BatchNormalization", least=5, since=9)(type_of_first)
+
+
+@FAMILY.check("BatchNormalization")
+def _check_batch_norm(facts: Facts) -> None:
+    for index, what in ((1, "the scale"), (2, "the bias"), (3, "the mean"), (4, "the variance")):
+        facts.require_vector(index, facts.dim(0, 1), what)
+
+
 def _standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
     """Return (x - mean) / sqrt(var + epsilon), the mean, and 1 / sqrt(var + epsilon), axes kept."""
     mean = x.mean(axis=axes, keepdims=True)
@@ -176,6 +186,12 @@ def instance_normalization(
     return y
 
 
+@FAMILY.check("InstanceNormalization")
+def _check_instance_norm(facts: Facts) -> None:
+    for index, what in ((1, "the scale"), (2, "the bias")):
+        facts.require_vector(index, facts.dim(0, 1), what)
+
+
 @FAMILY.op("GroupNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
 @widened
 def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int) -> Array:
@@ -193,6 +209,13 @@ def group_normalization(
     ``stash_type`` (float32) is the least precision of the statistics, which are always computed at least so.
     """
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=False)
+
+
+@FAMILY.check("GroupNormalization")
+def _check_groups(facts: Facts) -> None:
+    groups, channels = int(facts.attr("num_groups", 1)), facts.dim(0, 1)
+    if groups < 1 or (channels is not None and channels % groups):
+        facts.fail("num_groups does not divide the channels", expected=f"a divisor of {channels}", found=groups)
 
 
 def _group_normalization(x: Array, scale: Array, bias: Array, epsilon: float, groups: int, *, per_group: bool) -> Array:
@@ -251,6 +274,19 @@ def layer_normalization(
     return (y.astype(x.dtype, copy=False), mean.astype(stash), inverse.astype(stash))[:outputs]
 
 
+FAMILY.plain_type("LayerNormalization", least=2, most=3)(type_of_first)
+
+
+@FAMILY.check("LayerNormalization", "RMSNormalization")
+def _check_layer_norm(facts: Facts) -> None:
+    shape = facts.shape(0)
+    if shape is None:
+        return
+    facts.require_axis(int(facts.attr("axis", -1)), len(shape))
+    facts.require_broadcast(1, shape, "the scale")
+    facts.require_broadcast(2, shape, "the bias")
+
+
 @FAMILY.op("RMSNormalization")
 @quiet
 def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
@@ -275,6 +311,10 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     axis = fix_axis(axis, x.ndim, "LpNormalization")
     norm = np.abs(x).sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((x * x).sum(axis=axis, keepdims=True))
     return np.where(norm == 0, 0, x / norm)
+
+
+FAMILY.check("LpNormalization")(one_of(p=(1, 2)))
+FAMILY.check("LpNormalization")(axis_in_range(-1))
 
 
 @FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first, traits={"inexact_definition"})

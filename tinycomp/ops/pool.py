@@ -15,9 +15,20 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, Operand, known_sizes, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.spatial import Window, make_window, pad_for, spatial_tuple, split_pads
+from tinycomp.ops.spatial import (
+    AUTO_PADS,
+    Window,
+    attempt,
+    make_window,
+    pad_for,
+    require_space,
+    spatial_tuple,
+    split_pads,
+    window_attributes,
+)
 
 FAMILY = OpFamily("pool")
 
@@ -212,6 +223,28 @@ def lp_pool(
     return _root(powers, p)
 
 
+FAMILY.check("AveragePool", "LpPool", "MaxPool")(one_of(auto_pad=AUTO_PADS))
+
+
+@FAMILY.check("AveragePool", "LpPool", "MaxPool")
+def _check_pool(facts: Facts) -> None:
+    require_space(facts, 3)
+    shape, kernel = facts.shape(0), facts.attr("kernel_shape")
+    sizes = None if shape is None else known_sizes(shape[2:])
+    if sizes is not None and kernel is not None:
+        ceil_mode = bool(facts.attr("ceil_mode", 0))
+        attempt(facts, make_window, sizes, kernel, ceil_mode=ceil_mode, **window_attributes(facts.node))
+
+
+@FAMILY.plain_type("AveragePool", "MaxPool", since=10)
+def _plain_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    space, kernel, attrs = known_sizes(x[2:]), node.attrs.get("kernel_shape"), window_attributes(node)
+    if kernel is None or space is None or node.attrs.get("ceil_mode") or ("auto_pad" in attrs and "pads" in attrs):
+        return None
+    return dtype, (*x[:2], *make_window(node.op, space, kernel, **attrs).output)
+
+
 def _power(x: Array, p: float) -> Array:
     return np.abs(x) if p == 1 else x * x if p == 2 else np.asarray(np.abs(x) ** p)
 
@@ -243,6 +276,17 @@ def global_max_pool(x: Array) -> Array:
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     """Lp norm over all spatial axes, which stay with size 1."""
     return _root(_power(x, p).sum(axis=_spatial_axes(x), keepdims=True), p)
+
+
+@FAMILY.check("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+def _check_global_pool(facts: Facts) -> None:
+    require_space(facts, 2)
+
+
+@FAMILY.plain_type("GlobalAveragePool")
+def _global_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    return dtype, (*x[:2], *(1,) * (len(x) - 2))
 
 
 @FAMILY.op("MaxUnpool")
@@ -290,6 +334,16 @@ def max_unpool(
     return result
 
 
+@FAMILY.check("MaxUnpool")
+def _check_unpool(facts: Facts) -> None:
+    rank = facts.rank(0)
+    if rank is not None:
+        for name in ("kernel_shape", "strides"):
+            attempt(facts, spatial_tuple, name, facts.attr(name), rank - 2, 1, 1)
+    if facts.sizes(0) is not None and facts.sizes(1) is not None and facts.sizes(0) != facts.sizes(1):
+        facts.fail("indices and input differ in shape", expected=str(list(facts.sizes(0) or ())), found=facts.sizes(1))
+
+
 @FAMILY.op("LRN")
 @widened
 def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int) -> Array:
@@ -310,3 +364,9 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
         if to.start < to.stop:
             total[:, to] += square[:, source]
     return np.asarray(x / (bias + alpha / size * total) ** beta)
+
+
+@FAMILY.check("LRN")
+def _check_lrn(facts: Facts) -> None:
+    if int(facts.attr("size", 1)) < 1:
+        facts.fail("size is out of range", expected="1 or more", found=facts.attr("size"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
 from tinycomp.ops.record import OpFamily
 
@@ -104,6 +105,8 @@ def _register(name: str, reducer: Reducer) -> None:
 for _name, _reducer in _REDUCERS.items():
     _register(_name, _reducer)
 
+FAMILY.check(*_REDUCERS)(axes_in_range(1))
+
 
 def _register_arg(name: str, function: Callable[..., Any]) -> None:
     def run(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
@@ -181,6 +184,16 @@ def top_k_attribute(x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
     return _top(x, k, axis, True, True)
 
 
+@FAMILY.check("TopK")
+def _check_k(facts: Facts) -> None:
+    k = facts.ints(1, "k_") if facts.node.version >= 10 else [int(facts.attr("k", 0))]
+    size = facts.dim(0, int(facts.attr("axis", -1)))
+    if k and k[0] < 0:
+        facts.fail("k is negative", expected="0 or more", found=k[0])
+    if k and size is not None and k[0] > size:
+        facts.fail("k is larger than the axis", expected=f"at most {size}", found=k[0])
+
+
 def _register_running(name: str, function: Callable[..., Any], start: int) -> None:
     @widened
     def run(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
@@ -197,3 +210,10 @@ def _register_running(name: str, function: Callable[..., Any], start: int) -> No
 
 _register_running("CumSum", np.cumsum, 0)
 _register_running("CumProd", np.cumprod, 1)
+
+
+@FAMILY.check("CumProd", "CumSum")
+def _check_running_axis(facts: Facts) -> None:
+    axis = facts.const(1)
+    if axis is not None and axis.size == 1:
+        facts.require_axis(int(axis.reshape(-1)[0]), facts.rank(0))

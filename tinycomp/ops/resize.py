@@ -14,6 +14,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
 from tinycomp.ops.record import OpFamily
 
@@ -356,3 +357,45 @@ def resize(
         extrapolation=extrapolation_value,
     )
     return resize_axes(x, plan, how)
+
+
+FAMILY.check("Upsample")(one_of(mode=("nearest", "linear", "bilinear")))
+FAMILY.check("Resize")(
+    one_of(
+        mode=("nearest", "linear", "cubic"),
+        coordinate_transformation_mode=TRANSFORM_MODES,
+        nearest_mode=NEAREST_MODES,
+        keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"),
+    )
+)
+
+
+@FAMILY.check("Resize")
+def _check_resize(facts: Facts) -> None:
+    if facts.node.version < 11:
+        _check_scales(facts, 1)
+        return
+    axes, rank = facts.attr("axes"), facts.rank(0)
+    if not rank:  # a scalar stays as it is
+        return
+    given = [i for i in (2, 3) if facts.node.optional_operand(i) is not None and facts.dim(i, 0) != 0]
+    if len(given) != 1 and all(facts.dim(i, 0) is not None for i in given):
+        facts.fail("the output size is not determined", expected="either scales or sizes",
+                   found="both" if given else "neither")  # fmt: skip
+    if axes is not None:
+        for axis in axes:
+            facts.require_axis(axis, rank, "an entry of axes")
+        facts.require_distinct(axes, rank)
+    count = len(axes) if axes is not None else rank
+    for index in given:
+        facts.require_vector(index, count, "scales" if index == 2 else "sizes")
+    _check_scales(facts, 2)
+    sizes = facts.const(3)
+    if sizes is not None and sizes.size and int(sizes.min()) < 0:
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())
+
+
+def _check_scales(facts: Facts, index: int) -> None:
+    scales = facts.const(index)
+    if scales is not None and not (np.isfinite(scales) & (scales > 0)).all():
+        facts.fail("a scale is not positive", expected="finite scales above 0", found=scales.tolist())

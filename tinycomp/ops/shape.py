@@ -12,6 +12,7 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
 from tinycomp.ops.record import OpFamily
 
@@ -61,11 +62,67 @@ def reshape_attribute(x: Array, *, shape: Sequence[int] = (), consumed_inputs: A
     return x.reshape(resolve_reshape(x.shape, shape, False))
 
 
+@FAMILY.plain_type("Reshape", most=2, dtypes=None)
+def _reshaped_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, x = operands[0]
+    known = list(filter(is_known, x))
+    wanted = node.const(1) if len(operands) == 2 else None
+    if wanted is None or wanted.ndim != 1 or not (x and wanted.size) or node.attrs.get("allowzero"):
+        return None
+    sizes = wanted.tolist()
+    if min(sizes) < -1 or any(s == 0 and axis >= len(x) for axis, s in enumerate(sizes)):
+        return None
+    if len(known) < len(x):
+        return _reshaped_unknown(operands[0], sizes)
+    sizes = [known[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    rest = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and rest:
+        sizes[sizes.index(-1)] = math.prod(known) // rest
+    return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(known) else None
+
+
+def _reshaped_unknown(operand: Operand, sizes: Sequence[int]) -> Operand | None:
+    """Return the type where not all sizes of the operand are known, and so neither is the one that -1 stands for."""
+    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
+        return None
+    dtype, x = operand
+    return dtype, tuple([None if s == -1 else x[axis] if s == 0 else s for axis, s in enumerate(sizes)])
+
+
+@FAMILY.check("Reshape")
+def _check_reshape(facts: Facts) -> None:
+    if (facts.rank(1) or 1) != 1:
+        facts.fail("the shape is not a vector", expected="one dimension", found=f"{facts.rank(1)}")
+    wanted, sizes = facts.ints(1, "shape"), facts.sizes(0)
+    if wanted is None or sizes is None:
+        return
+    if any(d < -1 for d in wanted) or wanted.count(-1) > 1:
+        facts.fail("not a shape", expected="sizes of 0 or more and at most one -1", found=wanted)
+    if not facts.attr("allowzero", 0):
+        if any(d == 0 and i >= len(sizes) for i, d in enumerate(wanted)):
+            facts.fail("a 0 copies a dimension that is not there", expected=f"zeros among the first {len(sizes)}",
+                       found=wanted)  # fmt: skip
+        wanted = [sizes[i] if d == 0 else d for i, d in enumerate(wanted)]
+    total, known = math.prod(sizes), math.prod(d for d in wanted if d != -1)
+    if total != known if -1 not in wanted else known == 0 or total % known:
+        facts.fail("the sizes do not fit", expected=f"{total} elements as in {list(sizes)}", found=f"shape {wanted}")
+
+
 @FAMILY.op("Flatten", traits=_VIEW)
 def flatten(x: Array, *, axis: int = 1) -> Array:
     """A matrix whose rows run over the axes before ``axis``."""
     split = axis if axis == x.ndim else fix_axis(axis, max(x.ndim, 1), "Flatten")
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+
+
+@FAMILY.plain_type("Flatten", since=11, dtypes=None)
+def _flattened_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    known, axis = list(filter(is_known, x)), node.attrs.get("axis", 1)
+    if len(known) < len(x) or not -len(x) <= axis <= len(x):
+        return None
+    axis += len(x) if axis < 0 else 0
+    return dtype, (math.prod(known[:axis]), math.prod(known[axis:]))
 
 
 def _squeeze(x: Array, axes: Sequence[int] | None) -> Array:
@@ -109,6 +166,9 @@ def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
     return _squeeze(x, axes)
 
 
+FAMILY.check("Squeeze")(axes_in_range(1))
+
+
 @FAMILY.op("Unsqueeze", since=13, traits=_VIEW)
 def unsqueeze(x: Array, axes: Array) -> Array:
     """Insert axes of size 1, named as axes of the result."""
@@ -121,6 +181,9 @@ def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
     return _unsqueeze(x, axes)
 
 
+FAMILY.check("Unsqueeze")(axes_in_range(1, fresh=True))
+
+
 @FAMILY.op("Shape", since=15, traits={"cheap"})
 def shape_(x: Array, *, start: int = 0, end: int | None = None) -> Array:
     """The dimensions from ``start`` to ``end``, both clamped to the rank."""
@@ -131,6 +194,12 @@ def shape_(x: Array, *, start: int = 0, end: int | None = None) -> Array:
 def shape_whole(x: Array) -> Array:
     """Shape before opset 15."""
     return np.array(x.shape, np.int64)
+
+
+@FAMILY.plain_type("Shape", dtypes=None)
+def _shape_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((_, x),) = operands
+    return "int64", (len(x[node.attrs.get("start", 0) : node.attrs.get("end")]),)
 
 
 @FAMILY.op("Size", traits={"cheap"})

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.infer import infer_types, operator_types
+from tinycomp.ir.infer import infer_types, operator_types, schema
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, OptionalType, SequenceType, TensorType, Type, compatible
-from tinycomp.ops.checks import check_node
-from tinycomp.ops.plain_types import plain_types
-from tinycomp.ops.record import OpRecord
+from tinycomp.ops import OPS, OpRecord
+from tinycomp.ops.facts import Facts, Operand
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # The trailing results of their bodies may go unused: the node then has fewer results.
@@ -66,9 +65,62 @@ def formal_types(node: Node) -> list[Type]:
 
 def record_of(node: Node) -> OpRecord | None:
     """Return the record in force for a node, or None."""
-    from tinycomp.ops import OPS
-
     return OPS.find(node.op, node.domain, node.version)
+
+
+def check_node(node: Node) -> None:
+    """Refuse a node that can never run.
+
+    Nodes that have passed are not remembered: to find out whether one has been seen takes longer than to look again.
+
+    Raises:
+        TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
+    """
+    checks = None if node.domain else OPS.checks.get(node.op)
+    if checks is not None:
+        facts = Facts(node)
+        for check in checks:
+            check(facts)
+
+
+def plain_types(node: Node) -> Sequence[TensorType] | None:
+    """Return the type of the only result of a node, or None for a node that onnx's inference has to judge.
+
+    Args:
+        node: A node that has passed the checks of its operator.
+    """
+    rule = OPS.plain_types.get(node.op)
+    if rule is None or node.domain or node.version < rule.since or len(node.outputs) != 1:
+        return None
+    if node.attrs and not node.attrs.keys() <= _attributes(node.op, node.version):
+        return None
+    if not rule.least <= len(node.inputs) <= rule.most or None in node.inputs[: rule.least]:
+        return None
+    operands = []
+    for value in node.inputs:
+        if value is not None:
+            operand = _plain(value)
+            if operand is None:
+                return None
+            operands.append(operand)
+    if rule.dtypes is not None and (operands[0][0] not in rule.dtypes or len({dtype for dtype, _ in operands}) > 1):
+        return None
+    result = rule.type_of_result(node, operands)
+    return None if result is None else [TensorType(*result)]
+
+
+@functools.cache
+def _attributes(op: str, version: int) -> frozenset[str]:
+    """Return the names of the attributes that onnx knows."""
+    definition = schema(op, "", version)
+    return frozenset() if definition is None else frozenset(definition.attributes)
+
+
+def _plain(value: Value) -> Operand | None:
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.layout or type_.dtype == UNKNOWN_DTYPE:
+        return None
+    return None if type_.shape is None else (type_.dtype, type_.shape)
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:
