@@ -7,16 +7,17 @@ kernel of its record where there is one (tier ``"numpy"``), else with ``onnx.ref
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import defs
 
-from tinycomp.errors import ExecutionError, TinycompError
+from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.opaque import is_opaque, unknown_form
 from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tinycomp.ir.types import Type
     from tinycomp.ops.reference import Bound
 
-__all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
+__all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind", "is_opaque", "unknown_domain"]
 
 FAMILIES = (
     "activation",
@@ -58,6 +59,7 @@ OPS = OpTable(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIE
 _STACKING = frozenset({"Loop", "Scan"})
 # A memory-reuse hint of operators before opset 6 that never changed a result.
 _MEANINGLESS = frozenset({"consumed_inputs"})
+_BRIEF = 40
 
 
 def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> tuple[Bound, str]:
@@ -138,3 +140,42 @@ def _as_tuple(kernel: Kernel, node: Node) -> Bound:
         return result[:outputs] if isinstance(result, tuple) else (result,)
 
     return run
+
+
+@functools.cache
+def _known_domains() -> frozenset[str]:
+    return frozenset(s.domain for s in defs.get_all_schemas_with_history())
+
+
+def is_opaque(node: Node) -> bool:
+    """Tell whether there is neither a schema nor a record nor a body to say what a node does.
+
+    Such a node can be imported, and only a target can run it.
+    """
+    if node.is_call or OPS.find(node.op, node.domain) is not None:
+        return False
+    return node.domain not in _known_domains()  # asked last: collecting the domains takes long
+
+
+def unknown_form(node: Node) -> UnsupportedError:
+    """Return the error for a node that nobody can run: it shows what no definition is for."""
+    attributes = ", ".join(f"{name}={_brief(value)}" for name, value in node.attrs.items())
+    operands = ", ".join("absent" if v is None else str(v.type) for v in node.inputs)
+    return unknown_domain(node.op, node.domain, node.label, f"{node.op} <{attributes}> ({operands})")
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
+
+
+def unknown_domain(op: str, domain: str, where: str, found: str = "") -> UnsupportedError:
+    """Return the error for an operator of an unknown domain that nobody can run."""
+    return UnsupportedError(
+        f'operator {op} belongs to the unknown domain "{domain}"',
+        where=where,
+        expected="a domain of ONNX, a model-local function, a form with a definition, or a target that takes it",
+        found=found,
+        hint=did_you_mean(domain, [d or "ai.onnx" for d in sorted(_known_domains())])
+        or "Export the model with a function body for this operator, or compile for a target with a rule for it.",
+    )

@@ -33,8 +33,7 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.remarks import Remark
 from tinycomp.ir.types import TensorType, bits, compatible, type_of
-from tinycomp.ops import OPS, bind
-from tinycomp.ops.opaque import is_opaque
+from tinycomp.ops import OPS, bind, is_opaque
 from tinycomp.passes.base import Pass
 from tinycomp.passes.captures import bind_constant_captures, choose_branch
 from tinycomp.passes.edits import erase_dead, replace_by_constant, retype, stored
