@@ -24,12 +24,12 @@ _SELU_GAMMA = 1.05070102214813232421875
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)); where the exponential overflows to infinity, the result is rightly 0."""
+    """Return 1 / (1 + exp(-x)); where the exponential overflows to infinity, the result is rightly 0."""
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def softplus(x: Array) -> Array:
-    """log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), without overflow."""
     return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
@@ -42,7 +42,7 @@ FAMILY.plain_type("Sigmoid", "Softplus")(type_of_first)
 @FAMILY.op("Relu", traits={"elementwise", "cheap"})
 @widened
 def relu(x: Array) -> Array:
-    """max(x, 0)."""
+    """Return max(x, 0)."""
     return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
@@ -52,7 +52,7 @@ FAMILY.plain_type("Relu")(type_of_first)
 @FAMILY.op("LeakyRelu", traits={"elementwise", "cheap"})
 @widened
 def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
-    """``x``, or ``alpha * x`` below zero."""
+    """Return ``x``, or ``alpha * x`` below zero."""
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.minimum(x, 0))
 
 
@@ -61,7 +61,7 @@ FAMILY.plain_type("LeakyRelu")(type_of_first)
 
 @widened
 def prelu(x: Array, slope: Array) -> Array:
-    """``x``, or ``slope * x`` below zero."""
+    """Return ``x``, or ``slope * x`` below zero."""
     if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ExecutionError(
             "the slope is larger than the operand", where="PRelu",
@@ -75,7 +75,7 @@ FAMILY.op("PRelu", since=7, traits={"elementwise", "cheap"})(prelu)
 
 @FAMILY.op("PRelu", since=1, traits={"elementwise", "cheap"})
 def prelu_channels(x: Array, slope: Array) -> Array:
-    """PRelu before opset 7, where a slope per channel belongs to axis 1."""
+    """Compute PRelu before opset 7, where a slope per channel belongs to axis 1."""
     if slope.ndim == 1 and slope.size > 1 and x.ndim > 2:
         slope = slope.reshape((-1,) + (1,) * (x.ndim - 2))
     return np.asarray(prelu(x, slope))
@@ -91,7 +91,7 @@ def _check_slope(facts: Facts) -> None:
 @FAMILY.op("Elu", traits={"elementwise"})
 @widened
 def elu(x: Array, *, alpha: float = 1.0) -> Array:
-    """``x``, or ``alpha (exp(x) - 1)`` below zero."""
+    """Return ``x``, or ``alpha (exp(x) - 1)`` below zero."""
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)))
 
 
@@ -101,7 +101,7 @@ FAMILY.plain_type("Elu")(type_of_first)
 @FAMILY.op("Celu", traits={"elementwise"})
 @widened
 def celu(x: Array, *, alpha: float = 1.0) -> Array:
-    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    """Return max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     a = x.dtype.type(alpha)
     return np.asarray(np.maximum(x, 0) + np.minimum(a * np.expm1(x / a), 0))
 
@@ -109,28 +109,28 @@ def celu(x: Array, *, alpha: float = 1.0) -> Array:
 @FAMILY.op("Selu", since=6, traits={"elementwise"})
 @widened
 def selu(x: Array, *, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Array:
-    """``gamma x``, or ``gamma alpha (exp(x) - 1)`` at and below zero."""
+    """Return ``gamma x``, or ``gamma alpha (exp(x) - 1)`` at and below zero."""
     below = x.dtype.type(alpha) * np.expm1(np.minimum(x, 0))
     return np.asarray(x.dtype.type(gamma) * (np.maximum(x, 0) + below))
 
 
 @FAMILY.op("Selu", since=1, traits={"elementwise"})
 def selu_1(x: Array, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
-    """Selu before opset 6, whose defaults had fewer digits."""
+    """Compute Selu before opset 6, whose defaults had fewer digits."""
     return np.asarray(selu(x, alpha=alpha, gamma=gamma))
 
 
 @FAMILY.op("HardSigmoid", traits={"elementwise", "cheap"})
 @widened
 def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
-    """``alpha x + beta`` limited to [0, 1]."""
+    """Return ``alpha x + beta`` limited to [0, 1]."""
     return np.asarray(np.clip(x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1))
 
 
 @FAMILY.op("HardSwish", traits={"elementwise", "cheap"})
 @widened
 def hard_swish(x: Array) -> Array:
-    """``x`` times HardSigmoid with slope 1/6 and offset 1/2."""
+    """Return ``x`` times HardSigmoid with slope 1/6 and offset 1/2."""
     return np.asarray(x * np.clip(x / 6 + x.dtype.type(0.5), 0, 1))
 
 
@@ -140,14 +140,14 @@ FAMILY.plain_type("HardSigmoid", "HardSwish")(type_of_first)
 @FAMILY.op("Softsign", traits={"elementwise", "cheap"})
 @widened
 def softsign(x: Array) -> Array:
-    """X / (1 + |x|)."""
+    """Return x / (1 + |x|)."""
     return np.asarray(x / (1 + np.abs(x)))
 
 
 @FAMILY.op("Gelu", traits={"elementwise"})
 @widened
 def gelu(x: Array, *, approximate: str = "none") -> Array:
-    """``x Φ(x)``, with the error function or the tanh approximation.
+    """Return ``x Φ(x)``, with the error function or the tanh approximation.
 
     Raises:
         ExecutionError: If ``approximate`` is neither "none" nor "tanh".
@@ -167,35 +167,35 @@ FAMILY.check("Gelu")(one_of(approximate=("none", "tanh")))
 @FAMILY.op("Mish", traits={"elementwise"})
 @widened
 def mish(x: Array) -> Array:
-    """X tanh(softplus(x))."""
+    """Return x tanh(softplus(x))."""
     return np.asarray(x * np.tanh(softplus(x)))
 
 
 @FAMILY.op("ThresholdedRelu", traits={"elementwise", "cheap"})
 @widened
 def thresholded_relu(x: Array, *, alpha: float = 1.0) -> Array:
-    """``x`` above ``alpha``, else 0."""
+    """Return ``x`` above ``alpha``, else 0."""
     return np.where(x > x.dtype.type(alpha), x, x.dtype.type(0))
 
 
 @FAMILY.op("Swish", traits={"elementwise"})
 @widened
 def swish(x: Array, *, alpha: float = 1.0) -> Array:
-    """X sigmoid(alpha x)."""
+    """Return x sigmoid(alpha x)."""
     return np.asarray(x * sigmoid(x.dtype.type(alpha) * x))
 
 
 @FAMILY.op("SwiGLU", traits={"elementwise"})
 @widened
 def swiglu(a: Array, b: Array, *, alpha: float = 1.0) -> Array:
-    """Swish of the gate ``a`` times ``b``."""
+    """Return Swish of the gate ``a`` times ``b``."""
     return np.asarray(a * sigmoid(a.dtype.type(alpha) * a) * b)
 
 
 @FAMILY.op("Shrink", traits={"elementwise", "cheap"})
 @widened
 def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
-    """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
+    """Return ``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
 
 
@@ -233,28 +233,28 @@ def _flattened(function: Callable[[Array, int], Array], x: Array, axis: int, op:
 @FAMILY.op("Softmax")
 @quiet
 def softmax_1(x: Array, *, axis: int = 1) -> Array:
-    """Softmax of the matrix whose rows are the axes before ``axis``."""
+    """Return the softmax of the matrix whose rows are the axes before ``axis``."""
     return _flattened(softmax_along, x, axis, "Softmax")
 
 
 @FAMILY.op("Softmax", since=13)
 @quiet
 def softmax(x: Array, *, axis: int = -1) -> Array:
-    """Softmax along one axis."""
+    """Return the softmax along one axis."""
     return softmax_along(x, fix_axis(axis, x.ndim, "Softmax"))
 
 
 @FAMILY.op("LogSoftmax")
 @quiet
 def log_softmax_1(x: Array, *, axis: int = 1) -> Array:
-    """Logarithm of the softmax of the matrix whose rows are the axes before ``axis``."""
+    """Return the logarithm of the softmax of the matrix whose rows are the axes before ``axis``."""
     return _flattened(log_softmax_along, x, axis, "LogSoftmax")
 
 
 @FAMILY.op("LogSoftmax", since=13)
 @quiet
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
-    """Logarithm of the softmax along one axis."""
+    """Return the logarithm of the softmax along one axis."""
     return log_softmax_along(x, fix_axis(axis, x.ndim, "LogSoftmax"))
 
 
@@ -271,12 +271,12 @@ FAMILY.check("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")(one_of(redu
 @FAMILY.op("Hardmax")
 @quiet
 def hardmax_1(x: Array, *, axis: int = 1) -> Array:
-    """One-hot maximum of the matrix whose rows are the axes before ``axis``."""
+    """Return the one-hot maximum of the matrix whose rows are the axes before ``axis``."""
     return _flattened(hardmax_along, x, axis, "Hardmax")
 
 
 @FAMILY.op("Hardmax", since=13)
 @quiet
 def hardmax(x: Array, *, axis: int = -1) -> Array:
-    """One-hot maximum along one axis."""
+    """Return the one-hot maximum along one axis."""
     return hardmax_along(x, fix_axis(axis, x.ndim, "Hardmax"))

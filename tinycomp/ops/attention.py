@@ -143,7 +143,7 @@ def scaled_scores(q: Array, k: Array, scale: float | None) -> Array:
 def _attention_macs(node: Node) -> int:
     """Return the MACs of both products; heads of rank-3 operands cancel out."""
     q, k, v = (node_shape(node.inputs[i]) for i in range(3))
-    past = node.inputs[4] if len(node.inputs) > 4 else None
+    past = node.optional_operand(4)
     keys = (k[-2] if len(k) > 1 else 1) + (node_shape(past)[2] if past is not None and len(node_shape(past)) > 2 else 0)
     if len(q) == 4 and len(v) == 4:
         return q[0] * q[1] * q[2] * keys * (q[3] + v[3])
@@ -175,7 +175,7 @@ def attention(
     softmax_precision: int | None = None,
     outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Scaled dot-product attention with cache, masks, windows and soft cap.
+    """Return scaled dot-product attention with cache, masks, windows and soft cap.
 
     Returns:
         The result in the rank of ``q``; the keys and values seen, (B, Hk, S, …); the scores or probabilities that
@@ -359,7 +359,7 @@ def flex_attention(
     prob_mod: Callable[..., tuple[Any, ...]] | None = None,
     captures: int = 0,
 ) -> Array:
-    """Scaled dot-product attention of rank-4 operands with graphs behind the scores and behind the softmax.
+    """Return the attention of rank-4 operands with graphs behind the scores and behind the softmax.
 
     Args:
         q: Queries (B, Hq, L, D).

@@ -199,7 +199,7 @@ def cast_like(x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up
 
 @FAMILY.op("BitCast", traits={"elementwise", "cheap"})
 def bit_cast(x: Array, *, to: int) -> Array:
-    """The same bits read as another type of the same width.
+    """Return the same bits read as another type of the same width.
 
     Raises:
         ExecutionError: If the widths differ.

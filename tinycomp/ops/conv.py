@@ -189,7 +189,7 @@ def conv(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Convolution of any spatial rank.
+    """Return the convolution of any spatial rank.
 
     Raises:
         ModelError: If weight, group or window do not fit the input.
@@ -231,7 +231,7 @@ def conv_integer(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Convolution of 8-bit integers with int32 result; padding stands for the zero point."""
+    """Convolve 8-bit integers with int32 result; padding stands for the zero point."""
     check_weight("ConvInteger", x, w, kernel_shape)
     check_group("ConvInteger", x, w, group)
     window = make_window(
@@ -271,7 +271,7 @@ def qlinear_conv(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Quantised convolution: an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
+    """Convolve with an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
     check_weight("QLinearConv", x, w, kernel_shape)
     check_group("QLinearConv", x, w, group)
     for name, scale in (("x_scale", x_scale), ("w_scale", w_scale), ("y_scale", y_scale)):
@@ -295,13 +295,12 @@ def _transposed_macs(node: Node) -> int:
 def _transposed_types(node: Node) -> list[Type]:
     """Take the sizes that are asked for: onnx's inference gives up half-way where one is smaller than the input's."""
     types: list[Type] = list(infer_types(node))
-    sizes, x, w = node.attrs.get("output_shape"), *node.inputs[:2]
-    shapes = [None if v is None else tensor(v.type).shape for v in (x, w)]
-    if not sizes or shapes[0] is None or shapes[1] is None or len(sizes) != len(shapes[0]) - 2:
+    sizes, shape, weight_shape = node.attrs.get("output_shape"), node.operand(0).shape, node.operand(1).shape
+    if not sizes or shape is None or weight_shape is None or len(sizes) != len(shape) - 2:
         return types
-    columns = shapes[1][1]
+    columns = weight_shape[1]
     channels = columns * int(node.attrs.get("group", 1)) if isinstance(columns, int) else None
-    return [TensorType(tensor(types[0]).dtype, (shapes[0][0], channels, *sizes))]
+    return [TensorType(tensor(types[0]).dtype, (shape[0], channels, *sizes))]
 
 
 @FAMILY.op("ConvTranspose", macs=_transposed_macs, type_rule=_transposed_types)
@@ -320,7 +319,7 @@ def conv_transpose(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Transposed convolution; the weight is (C, M / group, kernel…).
+    """Return the transposed convolution; the weight is (C, M / group, kernel…).
 
     Raises:
         ModelError: If weight, group, pads or output shape do not fit the input.
@@ -457,7 +456,7 @@ def deform_conv(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Convolution whose taps are moved by ``offset`` and weighted by ``mask``, with linear interpolation.
+    """Convolve with taps moved by ``offset`` and weighted by ``mask``, with linear interpolation.
 
     ``offset`` is (N, offset_group * taps * r, output…) for r spatial axes, ``mask`` (N, offset_group * taps, output…).
 

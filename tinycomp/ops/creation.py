@@ -32,7 +32,7 @@ def constant(
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
 ) -> Array:
-    """The tensor that the one attribute holds.
+    """Return the tensor that the one attribute holds.
 
     Raises:
         ExecutionError: If no attribute is set.
@@ -70,7 +70,7 @@ def _dense(sparse: Any) -> Array:
 
 @FAMILY.op("ConstantOfShape", traits={"cheap"})
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
-    """A tensor of one value, by default float32 zero.
+    """Return a tensor of one value, by default float32 zero.
 
     Raises:
         ExecutionError: If a dimension is negative.
@@ -109,7 +109,7 @@ def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Ar
 
 @FAMILY.op("Range")
 def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT) -> Array:
-    """``start``, ``start + delta``, … up to, but without, ``limit``.
+    """Return ``start``, ``start + delta``, … up to, but without, ``limit``.
 
     Raises:
         ExecutionError: If ``delta`` is 0.
@@ -127,7 +127,7 @@ def _check_step(facts: Facts) -> None:
 
 @FAMILY.op("EyeLike", traits={"cheap"})
 def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
-    """Ones on a diagonal, zeros elsewhere, in the shape of ``x``.
+    """Return ones on a diagonal, zeros elsewhere, in the shape of ``x``.
 
     Raises:
         ExecutionError: If ``x`` is not a matrix.
@@ -164,7 +164,7 @@ def _enum_like(x: Array, dtype: int | None) -> int:
 def random_normal(
     *, shape: Sequence[int], dtype: int = _FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Normally distributed values; the same for the same seed."""
+    """Return normally distributed values; the same for the same seed."""
     return _draw_normal(shape, dtype, mean, scale, seed)
 
 
@@ -172,7 +172,7 @@ def random_normal(
 def random_normal_like(
     x: Array, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Normally distributed values in the shape of ``x``."""
+    """Return normally distributed values in the shape of ``x``."""
     return _draw_normal(x.shape, _enum_like(x, dtype), mean, scale, seed)
 
 
@@ -180,7 +180,7 @@ def random_normal_like(
 def random_uniform(
     *, shape: Sequence[int], dtype: int = _FLOAT, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Uniformly distributed values in [low, high)."""
+    """Return uniformly distributed values in [low, high)."""
     return _draw_uniform(shape, dtype, low, high, seed)
 
 
@@ -188,20 +188,20 @@ def random_uniform(
 def random_uniform_like(
     x: Array, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Uniformly distributed values in the shape of ``x``."""
+    """Return uniformly distributed values in the shape of ``x``."""
     return _draw_uniform(x.shape, _enum_like(x, dtype), low, high, seed)
 
 
 @FAMILY.op("Bernoulli", traits={"random"})
 def bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None) -> Array:
-    """1 with the probability that each element says, else 0."""
+    """Return 1 with the probability that each element says, else 0."""
     hit = _generator(seed).random(x.shape) < x.astype(np.float64)
     return hit.astype(x.dtype if dtype is None else dtype_of_enum(dtype))
 
 
 @FAMILY.op("Multinomial", traits={"random"})
 def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: float | None = None) -> Array:
-    """Class numbers drawn from rows of unnormalised log-probabilities."""
+    """Return class numbers drawn from rows of unnormalised log-probabilities."""
     logits = x.astype(np.float64)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     edges = np.cumsum(weights, -1) / weights.sum(-1, keepdims=True)

@@ -9,7 +9,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import operator_types
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, quiet, scalar_int
@@ -45,7 +45,7 @@ def _overlaps(edges: Array, others: Array, threshold: float) -> Array:
 
 
 def _bits(rows: Array) -> list[int]:
-    """Rows of up to a block of booleans as whole numbers whose bit j is column j."""
+    """Return rows of up to a block of booleans as whole numbers whose bit j is column j."""
     whole = np.zeros((len(rows), _BLOCK), bool)
     whole[:, : rows.shape[1]] = rows
     bits: list[int] = np.packbits(whole, axis=1, bitorder="little").view("<u8").reshape(-1).tolist()
@@ -69,8 +69,8 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
         alive = (1 << len(overlapping)) - 1
         if first < len(kept) and groups[kept[first]] == groups[start]:
             before = kept[first:]
-            found = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
-            alive &= ~_bits((found & same[0])[None])[0]
+            overlapping = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
+            alive &= ~_bits((overlapping & same[0])[None])[0]
         stop = start + _BLOCK
         while alive:
             bit = (alive & -alive).bit_length() - 1
@@ -88,24 +88,23 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
 
 
 def most_of_a_class(node: Node) -> int | None:
-    """The most boxes that a NonMaxSuppression keeps of one class in one image; None if their number is not known."""
-    boxes = (tensor(node.inputs[1].type).shape or (None,))[-1] if node.inputs[1] is not None else None
+    """Return the most boxes that a NonMaxSuppression keeps of one class in one image; None if unknown."""
+    boxes = (node.operand(1).shape or (None,))[-1]
     if not isinstance(boxes, int):
         return None
-    limit = node.inputs[2] if len(node.inputs) > 2 else None
+    limit = node.optional_operand(2)
     if limit is None:
         return 0
     return boxes if limit.const is None else min(max(scalar_int(limit.const), 0), boxes)
 
 
 def _most_boxes(node: Node) -> int | None:
-    most, scores = most_of_a_class(node), node.inputs[1]
-    shape = None if scores is None else tensor(scores.type).static_shape
+    most, shape = most_of_a_class(node), node.operand(1).static_shape
     return None if most is None or shape is None else shape[0] * shape[1] * most
 
 
 def _triples(node: Node) -> list[Type]:
-    """The types of the results: the inference of onnx gives those of the first version no shape."""
+    """Return the types of the results: the inference of onnx gives those of the first version no shape."""
     operator_types(node)  # refuses operands that do not fit
     return [TensorType("int64", (None, 3))]
 
@@ -120,7 +119,7 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """Triples (batch, class, box) of the boxes kept, by class and falling score.
+    """Return triples (batch, class, box) of the boxes kept, by class and falling score.
 
     Raises:
         ExecutionError: If the threshold does not lie in [0, 1].
@@ -228,8 +227,8 @@ def _roi_align(
     boxes = rois.astype(wide) * wide.type(spatial_scale) - wide.type(0.5 if half_pixel else 0)
     if x.size:
         for n, (image, box) in enumerate(zip(batch_indices, boxes, strict=True)):
-            found = _aligned(x[image].astype(wide), box, pooled, sampling_ratio, not half_pixel, mode == "max")
-            result[n] = found.astype(x.dtype)
+            region = _aligned(x[image].astype(wide), box, pooled, sampling_ratio, not half_pixel, mode == "max")
+            result[n] = region.astype(x.dtype)
     return result
 
 

@@ -49,28 +49,28 @@ def legacy_broadcast(kernel: Callable[..., Any]) -> Callable[..., Any]:
 @FAMILY.op("Add", since=7, traits={"elementwise", "commutative", "cheap"})
 @widened
 def add(a: Array, b: Array) -> Array:
-    """Sum of two tensors; integers wrap."""
+    """Return the sum of two tensors; integers wrap."""
     return np.asarray(a + b)
 
 
 @FAMILY.op("Sub", since=7, traits={"elementwise", "cheap"})
 @widened
 def sub(a: Array, b: Array) -> Array:
-    """Difference of two tensors; integers wrap."""
+    """Return the difference of two tensors; integers wrap."""
     return np.asarray(a - b)
 
 
 @FAMILY.op("Mul", since=7, traits={"elementwise", "commutative", "cheap"})
 @widened
 def mul(a: Array, b: Array) -> Array:
-    """Product of two tensors; integers wrap."""
+    """Return the product of two tensors; integers wrap."""
     return np.asarray(a * b)
 
 
 @FAMILY.op("Div", since=7, traits={"elementwise", "cheap"})
 @widened
 def div(a: Array, b: Array) -> Array:
-    """Quotient; integers truncate toward zero, x / 0 is 0 and MIN / -1 wraps to MIN."""
+    """Return the quotient; integers truncate toward zero, x / 0 is 0 and MIN / -1 wraps to MIN."""
     if is_float(a.dtype):
         return np.asarray(a / b)
     return np.asarray((a - np.fmod(a, b)) // b) if a.dtype.kind == "i" else np.asarray(a // b)
@@ -79,14 +79,14 @@ def div(a: Array, b: Array) -> Array:
 @FAMILY.op("Mod", since=10, traits={"elementwise", "cheap"})
 @widened
 def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
-    """Remainder with the sign of the divisor, or of the dividend with ``fmod=1``; integer x mod 0 is 0."""
+    """Return the remainder with the sign of the divisor, or of the dividend with ``fmod=1``; integer x mod 0 is 0."""
     return np.asarray(np.fmod(a, b) if fmod else np.mod(a, b))
 
 
 @FAMILY.op("Pow", since=7, traits={"elementwise"})
 @quiet
 def pow_(x: Array, y: Array) -> Array:
-    """Power in the type of the base; an integer base to a negative power truncates toward zero."""
+    """Raise to a power in the type of the base; an integer base to a negative power truncates toward zero."""
     if is_float(x.dtype):
         return np.asarray(_float_power(x, y))
     if is_float(y.dtype):
@@ -170,14 +170,14 @@ min_ = FAMILY.op("Min", traits={"elementwise", "commutative"})(_fold(np.minimum)
 @FAMILY.op("Mean", traits={"elementwise", "commutative"})
 @widened
 def mean(*data: Array) -> Array:
-    """Mean of broadcast tensors."""
+    """Return the mean of broadcast tensors."""
     return np.asarray(functools.reduce(np.add, data) / data[0].dtype.type(len(data)))
 
 
 @FAMILY.op("Neg", traits={"elementwise", "cheap"})
 @widened
 def neg(x: Array) -> Array:
-    """Negation; the least integer stays itself."""
+    """Negate; the least integer stays itself."""
     return np.asarray(-x)
 
 
@@ -187,21 +187,21 @@ FAMILY.plain_type("Neg")(type_of_first)
 @FAMILY.op("Abs", traits={"elementwise", "cheap"})
 @widened
 def abs_(x: Array) -> Array:
-    """Absolute value; the least integer stays itself."""
+    """Return the absolute value; the least integer stays itself."""
     return np.asarray(np.abs(x))
 
 
 @FAMILY.op("Sign", traits={"elementwise", "cheap"})
 @widened
 def sign(x: Array) -> Array:
-    """-1, 0 or 1, and NaN for NaN."""
+    """Return -1, 0 or 1, and NaN for NaN."""
     return np.asarray(np.sign(x))
 
 
 @FAMILY.op("Reciprocal", traits={"elementwise", "cheap"})
 @widened
 def reciprocal(x: Array) -> Array:
-    """1 / x."""
+    """Return 1 / x."""
     return np.asarray(x.dtype.type(1) / x)
 
 
@@ -248,7 +248,7 @@ _erf64 = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x: Array) -> Array:
-    """Error function; all but float32 asks the C library, and integers (which ONNX allows) round to float32 first."""
+    """Return the error function; all but float32 asks the C library, and integers round to float32 first."""
     if x.dtype != np.float32:
         return np.asarray(_erf64(x)).astype(np.float64 if x.dtype == np.float64 else np.float32)
     t = np.clip(x, np.float32(-_ERF_LIMIT), np.float32(_ERF_LIMIT))
@@ -299,7 +299,7 @@ def clip_attributes(
     max: float = _FLOAT32_MAX,  # noqa: A002
     consumed_inputs: Any = None,
 ) -> Array:
-    """Clip before opset 11, with the limits as attributes."""
+    """Compute Clip before opset 11, with the limits as attributes."""
     low, high = (np.clip(v, np.finfo(x.dtype).min, np.finfo(x.dtype).max) for v in (min, max))
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
@@ -362,19 +362,19 @@ FAMILY.check("And", "Equal", "Greater", "Less", "Or", "Xor")(_equal_shapes(7))
 
 @FAMILY.op("Not", traits={"elementwise", "cheap"})
 def not_(x: Array) -> Array:
-    """Logical negation."""
+    """Negate."""
     return np.asarray(np.logical_not(x))
 
 
 @FAMILY.op("IsNaN", traits={"elementwise", "cheap"})
 def is_nan(x: Array) -> Array:
-    """Whether each element is NaN."""
+    """Tell whether each element is NaN."""
     return np.asarray(np.isnan(x.astype(compute_dtype(x.dtype), copy=False)))
 
 
 @FAMILY.op("IsInf", traits={"elementwise", "cheap"})
 def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Whether each element is an infinity of a sign that is asked for."""
+    """Tell whether each element is an infinity of a sign that is asked for."""
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     negative = np.isneginf(wide) if detect_negative else np.zeros(x.shape, np.bool_)
     positive = np.isposinf(wide) if detect_positive else np.zeros(x.shape, np.bool_)
@@ -383,5 +383,5 @@ def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> A
 
 @FAMILY.op("Where", traits={"elementwise", "cheap"})
 def where(condition: Array, x: Array, y: Array) -> Array:
-    """Elements of ``x`` where the condition holds, else of ``y``, all three broadcast."""
+    """Return elements of ``x`` where the condition holds, else of ``y``, all three broadcast."""
     return np.where(condition, x, y)

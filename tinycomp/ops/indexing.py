@@ -18,16 +18,16 @@ FAMILY = OpFamily("indexing")
 
 @FAMILY.op("Gather", traits={"movement"})
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
+    """Return slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
 
     Raises:
         ExecutionError: If an index is out of bounds.
     """
     fixed = fix_axis(axis, x.ndim, "Gather")
-    found = fix_indices(indices, x.shape[fixed], "Gather")
-    if not found.size:
-        return np.empty(x.shape[:fixed] + found.shape + x.shape[fixed + 1 :], x.dtype)
-    return np.asarray(np.take(x, found, fixed))
+    places = fix_indices(indices, x.shape[fixed], "Gather")
+    if not places.size:
+        return np.empty(x.shape[:fixed] + places.shape + x.shape[fixed + 1 :], x.dtype)
+    return np.asarray(np.take(x, places, fixed))
 
 
 @FAMILY.plain_type("Gather", least=2, dtypes=None)
@@ -60,15 +60,14 @@ def _check_inside(indices: Array, x: Array, axis: int, where: str) -> None:
 
 @FAMILY.op("GatherElements", traits={"movement"})
 def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """One element of ``x`` per index; the other coordinates are the index's own.
+    """Return one element of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
     """
     fixed = fix_axis(axis, x.ndim, "GatherElements")
     _check_inside(indices, x, fixed, "GatherElements")
-    found = fix_indices(indices, x.shape[fixed], "GatherElements")
-    return np.asarray(x[_along(found, fixed)])
+    return np.asarray(x[_along(fix_indices(indices, x.shape[fixed], "GatherElements"), fixed)])
 
 
 FAMILY.check("GatherElements")(axis_in_range(0))
@@ -87,7 +86,7 @@ def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Ar
 
 @FAMILY.op("GatherND", traits={"movement"})
 def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
-    """Slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
+    """Return slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -144,7 +143,7 @@ def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str,
 
 @FAMILY.op("ScatterElements", "Scatter", traits={"movement"})
 def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
-    """``x`` with one element written, or accumulated, per index; the other coordinates are the index's own.
+    """Write, or accumulate, one element of a copy of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -172,7 +171,7 @@ def _check_updates(facts: Facts) -> None:
 
 @FAMILY.op("ScatterND", traits={"movement"})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
-    """``x`` with slices written, or accumulated, where index tuples say.
+    """Write, or accumulate, slices of a copy of ``x`` where index tuples say.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -203,7 +202,7 @@ def _check_update_blocks(facts: Facts) -> None:
 def tensor_scatter(
     past: Array, update: Array, write_indices: Array | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Array:
-    """A cache with ``update`` written along ``axis`` from each batch entry's write index on.
+    """Return a cache with ``update`` written along ``axis`` from each batch entry's write index on.
 
     Raises:
         ExecutionError: If a linear write passes the end of the cache.
@@ -228,7 +227,7 @@ def tensor_scatter(
 
 @FAMILY.op("OneHot")
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
-    """``values[1]`` where a new axis of ``depth`` elements meets the index, else ``values[0]``.
+    """Return ``values[1]`` where a new axis of ``depth`` elements meets the index, else ``values[0]``.
 
     Indices out of [-depth, depth-1] give a row of ``values[0]`` only, as ONNX says.
 
@@ -255,7 +254,7 @@ def _check_depth(facts: Facts) -> None:
 
 @FAMILY.op("Compress")
 def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
-    """The slices along ``axis`` (or the elements in row-major order) whose condition holds.
+    """Return the slices along ``axis`` (or the elements in row-major order) whose condition holds.
 
     Raises:
         ExecutionError: If a condition that holds lies beyond the axis.
@@ -273,7 +272,7 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
 
 @FAMILY.op("NonZero")
 def non_zero(x: Array) -> Array:
-    """The coordinates of the elements other than zero, one column per element."""
+    """Return the coordinates of the elements other than zero, one column per element."""
     if x.dtype == object:
         x = x.astype(np.str_) != ""
     wide = x.astype(compute_dtype(x.dtype), copy=False)
@@ -282,7 +281,7 @@ def non_zero(x: Array) -> Array:
 
 @FAMILY.op("Unique")
 def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array, Array, Array, Array]:  # noqa: A002
-    """Distinct elements (or slices along ``axis``), the first index of each, the inverse map, and the counts."""
+    """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts."""
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     fixed = None if axis is None else fix_axis(axis, x.ndim, "Unique")
     text = x.astype(np.str_) if x.dtype == object else wide

@@ -15,9 +15,7 @@ FAMILY = OpFamily("internal")
 
 
 def _relayout_type(node: Node) -> list[Type]:
-    value = node.inputs[0]
-    assert value is not None
-    return [tensor(value.type).with_layout(node.attrs["layout"])]
+    return [tensor(node.operand(0).type).with_layout(node.attrs["layout"])]
 
 
 @FAMILY.op("Relayout", domain="tinycomp", traits={"movement"}, type_rule=_relayout_type)
@@ -28,12 +26,10 @@ def relayout(x: Any, *, layout: str) -> Any:
 
 
 def _same_type(node: Node) -> list[Type]:
-    operand = node.inputs[0]
-    assert operand is not None, "StopFusion has one operand"
-    return [operand.type]
+    return [node.operand(0).type]
 
 
 @FAMILY.op("StopFusion", domain="tinycomp", traits={"structural", "cheap", "elementwise"}, type_rule=_same_type)
 def stop_fusion(x: Any) -> Any:
-    """The input itself; where barriers bind, no region reaches across."""
+    """Return the input itself; where barriers bind, no region reaches across."""
     return x

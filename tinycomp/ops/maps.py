@@ -41,8 +41,8 @@ def category_mapper(
     keys, values = (cats_strings, cats_int64s) if x.dtype == object else (cats_int64s, cats_strings)
     default: Any = default_int64 if x.dtype == object else default_string
     table: dict[Any, Any] = dict(zip(keys, values, strict=True))
-    found = [table.get(key, default) for key in x.reshape(-1).tolist()]
-    return np.array(found, dtype=np.int64 if x.dtype == object else object).reshape(x.shape)
+    mapped = [table.get(key, default) for key in x.reshape(-1).tolist()]
+    return np.array(mapped, dtype=np.int64 if x.dtype == object else object).reshape(x.shape)
 
 
 @FAMILY.op("CastMap", domain=_ML)

@@ -37,7 +37,7 @@ def _gemm_macs(node: Node) -> int:
 @FAMILY.op("MatMul", macs=_matmul_macs)
 @widened
 def matmul(a: Array, b: Array) -> Array:
-    """numpy.matmul."""
+    """Return the matrix product, as numpy.matmul does."""
     return np.asarray(np.matmul(a, b))
 
 
@@ -62,7 +62,7 @@ def gemm(
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
 ) -> Array:
-    """``alpha A' B' + beta C`` with ``C`` broadcast to the product.
+    """Return ``alpha A' B' + beta C`` with ``C`` broadcast to the product.
 
     Raises:
         ExecutionError: If ``C`` is larger than the product.
@@ -95,7 +95,7 @@ def gemm_broadcast(
     transB: int = 0,  # noqa: N803
     broadcast: int = 0,
 ) -> Array:
-    """Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
+    """Compute Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
 
 
@@ -123,7 +123,7 @@ def _check_gemm_bias(facts: Facts) -> None:
 @FAMILY.op("Det")
 @widened
 def det(x: Array) -> Array:
-    """Determinants of the innermost square matrices."""
+    """Return the determinants of the innermost square matrices."""
     if not x.shape[-1] and not x.shape[-2]:
         return np.ones(x.shape[:-2], x.dtype)
     return np.asarray(np.linalg.det(x))
@@ -243,7 +243,7 @@ def _contract(a: Array, of_a: Labels, b: Array, of_b: Labels, needed: set[str]) 
 
 
 def _einsum_macs(node: Node) -> int:
-    """Product of the sizes of all labels, the cost of the direct loop nest."""
+    """Return the product of the sizes of all labels, the cost of the direct loop nest."""
     shapes = [node_shape(value) for value in node.inputs]
     texts, _ = split_equation(node.attrs["equation"], len(shapes))
     sizes: dict[str, int] = {}
@@ -255,7 +255,7 @@ def _einsum_macs(node: Node) -> int:
 @FAMILY.op("Einsum", macs=_einsum_macs)
 @widened
 def einsum(*inputs: Array, equation: str) -> Array:
-    """Sum of products in Einstein notation; several operands are contracted from left to right.
+    """Return a sum of products in Einstein notation; several operands are contracted from left to right.
 
     Raises:
         ExecutionError: If the equation is malformed or does not fit the shapes.

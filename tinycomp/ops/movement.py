@@ -21,7 +21,7 @@ FAMILY = OpFamily("movement")
 
 @FAMILY.op("Transpose", traits={"movement"})
 def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
-    """The axes in the order ``perm``, or reversed.
+    """Return the axes in the order ``perm``, or reversed.
 
     Raises:
         ExecutionError: If ``perm`` is not a permutation of the axes.
@@ -52,7 +52,7 @@ def _check_perm(facts: Facts) -> None:
 
 @FAMILY.op("Concat", since=4, traits={"movement"})
 def concat(*inputs: Array, axis: int) -> Array:
-    """The inputs one after the other along ``axis``.
+    """Return the inputs one after the other along ``axis``.
 
     Raises:
         ExecutionError: If their other dimensions differ.
@@ -69,7 +69,7 @@ def concat(*inputs: Array, axis: int) -> Array:
 
 @FAMILY.op("Concat", since=1, traits={"movement"})
 def concat_1(*inputs: Array, axis: int = 1) -> Array:
-    """Concat before opset 4, where the axis had a default."""
+    """Compute Concat before opset 4, where the axis had a default."""
     return concat(*inputs, axis=axis)
 
 
@@ -102,8 +102,7 @@ def _split_types(node: Node) -> list[Type]:
     """Give the pieces the sizes that the kernel gives: onnx's inference is wrong where several pieces are smaller."""
     types: list[Type] = list(infer_types(node))
     parts = node.attrs.get("num_outputs")
-    x = node.inputs[0]
-    shape = None if x is None else tensor(x.type).shape
+    shape = node.operand(0).shape
     if not parts or shape is None:
         return types
     axis = fix_axis(node.attrs.get("axis", 0), len(shape), "Split")
@@ -133,13 +132,13 @@ def _split(x: Array, axis: int, sizes: Sequence[int] | None, parts: int) -> tupl
 def split(
     x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
-    """Pieces along ``axis``: of the given sizes, or equal with a smaller last one."""
+    """Return pieces along ``axis``: of the given sizes, or equal with a smaller last one."""
     return _split(x, axis, None if sizes is None else ints(sizes), num_outputs or outputs)
 
 
 @FAMILY.op("Split", since=13, traits={"movement", "output_count"})
 def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: int = 1) -> tuple[Array, ...]:
-    """Split before opset 18, where equal pieces must be exactly equal."""
+    """Split as before opset 18, where equal pieces must be exactly equal."""
     return split_attribute(x, axis=axis, split=None if sizes is None else ints(sizes), outputs=outputs)
 
 
@@ -147,7 +146,7 @@ def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: in
 def split_attribute(
     x: Array, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
-    """Split before opset 13, with the sizes as an attribute."""
+    """Split as before opset 13, with the sizes as an attribute."""
     size = x.shape[fix_axis(axis, x.ndim, "Split")]
     return _split(x, axis, split or [size // outputs] * outputs, outputs)
 
@@ -156,7 +155,7 @@ def split_attribute(
 def split_1(
     x: Array, sizes: Array | None = None, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
-    """Split at opset 1, which took the sizes either way."""
+    """Split as at opset 1, which took the sizes either way."""
     return split_attribute(x, axis=axis, split=split if sizes is None else ints(sizes), outputs=outputs)
 
 
@@ -205,7 +204,7 @@ def _range_of(size: int, start: int, end: int, step: int) -> slice:
 
 @FAMILY.op("Slice", since=10, traits={"movement"})
 def slice_(x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
-    """Elements from ``starts`` to ``ends`` by ``steps`` along ``axes``; bounds count from the end if negative.
+    """Return elements from ``starts`` to ``ends`` by ``steps`` along ``axes``; bounds count from the end if negative.
 
     Raises:
         ExecutionError: If a step is 0 or an axis is wrong.
@@ -219,7 +218,7 @@ def slice_(x: Array, starts: Array, ends: Array, axes: Array | None = None, step
 def slice_attributes(
     x: Array, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
 ) -> Array:
-    """Slice before opset 10, with attributes."""
+    """Slice as before opset 10, with attributes."""
     return _slice(x, starts, ends, axes, None)
 
 
@@ -265,7 +264,7 @@ def _check_slice(facts: Facts) -> None:
 
 @FAMILY.op("Tile", since=6, traits={"movement"})
 def tile(x: Array, repeats: Array) -> Array:
-    """The input repeated along each axis.
+    """Repeat the input along each axis.
 
     Raises:
         ExecutionError: If there is not one count of 0 or more per axis.
@@ -279,7 +278,7 @@ def tile(x: Array, repeats: Array) -> Array:
 
 @FAMILY.op("Tile", since=1, traits={"movement"})
 def tile_1(x: Array, tiles: Array, axis: Array) -> Array:
-    """Tile before opset 6: along one axis."""
+    """Tile as before opset 6: along one axis."""
     counts = np.ones(x.ndim, np.int64)
     counts[fix_axis(scalar_int(axis), x.ndim, "Tile")] = scalar_int(tiles)
     return tile(x, counts)
@@ -287,7 +286,7 @@ def tile_1(x: Array, tiles: Array, axis: Array) -> Array:
 
 @FAMILY.op("Expand", traits={"movement"})
 def expand(x: Array, shape: Array) -> Array:
-    """The input broadcast with ``shape``, both ways.
+    """Broadcast the input with ``shape``, both ways.
 
     Raises:
         ExecutionError: If the shapes do not broadcast.
@@ -359,7 +358,7 @@ def _check_blocks(facts: Facts) -> None:
 
 @FAMILY.op("Trilu", traits={"movement"})
 def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
-    """The upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
+    """Return the upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
     rows, columns = x.shape[-2:]
     shift = 0 if k is None else min(max(scalar_int(k), -rows - 1), columns + 1)
     offset = np.arange(columns) - np.arange(rows)[:, None]
@@ -368,7 +367,7 @@ def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
 
 @FAMILY.op("ReverseSequence", traits={"movement"})
 def reverse_sequence(x: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
-    """Each batch entry with its first ``sequence_lens[i]`` steps in reverse order.
+    """Return each batch entry with its first ``sequence_lens[i]`` steps in reverse order.
 
     Raises:
         ExecutionError: If a length does not lie in [0, steps].
@@ -473,13 +472,13 @@ def pad(
 
 @FAMILY.op("Pad", since=2, traits={"movement"})
 def pad_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
-    """Pad before opset 11, with attributes."""
+    """Pad as before opset 11, with attributes."""
     return _pad(x, pads, None, mode, value)
 
 
 @FAMILY.op("Pad", since=1, traits={"movement"})
 def pad_1(x: Array, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
-    """Pad at opset 1, where the pads had another name."""
+    """Pad as at opset 1, where the pads had another name."""
     return _pad(x, paddings, None, mode, value)
 
 

@@ -21,9 +21,8 @@ FAMILY = OpFamily("norm")
 
 
 def _type_of_first(node: Node) -> list[Type]:
-    """The type of the first operand; onnx infers nothing for operators that it defines as functions."""
-    assert node.inputs[0] is not None, node
-    return [node.inputs[0].type]
+    """Return the type of the first operand; onnx infers nothing for operators that it defines as functions."""
+    return [node.operand(0).type]
 
 
 def _wide(x: Array) -> Array:
@@ -86,7 +85,7 @@ def batch_normalization_1(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation whose mode is the attribute ``is_test``; ``consumed_inputs`` was only ever a hint."""
+    """Normalise in the mode of the attribute ``is_test``; ``consumed_inputs`` was only ever a hint."""
     if is_test:
         return batch_normalization_7(
             x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial, outputs=1
@@ -118,7 +117,7 @@ def batch_normalization_7(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation whose mode is the number of outputs; without ``spatial``, parameters are per activation."""
+    """Normalise in the mode of the number of outputs; without ``spatial``, parameters are per activation."""
     if outputs > 1:
         _require_spatial(spatial)
         return _training(x, scale, bias, mean, var, epsilon, momentum)[:outputs]
@@ -144,7 +143,7 @@ def batch_normalization(
     training_mode: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation; in training mode also the running mean and variance.
+    """Normalise; in training mode also return the running mean and variance.
 
     Raises:
         ModelError: If a parameter does not have one entry per channel.
@@ -254,7 +253,7 @@ def layer_normalization(
     stash_type: int = 1,
     outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Normalise over the axes from ``axis`` on; also the mean and the inverse standard deviation, in ``stash_type``.
+    """Normalise over the axes from ``axis`` on; also return mean and inverse standard deviation, in ``stash_type``.
 
     float64 inputs keep their precision throughout, except in the two statistics if ``stash_type`` is narrower.
     """

@@ -38,13 +38,10 @@ Ints = Sequence[int] | None
 def _pool_types(node: Node) -> list[Type]:
     """Count windows as the kernels do: onnx's inference also counts a last one that would start in the padding."""
     types: list[Type] = list(infer_types(node))
-    x = node.inputs[0]
-    shape = None if x is None else tensor(x.type).static_shape
+    shape = node.operand(0).static_shape
     if not node.attrs.get("ceil_mode", 0) or shape is None or len(shape) < 3:
         return types
-    names = ("strides", "dilations", "pads", "auto_pad")
-    given = {name: node.attrs[name] for name in names if name in node.attrs}
-    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **given)
+    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **window_attributes(node))
     return [TensorType(tensor(t).dtype, (*shape[:2], *window.output)) for t in types]
 
 
@@ -140,7 +137,7 @@ def max_pool(
     strides: Ints = None,
     outputs: int = 1,
 ) -> Array | tuple[Array, Array]:
-    """Maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major within an image).
+    """Return the maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major in an image).
 
     NaN is greater than everything, as in numpy and PyTorch.
 
@@ -186,7 +183,7 @@ def average_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Mean of each window.
+    """Return the mean of each window.
 
     Raises:
         ModelError: If the window does not fit the input.
@@ -212,7 +209,7 @@ def lp_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Lp norm of each window.
+    """Return the Lp norm of each window.
 
     Raises:
         ModelError: If the window does not fit the input.
@@ -260,21 +257,21 @@ def _spatial_axes(x: Array) -> tuple[int, ...]:
 @FAMILY.op("GlobalAveragePool")
 @widened
 def global_average_pool(x: Array) -> Array:
-    """Mean over all spatial axes, which stay with size 1."""
+    """Return the mean over all spatial axes, which stay with size 1."""
     return np.asarray(x.mean(axis=_spatial_axes(x), keepdims=True))
 
 
 @FAMILY.op("GlobalMaxPool")
 @widened
 def global_max_pool(x: Array) -> Array:
-    """Maximum over all spatial axes, which stay with size 1."""
+    """Return the maximum over all spatial axes, which stay with size 1."""
     return np.asarray(x.max(axis=_spatial_axes(x), keepdims=True, initial=-np.inf))
 
 
 @FAMILY.op("GlobalLpPool")
 @widened
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
-    """Lp norm over all spatial axes, which stay with size 1."""
+    """Return the Lp norm over all spatial axes, which stay with size 1."""
     return _root(_power(x, p).sum(axis=_spatial_axes(x), keepdims=True), p)
 
 
@@ -347,7 +344,7 @@ def _check_unpool(facts: Facts) -> None:
 @FAMILY.op("LRN")
 @widened
 def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int) -> Array:
-    """Local response normalisation over a window of ``size`` channels.
+    """Normalise local responses over a window of ``size`` channels.
 
     Raises:
         ModelError: If ``size`` is not positive.

@@ -303,7 +303,7 @@ def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_
 
 @FAMILY.op("MatMulInteger", macs=_matmul_macs)
 def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
-    """Matrix product of 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
+    """Multiply 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
     return _integer_product("MatMulInteger", a, a_zero_point, b, b_zero_point)
 
 
@@ -333,7 +333,7 @@ def qlinear_matmul(
     y_scale: Array,
     y_zero_point: Array,
 ) -> Array:
-    """Quantised matrix product; parameters of A and Y may be per row, those of B per column."""
+    """Multiply quantised matrices; parameters of A and Y may be per row, those of B per column."""
     op = "QLinearMatMul"
     for name, scale in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
         check_scale(op, name, scale)

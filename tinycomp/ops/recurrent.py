@@ -309,7 +309,7 @@ def rnn(
     output_sequence: int = 1,
     outputs: int = 2,
 ) -> tuple[Array, ...]:
-    """Elman network: ``h = f(x W' + h R' + b)``.
+    """Run an Elman network: ``h = f(x W' + h R' + b)``.
 
     ``output_sequence`` is accepted and ignored, since the wanted outputs say the same.
 
@@ -349,7 +349,7 @@ def gru(
     output_sequence: int = 1,
     outputs: int = 2,
 ) -> tuple[Array, ...]:
-    """Gated recurrent unit; gates are ordered update, reset, hidden.
+    """Run a gated recurrent unit; gates are ordered update, reset, hidden.
 
     Raises:
         ModelError: If shapes, direction or activations do not fit.
@@ -405,7 +405,7 @@ def lstm(
     output_sequence: int = 1,
     outputs: int = 3,
 ) -> tuple[Array, ...]:
-    """Long short-term memory; gates are ordered input, output, forget, cell.
+    """Run a long short-term memory; gates are ordered input, output, forget, cell.
 
     ``clip`` bounds the inputs of the gates' activations, not the cell state that the last activation reads: the
     documentation allows either reading, and this is the one of runtimes.

@@ -116,8 +116,8 @@ def _register_arg(name: str, function: Callable[..., Any]) -> None:
         wide = x.astype(compute_dtype(x.dtype), copy=False)
         if not select_last_index:
             return np.asarray(function(wide, axis=fixed, keepdims=keepdims == 1)).astype(np.int64, copy=False)
-        found = function(np.flip(wide, fixed), axis=fixed, keepdims=keepdims == 1)
-        return np.asarray(x.shape[fixed] - 1 - found).astype(np.int64, copy=False)
+        from_end = function(np.flip(wide, fixed), axis=fixed, keepdims=keepdims == 1)
+        return np.asarray(x.shape[fixed] - 1 - from_end).astype(np.int64, copy=False)
 
     FAMILY.op(name)(run)
 
@@ -164,7 +164,7 @@ def _descending(x: Array) -> Array:
 
 @FAMILY.op("TopK", since=11)
 def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:  # noqa: A002
-    """The K largest or smallest elements along an axis, and their indices.
+    """Return the K largest or smallest elements along an axis, and their indices.
 
     Raises:
         ExecutionError: If K is negative or exceeds the axis.
@@ -174,13 +174,13 @@ def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int =
 
 @FAMILY.op("TopK", since=10)
 def top_k_largest(x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
-    """TopK at opset 10: always the largest, in order."""
+    """Compute TopK as at opset 10: always the largest, in order."""
     return _top(x, scalar_int(k), axis, True, True)
 
 
 @FAMILY.op("TopK", since=1)
 def top_k_attribute(x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
-    """TopK before opset 10, with K as an attribute."""
+    """Compute TopK as before opset 10, with K as an attribute."""
     return _top(x, k, axis, True, True)
 
 

@@ -134,7 +134,7 @@ def _triangle(distance: Array, mode: Mode) -> Array:
 
 
 def _keys_cubic(distance: Array, mode: Mode) -> Array:
-    """Keys' cubic convolution kernel (IEEE ASSP 29(6), 1981) with free parameter ``cubic_a``."""
+    """Return Keys' cubic convolution kernel (IEEE ASSP 29(6), 1981) with free parameter ``cubic_a``."""
     a, x = mode.cubic_a, np.abs(distance)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a

@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
 from tinycomp.ops.record import OpFamily
@@ -52,13 +52,13 @@ def resolve_reshape(old: Sequence[int], wanted: Sequence[int], allowzero: bool) 
 
 @FAMILY.op("Reshape", since=5, traits=_VIEW)
 def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
-    """The same elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
+    """Return the elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
     return x.reshape(resolve_reshape(x.shape, ints(shape), bool(allowzero)))
 
 
 @FAMILY.op("Reshape", since=1, traits=_VIEW)
 def reshape_attribute(x: Array, *, shape: Sequence[int] = (), consumed_inputs: Any = None) -> Array:
-    """Reshape before opset 5, with the shape as an attribute."""
+    """Reshape as before opset 5, with the shape as an attribute."""
     return x.reshape(resolve_reshape(x.shape, shape, False))
 
 
@@ -110,7 +110,7 @@ def _check_reshape(facts: Facts) -> None:
 
 @FAMILY.op("Flatten", traits=_VIEW)
 def flatten(x: Array, *, axis: int = 1) -> Array:
-    """A matrix whose rows run over the axes before ``axis``."""
+    """Return a matrix whose rows run over the axes before ``axis``."""
     split = axis if axis == x.ndim else fix_axis(axis, max(x.ndim, 1), "Flatten")
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
 
@@ -152,17 +152,17 @@ def squeeze(x: Array, axes: Array | None = None) -> Array:
 
 def _squeezed_type(node: Node) -> list[Type]:
     """Count negative axes from the end in every version, as the kernel does: onnx's inference overlooks old ones."""
-    x, axes = node.inputs[0], node.attrs.get("axes")
-    shape = None if x is None else tensor(x.type).shape
-    if x is None or shape is None or axes is None:
+    x, axes = node.operand(0), node.attrs.get("axes")
+    shape = x.shape
+    if shape is None or axes is None:
         return list(infer_types(node))
     dropped = fix_axes(axes, len(shape), "Squeeze")
-    return [TensorType(tensor(x.type).dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
+    return [TensorType(x.dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
 
 
 @FAMILY.op("Squeeze", since=1, traits=_VIEW, type_rule=_squeezed_type)
 def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
-    """Squeeze before opset 13, with the axes as an attribute."""
+    """Squeeze as before opset 13, with the axes as an attribute."""
     return _squeeze(x, axes)
 
 
@@ -177,7 +177,7 @@ def unsqueeze(x: Array, axes: Array) -> Array:
 
 @FAMILY.op("Unsqueeze", since=1, traits=_VIEW)
 def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
-    """Unsqueeze before opset 13, with the axes as an attribute."""
+    """Unsqueeze as before opset 13, with the axes as an attribute."""
     return _unsqueeze(x, axes)
 
 
@@ -186,13 +186,13 @@ FAMILY.check("Unsqueeze")(axes_in_range(1, fresh=True))
 
 @FAMILY.op("Shape", since=15, traits={"cheap"})
 def shape_(x: Array, *, start: int = 0, end: int | None = None) -> Array:
-    """The dimensions from ``start`` to ``end``, both clamped to the rank."""
+    """Return the dimensions from ``start`` to ``end``, both clamped to the rank."""
     return np.array(x.shape[start:end], np.int64)
 
 
 @FAMILY.op("Shape", since=1, traits={"cheap"})
 def shape_whole(x: Array) -> Array:
-    """Shape before opset 15."""
+    """Return the shape as before opset 15."""
     return np.array(x.shape, np.int64)
 
 
@@ -204,13 +204,13 @@ def _shape_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 @FAMILY.op("Size", traits={"cheap"})
 def size(x: Array) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(x.size, np.int64)
 
 
 @FAMILY.op("Identity", traits={"structural", "movement", "cheap", "elementwise"})
 def identity(x: Any) -> Any:
-    """The input itself, of any type."""
+    """Return the input itself, of any type."""
     return x
 
 
@@ -233,7 +233,7 @@ def dropout(
     seed: int | None = None,
     outputs: int = 1,
 ) -> Any:
-    """The input, unless ``training_mode`` is set; the second output says which elements were kept."""
+    """Return the input, unless ``training_mode`` is set; the second output says which elements were kept."""
     rate = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
     training = training_mode is not None and bool(training_mode.reshape(-1)[0])
     y, kept = _drop(x, rate, seed) if training and rate else (x, None)
@@ -244,13 +244,13 @@ def dropout(
 
 @FAMILY.op("Dropout", since=10, traits={"structural", "movement", "output_count", "elementwise"})
 def dropout_10(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
-    """Dropout at opset 10, for inference, with a boolean mask."""
+    """Drop nothing, as at opset 10 for inference; the mask is boolean."""
     return x if outputs == 1 else (x, np.ones(x.shape, np.bool_))
 
 
 @FAMILY.op("Dropout", since=7, traits={"structural", "movement", "output_count", "elementwise"})
 def dropout_7(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
-    """Dropout before opset 10, for inference, with a mask of the input's type."""
+    """Drop nothing, as before opset 10 for inference; the mask has the input's type."""
     return x if outputs == 1 else (x, np.ones(x.shape, x.dtype))
 
 
@@ -258,5 +258,5 @@ def dropout_7(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
 def dropout_1(
     x: Array, *, ratio: float = 0.5, is_test: int = 0, consumed_inputs: Any = None, outputs: int = 1
 ) -> Any:  # fmt: skip
-    """Dropout before opset 7, taken as inference whatever ``is_test`` says."""
+    """Drop nothing, as before opset 7: taken as inference whatever ``is_test`` says."""
     return dropout_7(x, ratio=ratio, outputs=outputs)

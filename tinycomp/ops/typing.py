@@ -210,11 +210,11 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
     carried = slice(first_formal, first_formal + count)
     for attempt in range(2 * _ROUNDS):
         _retype(body, types, widen or attempt > 0)
-        found = [v.type for v in body.outputs[first_output : first_output + count]]
+        returned = [v.type for v in body.outputs[first_output : first_output + count]]
         before = [v.type for v in body.inputs[carried]]
-        for index, pair in enumerate(zip(before, found, strict=True)):
+        for index, pair in enumerate(zip(before, returned, strict=True)):
             _expect_same_kind(node, index, pair)
-        joined = [join(a, b) for a, b in zip(before, found, strict=True)]
+        joined = [join(a, b) for a, b in zip(before, returned, strict=True)]
         if joined == before:
             break
         if attempt >= _ROUNDS:
@@ -226,9 +226,9 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
     return results + [v.type for v in body.outputs[first_output + count :]]
 
 
-def _as_result(formal: Type, found: Type) -> Type:
-    """ONNX takes a carried value to be present after the loop if the body always returns one that is."""
-    return formal if isinstance(found, OptionalType) else present(formal)
+def _as_result(formal: Type, returned: Type) -> Type:
+    """Return what a carried value is after the loop: for ONNX present, if the body always returns one that is."""
+    return formal if isinstance(returned, OptionalType) else present(formal)
 
 
 def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = False) -> None:
@@ -249,14 +249,14 @@ def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = Fals
 
 
 def _infer_inner(body: Graph, node: Node, widen: bool) -> None:
-    found = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
-    for value, type_ in zip(node.outputs, found, strict=False):
+    types = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
+    for value, type_ in zip(node.outputs, types, strict=False):
         value.type = _known_dtype(value, type_)
 
 
-def _known_dtype(value: Value, found: Type) -> Type:
+def _known_dtype(value: Value, inferred: Type) -> Type:
     """Keep a declared kind and dtype where inference knows nothing at all (custom operators)."""
-    return _without_shape(value.type) if found == UNKNOWN else found
+    return _without_shape(value.type) if inferred == UNKNOWN else inferred
 
 
 def _without_shape(type_: Type) -> Type:
@@ -316,19 +316,18 @@ def _scan_formals(node: Node, own: Sequence[Type]) -> list[Type]:
 
 def _trips(node: Node, first_scan: int, batched: bool) -> Dim:
     value = node.inputs[first_scan]
-    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
+    shape = None if value is None else value.shape
+    if not shape:
         return None
     if batched:
-        return value.type.shape[1] if len(value.type.shape) > 1 else None
+        return shape[1] if len(shape) > 1 else None
     axis: int = (node.attrs.get("scan_input_axes") or [0])[0]
-    return value.type.shape[axis % len(value.type.shape)]
+    return shape[axis % len(shape)]
 
 
 def _batch(node: Node, batched: bool) -> Dim:
-    value = node.inputs[1] if batched and len(node.inputs) > 1 else None
-    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
-        return None
-    return value.type.shape[0]
+    value = node.optional_operand(1) if batched else None
+    return value.shape[0] if value is not None and value.shape else None
 
 
 def _expect_counts(node: Node, key: str, inputs: int, outputs: int) -> None:
