@@ -69,8 +69,8 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
         alive = (1 << len(overlapping)) - 1
         if first < len(kept) and groups[kept[first]] == groups[start]:
             before = kept[first:]
-            overlapping = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
-            alive &= ~_bits((overlapping & same[0])[None])[0]
+            suppressed = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
+            alive &= ~_bits((suppressed & same[0])[None])[0]
         stop = start + _BLOCK
         while alive:
             bit = (alive & -alive).bit_length() - 1
