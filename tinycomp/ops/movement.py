@@ -67,12 +67,6 @@ def concat(*inputs: Array, axis: int) -> Array:
         ) from error
 
 
-@FAMILY.op("Concat", since=1, traits={"movement"})
-def concat_1(*inputs: Array, axis: int = 1) -> Array:
-    """Compute Concat before opset 4, where the axis had a default."""
-    return concat(*inputs, axis=axis)
-
-
 @FAMILY.plain_type("Concat", most=ANY_NUMBER, since=11, dtypes=None)
 def _joined_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
     dtype, first = operands[0]
@@ -149,14 +143,6 @@ def split_attribute(
     """Split as before opset 13, with the sizes as an attribute."""
     size = x.shape[fix_axis(axis, x.ndim, "Split")]
     return _split(x, axis, split or [size // outputs] * outputs, outputs)
-
-
-@FAMILY.op("Split", since=1, traits={"movement", "output_count"})
-def split_1(
-    x: Array, sizes: Array | None = None, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
-) -> tuple[Array, ...]:
-    """Split as at opset 1, which took the sizes either way."""
-    return split_attribute(x, axis=axis, split=split if sizes is None else ints(sizes), outputs=outputs)
 
 
 @FAMILY.check("Split")
@@ -274,14 +260,6 @@ def tile(x: Array, repeats: Array) -> Array:
         raise ExecutionError("bad repeats", where="Tile", expected=f"{x.ndim} counts of 0 or more", found=str(counts))
     reserve([d * c for d, c in zip(x.shape, counts, strict=True)], x.itemsize, "Tile")
     return np.tile(x, counts)
-
-
-@FAMILY.op("Tile", since=1, traits={"movement"})
-def tile_1(x: Array, tiles: Array, axis: Array) -> Array:
-    """Tile as before opset 6: along one axis."""
-    counts = np.ones(x.ndim, np.int64)
-    counts[fix_axis(scalar_int(axis), x.ndim, "Tile")] = scalar_int(tiles)
-    return tile(x, counts)
 
 
 @FAMILY.op("Expand", traits={"movement"})
@@ -474,12 +452,6 @@ def pad(
 def pad_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
     """Pad as before opset 11, with attributes."""
     return _pad(x, pads, None, mode, value)
-
-
-@FAMILY.op("Pad", since=1, traits={"movement"})
-def pad_1(x: Array, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
-    """Pad as at opset 1, where the pads had another name."""
-    return _pad(x, paddings, None, mode, value)
 
 
 FAMILY.check("Pad")(one_of(mode=("constant", "reflect", "edge", "wrap")))

@@ -278,13 +278,6 @@ def _from_sizes(x: Array, dims: Sequence[int], sizes: Array, roi: Array | None, 
     }
 
 
-@FAMILY.op("Upsample")
-@quiet
-def upsample_1(x: Array, *, height_scale: float, mode: str = "nearest", width_scale: float) -> Array:
-    """Enlarge the last two axes of a 4-d tensor."""
-    return _upsample(x, np.array([1, 1, height_scale, width_scale], dtype=_F), mode)
-
-
 @FAMILY.op("Upsample", since=7)
 @quiet
 def upsample_7(x: Array, *, mode: str = "nearest", scales: Sequence[float]) -> Array:

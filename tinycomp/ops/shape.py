@@ -56,12 +56,6 @@ def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     return x.reshape(resolve_reshape(x.shape, ints(shape), bool(allowzero)))
 
 
-@FAMILY.op("Reshape", since=1, traits=_VIEW)
-def reshape_attribute(x: Array, *, shape: Sequence[int] = (), consumed_inputs: Any = None) -> Array:
-    """Reshape as before opset 5, with the shape as an attribute."""
-    return x.reshape(resolve_reshape(x.shape, shape, False))
-
-
 @FAMILY.plain_type("Reshape", most=2, dtypes=None)
 def _reshaped_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
     dtype, x = operands[0]
