@@ -119,7 +119,6 @@ def test_tile_and_expand():
     for dtype in allowed("Tile", 13):
         check("Tile", [sample(dtype, (2, 3)), i64(2, 1)], {}, 13)
         check("Expand", [sample(dtype, (2, 1)), i64(2, 3)], {}, 13)
-    assert run_ours("Tile", [x, np.array(3.0), np.array(1.0)], version=1)[0].shape == (2, 3, 3)
     with pytest.raises(ExecutionError, match="Tile: bad repeats; expected 3 counts"):
         run_ours("Tile", [x, i64(2, 2)])
     with pytest.raises(ExecutionError, match=r"Expand: the shapes do not broadcast; .* fits \(2, 1, 3\); found \(5,\)"):

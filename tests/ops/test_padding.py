@@ -36,7 +36,6 @@ def test_constant_values():
     check("Pad", [x, i64([1, 1, 1, 1]), np.array(2.5, "f")], {}, 13)
     check("Pad", [x, i64([1, 2]), None, i64([-1])], {}, 18)
     check("Pad", [x, i64([1, 0, 2, 1]), np.array(7, "f"), i64([1, 0])], {}, 19)
-    assert run_ours("Pad", [x], {"paddings": [1, 0, 0, 0]}, 1)[0].shape == (4, 4)
 
 
 def test_every_dtype():

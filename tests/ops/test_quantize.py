@@ -8,7 +8,7 @@ import pytest
 
 from tests.ops.harness import check, dtype_of, run_ours, sample
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ops.integers import integer_range
+from tinycomp.ops.numeric import integer_range
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"]
 FLOAT8 = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]

@@ -15,8 +15,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type, bits, compatible, type_of
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
-from tinycomp.ops import bind
-from tinycomp.ops.opaque import is_opaque
+from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.runtime.csource.region import CRegion, Origin

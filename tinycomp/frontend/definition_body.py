@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype, tensor
-from tinycomp.ops.integers import integer_range
+from tinycomp.ops.numeric import integer_range
 
 BYTES = frozenset({"int8", "uint8"})
 INTEGERS = BYTES | {"int16", "uint16", "int2", "int4", "uint2", "uint4"}

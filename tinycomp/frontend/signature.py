@@ -18,8 +18,7 @@ from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind, schema
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, Type
-from tinycomp.ops import OPS
-from tinycomp.ops.opaque import unknown_domain
+from tinycomp.ops import OPS, unknown_domain
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
 _KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}

@@ -7,98 +7,59 @@ kernel of its record where there is one (tier ``"numpy"``), else with ``onnx.ref
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import defs
 
-from tinycomp.errors import ExecutionError, TinycompError
+from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops import (
-    activation,
-    attention,
-    barrier,
-    cast,
-    comparison,
-    control_flow,
-    conv,
-    conv_transpose,
-    creation,
-    deform_conv,
-    detection,
-    einsum,
-    elementwise,
-    flex_attention,
-    indexing,
-    layout,
-    maps,
-    matmul,
-    movement,
-    norm,
-    padding,
-    pool,
-    quantize,
-    recurrent,
-    reduction,
-    resize,
-    roi,
-    sampling,
-    selection,
-    sequence,
-    shape,
-    softmax,
-)
-from tinycomp.ops.opaque import is_opaque, unknown_form
-from tinycomp.ops.registry import Kernel, OpFamily, OpRecord, OpTable
+from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
     from tinycomp.ir.types import Type
     from tinycomp.ops.reference import Bound
 
-__all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind"]
+__all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind", "is_opaque", "unknown_domain"]
 
 FAMILIES = (
-    activation.FAMILY,
-    attention.FAMILY,
-    barrier.FAMILY,
-    cast.FAMILY,
-    comparison.FAMILY,
-    control_flow.FAMILY,
-    conv.FAMILY,
-    conv_transpose.FAMILY,
-    creation.FAMILY,
-    detection.FAMILY,
-    einsum.FAMILY,
-    deform_conv.FAMILY,
-    elementwise.FAMILY,
-    flex_attention.FAMILY,
-    indexing.FAMILY,
-    layout.FAMILY,
-    maps.FAMILY,
-    matmul.FAMILY,
-    movement.FAMILY,
-    norm.FAMILY,
-    padding.FAMILY,
-    pool.FAMILY,
-    quantize.FAMILY,
-    recurrent.FAMILY,
-    reduction.FAMILY,
-    resize.FAMILY,
-    roi.FAMILY,
-    sampling.FAMILY,
-    selection.FAMILY,
-    sequence.FAMILY,
-    shape.FAMILY,
-    softmax.FAMILY,
+    "activation",
+    "attention",
+    "cast",
+    "control_flow",
+    "conv",
+    "creation",
+    "detection",
+    "elementwise",
+    "indexing",
+    "internal",
+    "maps",
+    "matmul",
+    "movement",
+    "norm",
+    "pool",
+    "quantize",
+    "recurrent",
+    "reduction",
+    "resize",
+    "sampling",
+    "sequence",
+    "shape",
 )
-OPS = OpTable(FAMILIES)
+"""The modules that hold the records, one per family of operators; each has its records in ``FAMILY``."""
+
+OPS = OpTable(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 
 # Operators that stack what their body returns, and need its types where it never runs.
 _STACKING = frozenset({"Loop", "Scan"})
 # A memory-reuse hint of operators before opset 6 that never changed a result.
 _MEANINGLESS = frozenset({"consumed_inputs"})
+_BRIEF = 40
 
 
 def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> tuple[Bound, str]:
@@ -179,3 +140,42 @@ def _as_tuple(kernel: Kernel, node: Node) -> Bound:
         return result[:outputs] if isinstance(result, tuple) else (result,)
 
     return run
+
+
+@functools.cache
+def _known_domains() -> frozenset[str]:
+    return frozenset(s.domain for s in defs.get_all_schemas_with_history())
+
+
+def is_opaque(node: Node) -> bool:
+    """Tell whether there is neither a schema nor a record nor a body to say what a node does.
+
+    Such a node can be imported, and only a target can run it.
+    """
+    if node.is_call or OPS.find(node.op, node.domain) is not None:
+        return False
+    return node.domain not in _known_domains()  # asked last: collecting the domains takes long
+
+
+def unknown_form(node: Node) -> UnsupportedError:
+    """Return the error for a node that nobody can run: it shows what no definition is for."""
+    attributes = ", ".join(f"{name}={_brief(value)}" for name, value in node.attrs.items())
+    operands = ", ".join("absent" if v is None else str(v.type) for v in node.inputs)
+    return unknown_domain(node.op, node.domain, node.label, f"{node.op} <{attributes}> ({operands})")
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
+
+
+def unknown_domain(op: str, domain: str, where: str, found: str = "") -> UnsupportedError:
+    """Return the error for an operator of an unknown domain that nobody can run."""
+    return UnsupportedError(
+        f'operator {op} belongs to the unknown domain "{domain}"',
+        where=where,
+        expected="a domain of ONNX, a model-local function, a form with a definition, or a target that takes it",
+        found=found,
+        hint=did_you_mean(domain, [d or "ai.onnx" for d in sorted(_known_domains())])
+        or "Export the model with a function body for this operator, or compile for a target with a rule for it.",
+    )

@@ -1,4 +1,4 @@
-"""Attention and rotary embedding.
+"""Attention, FlexAttention (whose scores and probabilities pass through graphs of the model) and rotary embedding.
 
 Inside, heads have an axis of their own: queries (B, Hq, L, D), keys (B, Hk, S, D), values (B, Hk, S, E). With grouped
 queries Hq is a multiple of Hk, and consecutive query heads share a key head.
@@ -6,6 +6,7 @@ queries Hq is a multiple of Hk, and consecutive query heads share a key head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,16 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from tinycomp.errors import ModelError
+from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, dtype_name, numpy_dtype
+from tinycomp.ops.activation import softmax_along
+from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
-from tinycomp.ops.registry import OpFamily
-from tinycomp.ops.softmax import softmax_along
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
+
 
 FAMILY = OpFamily("attention")
 
@@ -139,7 +143,7 @@ def scaled_scores(q: Array, k: Array, scale: float | None) -> Array:
 def _attention_macs(node: Node) -> int:
     """Return the MACs of both products; heads of rank-3 operands cancel out."""
     q, k, v = (node_shape(node.inputs[i]) for i in range(3))
-    past = node.inputs[4] if len(node.inputs) > 4 else None
+    past = node.optional_operand(4)
     keys = (k[-2] if len(k) > 1 else 1) + (node_shape(past)[2] if past is not None and len(node_shape(past)) > 2 else 0)
     if len(q) == 4 and len(v) == 4:
         return q[0] * q[1] * q[2] * keys * (q[3] + v[3])
@@ -171,7 +175,7 @@ def attention(
     softmax_precision: int | None = None,
     outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Scaled dot-product attention with cache, masks, windows and soft cap.
+    """Return scaled dot-product attention with cache, masks, windows and soft cap.
 
     Returns:
         The result in the rank of ``q``; the keys and values seen, (B, Hk, S, …); the scores or probabilities that
@@ -203,6 +207,20 @@ def attention(
             "Attention: unknown qk_matmul_output_mode", expected="0, 1, 2 or 3", found=str(qk_matmul_output_mode)
         )
     return (y, present_key, present_value, shown[qk_matmul_output_mode].astype(q.dtype))[:outputs]
+
+
+@FAMILY.check("Attention")
+def _check_attention(facts: Facts) -> None:
+    for index, name in ((0, "q_num_heads"), (1, "kv_num_heads"), (2, "kv_num_heads")):
+        heads, rank, hidden = facts.attr(name), facts.rank(index), facts.dim(index, -1)
+        if rank == 3 and heads is None:
+            facts.fail(f"{name} is missing", expected="a number of heads, since the operands have three dimensions")
+        if rank == 3 and hidden is not None and (heads < 1 or hidden % heads):
+            facts.fail(f"{name} does not divide the hidden size", expected=f"a divisor of {hidden}", found=heads)
+    facts.require_vector(6, facts.dim(0, 0), "nonpad_kv_seqlen")
+    queries, rows = facts.dim(0, -2), facts.dim(3, -2)
+    if queries is not None and rows not in (None, 1, queries):
+        facts.fail("the mask does not fit the queries", expected=f"1 or {queries} rows", found=rows)
 
 
 def _check_cache(past_key: Array | None, past_value: Array | None, nonpad_kv_seqlen: Array | None) -> None:
@@ -285,3 +303,89 @@ def rotary_embedding(
     y[..., first] = cos * heads[..., first] - sin * heads[..., second]
     y[..., second] = sin * heads[..., first] + cos * heads[..., second]
     return y if x.ndim == 4 else y.swapaxes(1, 2).reshape(x.shape)
+
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def _precision(number: int | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of scores and probabilities: at least float32 unless the node says otherwise."""
+    return softmax_dtype(number, compute_dtype(dtype))
+
+
+def _body_types(node: Node) -> tuple[list[Type], list[Type]]:
+    """Return what each graph takes and returns: the scores, or probabilities, (B, Hq, L, S)."""
+    q, k = (v.type if v is not None else UNKNOWN for v in node.inputs[:2])
+    if not isinstance(q, TensorType) or q == UNKNOWN:
+        return [UNKNOWN], [UNKNOWN]
+    shape = None
+    if isinstance(k, TensorType) and q.shape is not None and k.shape is not None and len(q.shape) == len(k.shape) == 4:
+        shape = (*q.shape[:3], k.shape[2])
+    number = node.attrs.get("softmax_precision")
+    scores = TensorType(dtype_name(_precision(number, numpy_dtype(q.dtype))), shape)
+    return [scores], [scores]
+
+
+def _macs(node: Node) -> int:
+    """Return the MACs of both products, without those of the graphs."""
+    q, k, v = (node_shape(node.inputs[i]) for i in range(3))
+    return q[0] * q[1] * q[2] * k[2] * (q[3] + v[3]) if len(q) == len(k) == len(v) == 4 else 0
+
+
+def _modified(graph: Callable[..., tuple[Any, ...]] | None, x: Array, captured: tuple[Any, ...], name: str) -> Array:
+    """Send an array through a graph, which must keep its shape and dtype."""
+    if graph is None:
+        return x
+    (y,) = graph(x, *captured)
+    if y.shape != x.shape or y.dtype != x.dtype:
+        raise ExecutionError(
+            f"FlexAttention: {name} changes shape or dtype",
+            expected=f"{x.dtype}{list(x.shape)}",
+            found=f"{y.dtype}{list(y.shape)}",
+        )
+    return np.asarray(y)
+
+
+@FAMILY.op("FlexAttention", domain="ai.onnx.preview", traits={"bodies"}, macs=_macs, body_rule=_body_types)
+@quiet
+def flex_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *captured: Any,
+    scale: float | None = None,
+    softmax_precision: int | None = None,
+    score_mod: Callable[..., tuple[Any, ...]] | None = None,
+    prob_mod: Callable[..., tuple[Any, ...]] | None = None,
+    captures: int = 0,
+) -> Array:
+    """Return the attention of rank-4 operands with graphs behind the scores and behind the softmax.
+
+    Args:
+        q: Queries (B, Hq, L, D).
+        k: Keys (B, Hk, S, D).
+        v: Values (B, Hk, S, E).
+        *captured: Outer values that the graphs read.
+        scale: Factor of the scores; 1 / sqrt(D) by default.
+        softmax_precision: Element type of scores and probabilities.
+        score_mod: Takes the scores (B, Hq, L, S) and returns others.
+        prob_mod: The same for the probabilities.
+        captures: How many values are captured.
+
+    Returns:
+        (B, Hq, L, E) in the dtype of ``v``.
+
+    Raises:
+        ModelError: If the operands do not fit each other.
+        ExecutionError: If a graph changes shape or dtype.
+    """
+    if not q.ndim == k.ndim == v.ndim == 4:
+        raise ModelError(
+            "FlexAttention: operands of a wrong rank", expected="rank 4", found=f"{q.ndim}, {k.ndim}, {v.ndim}"
+        )
+    check_heads(q, k, v, "FlexAttention")
+    precision = _precision(softmax_precision, q.dtype)
+    scores = _modified(score_mod, scaled_scores(q, k, scale).astype(precision), captured, "score_mod")
+    weights = _modified(prob_mod, softmax_along(scores, -1), captured, "prob_mod")
+    wide = compute_dtype(precision)
+    return grouped_matmul(weights.astype(wide), v.astype(precision).astype(wide)).astype(precision).astype(v.dtype)

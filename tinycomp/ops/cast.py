@@ -9,11 +9,15 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ops.elementwise import saturate as saturate_to
+from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("cast")
+DTYPE_NUMBERS = tuple(NUMBER_BY_DTYPE.values())
+"""What attributes that are dtypes may be."""
 _SCALE = np.dtype(ml_dtypes.float8_e8m0fnu)
 _FLOAT8 = frozenset(
     np.dtype(t)
@@ -184,6 +188,9 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
     return cast_array(x, dtype_of_enum(to), bool(saturate), round_mode)
 
 
+FAMILY.check("Cast")(one_of(to=DTYPE_NUMBERS))
+
+
 @FAMILY.op("CastLike", traits={"elementwise", "cheap"})
 def cast_like(x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up") -> Array:
     """Convert to the type of ``like``, whose values do not matter."""
@@ -192,7 +199,7 @@ def cast_like(x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up
 
 @FAMILY.op("BitCast", traits={"elementwise", "cheap"})
 def bit_cast(x: Array, *, to: int) -> Array:
-    """The same bits read as another type of the same width.
+    """Return the same bits read as another type of the same width.
 
     Raises:
         ExecutionError: If the widths differ.

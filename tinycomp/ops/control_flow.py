@@ -20,7 +20,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.ops.numeric import Array, fix_axis
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("control_flow")
 

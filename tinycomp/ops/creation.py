@@ -10,9 +10,10 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.cast import dtype_of_enum
+from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
+from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("creation")
 _FLOAT = 1  # TensorProto.FLOAT
@@ -31,7 +32,7 @@ def constant(
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
 ) -> Array:
-    """The tensor that the one attribute holds.
+    """Return the tensor that the one attribute holds.
 
     Raises:
         ExecutionError: If no attribute is set.
@@ -69,7 +70,7 @@ def _dense(sparse: Any) -> Array:
 
 @FAMILY.op("ConstantOfShape", traits={"cheap"})
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
-    """A tensor of one value, by default float32 zero.
+    """Return a tensor of one value, by default float32 zero.
 
     Raises:
         ExecutionError: If a dimension is negative.
@@ -81,6 +82,15 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     if value is None:
         return np.zeros(dims, np.float32)
     return np.full(dims, value.reshape(-1)[0], value.dtype)
+
+
+@FAMILY.check("ConstantOfShape")
+def _check_constant(facts: Facts) -> None:
+    sizes, value = facts.const(0), facts.attr("value")
+    if sizes is not None and sizes.size and int(sizes.min()) < 0:
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())
+    if isinstance(value, np.ndarray) and value.size != 1:
+        facts.fail("value is not one element", expected="one element", found=f"shape {list(value.shape)}")
 
 
 def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Array:
@@ -99,7 +109,7 @@ def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Ar
 
 @FAMILY.op("Range")
 def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT) -> Array:
-    """``start``, ``start + delta``, … up to, but without, ``limit``.
+    """Return ``start``, ``start + delta``, … up to, but without, ``limit``.
 
     Raises:
         ExecutionError: If ``delta`` is 0.
@@ -108,9 +118,16 @@ def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT
     return _range(start, limit, delta, wide).astype(start.dtype, copy=False)
 
 
+@FAMILY.check("Range")
+def _check_step(facts: Facts) -> None:
+    delta = facts.const(2)
+    if delta is not None and delta.size and not delta.reshape(-1)[0]:
+        facts.fail("the step is 0", expected="a delta other than 0", found=delta.reshape(-1)[0])
+
+
 @FAMILY.op("EyeLike", traits={"cheap"})
 def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
-    """Ones on a diagonal, zeros elsewhere, in the shape of ``x``.
+    """Return ones on a diagonal, zeros elsewhere, in the shape of ``x``.
 
     Raises:
         ExecutionError: If ``x`` is not a matrix.
@@ -147,7 +164,7 @@ def _enum_like(x: Array, dtype: int | None) -> int:
 def random_normal(
     *, shape: Sequence[int], dtype: int = _FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Normally distributed values; the same for the same seed."""
+    """Return normally distributed values; the same for the same seed."""
     return _draw_normal(shape, dtype, mean, scale, seed)
 
 
@@ -155,7 +172,7 @@ def random_normal(
 def random_normal_like(
     x: Array, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Normally distributed values in the shape of ``x``."""
+    """Return normally distributed values in the shape of ``x``."""
     return _draw_normal(x.shape, _enum_like(x, dtype), mean, scale, seed)
 
 
@@ -163,7 +180,7 @@ def random_normal_like(
 def random_uniform(
     *, shape: Sequence[int], dtype: int = _FLOAT, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Uniformly distributed values in [low, high)."""
+    """Return uniformly distributed values in [low, high)."""
     return _draw_uniform(shape, dtype, low, high, seed)
 
 
@@ -171,23 +188,28 @@ def random_uniform(
 def random_uniform_like(
     x: Array, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Array:
-    """Uniformly distributed values in the shape of ``x``."""
+    """Return uniformly distributed values in the shape of ``x``."""
     return _draw_uniform(x.shape, _enum_like(x, dtype), low, high, seed)
 
 
 @FAMILY.op("Bernoulli", traits={"random"})
 def bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None) -> Array:
-    """1 with the probability that each element says, else 0."""
+    """Return 1 with the probability that each element says, else 0."""
     hit = _generator(seed).random(x.shape) < x.astype(np.float64)
     return hit.astype(x.dtype if dtype is None else dtype_of_enum(dtype))
 
 
 @FAMILY.op("Multinomial", traits={"random"})
 def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: float | None = None) -> Array:
-    """Class numbers drawn from rows of unnormalised log-probabilities."""
+    """Return class numbers drawn from rows of unnormalised log-probabilities."""
     logits = x.astype(np.float64)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     edges = np.cumsum(weights, -1) / weights.sum(-1, keepdims=True)
     points = _generator(seed).random((x.shape[0], sample_size))
     classes = (points[:, :, None] >= edges[:, None, :]).sum(-1)
     return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))
+
+
+FAMILY.check(
+    "Bernoulli", "EyeLike", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"
+)(one_of(dtype=DTYPE_NUMBERS))  # fmt: skip

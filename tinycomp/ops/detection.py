@@ -1,15 +1,19 @@
-"""NonMaxSuppression, the last step of object detectors."""
+"""What object detectors need: NonMaxSuppression, and the pooling of regions of interest (RoiAlign, MaxRoiPool)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import operator_types
-from tinycomp.ir.types import TensorType, Type, tensor
-from tinycomp.ops.numeric import Array, scalar_int
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ir.types import TensorType, Type
+from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, one_of
+from tinycomp.ops.numeric import Array, compute_dtype, quiet, scalar_int
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("detection")
 _BLOCK = 64
@@ -41,7 +45,7 @@ def _overlaps(edges: Array, others: Array, threshold: float) -> Array:
 
 
 def _bits(rows: Array) -> list[int]:
-    """Rows of up to a block of booleans as whole numbers whose bit j is column j."""
+    """Return rows of up to a block of booleans as whole numbers whose bit j is column j."""
     whole = np.zeros((len(rows), _BLOCK), bool)
     whole[:, : rows.shape[1]] = rows
     bits: list[int] = np.packbits(whole, axis=1, bitorder="little").view("<u8").reshape(-1).tolist()
@@ -65,8 +69,8 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
         alive = (1 << len(overlapping)) - 1
         if first < len(kept) and groups[kept[first]] == groups[start]:
             before = kept[first:]
-            found = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
-            alive &= ~_bits((found & same[0])[None])[0]
+            suppressed = _overlaps(edges[:, before], edges[:, part], threshold).any(axis=0)
+            alive &= ~_bits((suppressed & same[0])[None])[0]
         stop = start + _BLOCK
         while alive:
             bit = (alive & -alive).bit_length() - 1
@@ -84,24 +88,23 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
 
 
 def most_of_a_class(node: Node) -> int | None:
-    """The most boxes that a NonMaxSuppression keeps of one class in one image; None if their number is not known."""
-    boxes = (tensor(node.inputs[1].type).shape or (None,))[-1] if node.inputs[1] is not None else None
+    """Return the most boxes that a NonMaxSuppression keeps of one class in one image; None if unknown."""
+    boxes = (node.operand(1).shape or (None,))[-1]
     if not isinstance(boxes, int):
         return None
-    limit = node.inputs[2] if len(node.inputs) > 2 else None
+    limit = node.optional_operand(2)
     if limit is None:
         return 0
     return boxes if limit.const is None else min(max(scalar_int(limit.const), 0), boxes)
 
 
 def _most_boxes(node: Node) -> int | None:
-    most, scores = most_of_a_class(node), node.inputs[1]
-    shape = None if scores is None else tensor(scores.type).static_shape
+    most, shape = most_of_a_class(node), node.operand(1).static_shape
     return None if most is None or shape is None else shape[0] * shape[1] * most
 
 
 def _triples(node: Node) -> list[Type]:
-    """The types of the results: the inference of onnx gives those of the first version no shape."""
+    """Return the types of the results: the inference of onnx gives those of the first version no shape."""
     operator_types(node)  # refuses operands that do not fit
     return [TensorType("int64", (None, 3))]
 
@@ -116,7 +119,7 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """Triples (batch, class, box) of the boxes kept, by class and falling score.
+    """Return triples (batch, class, box) of the boxes kept, by class and falling score.
 
     Raises:
         ExecutionError: If the threshold does not lie in [0, 1].
@@ -136,3 +139,204 @@ def non_max_suppression(
     batch, label = np.divmod(group, scores.shape[1])
     kept = _suppress(_edges(boxes[batch, box], bool(center_point_box)), group, limit, threshold)
     return np.stack([batch[kept], label[kept], box[kept]], axis=1).astype(np.int64, copy=False)
+
+
+@FAMILY.check("NonMaxSuppression")
+def _check_boxes(facts: Facts) -> None:
+    facts.require_size(0, 2, 4, "a box")
+    facts.require_size(1, 0, facts.dim(0, 0), "the scores' batch")
+    facts.require_size(1, 2, facts.dim(0, 1), "a class of scores")
+
+
+def _check(op: str, x: Array, rois: Array, columns: int, batch: Array, pooled: Sequence[int]) -> None:
+    if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != columns or batch.shape != rois.shape[:1]:
+        raise ExecutionError(
+            f"{op}: the operands do not fit each other",
+            expected=f"an image of rank 4, regions [n, {columns}], n batch indices",
+            found=f"{list(x.shape)}, {list(rois.shape)}, {list(batch.shape)}",
+        )
+    if len(pooled) != 2 or min(pooled) < 1:
+        raise ModelError(f"{op}: bad size of the result", expected="two sizes above 0", found=str(list(pooled)))
+    if batch.size and not 0 <= int(batch.min()) <= int(batch.max()) < len(x):
+        raise ExecutionError(
+            f"{op}: batch index out of bounds",
+            expected=f"indices in [0, {len(x) - 1}]",
+            found=f"{int(batch.min())} to {int(batch.max())}",
+        )
+
+
+def _samples(start: float, size: float, pooled: int, ratio: int, length: int) -> tuple[Array, Array, Array]:
+    """Return where one axis is sampled: the pixels below and above each sample, and their weights.
+
+    Returns:
+        Pixels below (pooled * grid), pixels above, and weights (2, pooled * grid), which are 0 outside the image.
+    """
+    grid = ratio if ratio > 0 else max(int(np.ceil(size / pooled)), 0)
+    reserve((pooled, grid), 8 * 8, "RoiAlign")
+    bins = np.repeat(np.arange(pooled), grid)
+    within = np.tile(np.arange(grid), pooled)
+    at = start + (bins + (within + 0.5) / max(grid, 1)) * (size / pooled)
+    inside = (at >= -1) & (at <= length)
+    at = np.clip(at, 0, length - 1)
+    low = np.floor(at).astype(np.int64)
+    high = np.minimum(low + 1, length - 1)
+    above = at - low
+    return low, high, np.stack([(1 - above) * inside, above * inside])
+
+
+def _aligned(image: Array, box: Array, pooled: tuple[int, int], ratio: int, legacy: bool, largest: bool) -> Array:
+    """Return one region (C, H, W) pooled to (C, *pooled); without samples it is 0."""
+    starts, sizes = box[1::-1], box[:1:-1] - box[1::-1]
+    if legacy:
+        sizes = np.maximum(sizes, 1)
+    axes = [
+        _samples(s, n, p, ratio, length) for s, n, p, length in zip(starts, sizes, pooled, image.shape[1:], strict=True)
+    ]
+    (top, bottom, rows), (left, right, columns) = axes
+    if not rows.size or not columns.size:
+        return np.zeros((len(image), *pooled), dtype=image.dtype)
+    weights = rows[:, None, :, None] * columns[None, :, None, :]
+    reserve((4, len(image), top.size, left.size), image.itemsize, "RoiAlign")
+    corners = [
+        image[:, y[:, None], x] * weights[i, j].astype(image.dtype)
+        for i, y in enumerate((top, bottom))
+        for j, x in enumerate((left, right))
+    ]
+    # ONNX's maximum is that of the weighted corners, not of the interpolated samples.
+    points: Array = np.maximum.reduce(corners) if largest else sum(corners[1:], corners[0])
+    cells = points.reshape(len(image), pooled[0], -1, pooled[1], columns.shape[1] // pooled[1])
+    return np.asarray(cells.max(axis=(2, 4)) if largest else cells.mean(axis=(2, 4)))
+
+
+def _roi_align(
+    x: Array,
+    rois: Array,
+    batch_indices: Array,
+    mode: str,
+    pooled: tuple[int, int],
+    sampling_ratio: int,
+    spatial_scale: float,
+    half_pixel: bool,
+) -> Array:
+    _check("RoiAlign", x, rois, 4, batch_indices, pooled)
+    if mode not in ("avg", "max"):
+        raise ModelError("RoiAlign: unknown mode", expected='"avg" or "max"', found=mode)
+    wide = compute_dtype(x.dtype)
+    reserve((len(rois), x.shape[1], *pooled), x.itemsize, "RoiAlign")
+    result = np.zeros((len(rois), x.shape[1], *pooled), dtype=x.dtype)
+    boxes = rois.astype(wide) * wide.type(spatial_scale) - wide.type(0.5 if half_pixel else 0)
+    if x.size:
+        for n, (image, box) in enumerate(zip(batch_indices, boxes, strict=True)):
+            region = _aligned(x[image].astype(wide), box, pooled, sampling_ratio, not half_pixel, mode == "max")
+            result[n] = region.astype(x.dtype)
+    return result
+
+
+@FAMILY.op("RoiAlign")
+@quiet
+def roi_align_10(
+    x: Array,
+    rois: Array,
+    batch_indices: Array,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """Pool regions whose corners are pixel centres; see :func:`roi_align`."""
+    pooled = (output_height, output_width)
+    return _roi_align(x, rois, batch_indices, mode, pooled, sampling_ratio, spatial_scale, half_pixel=False)
+
+
+@FAMILY.op("RoiAlign", since=16)
+@quiet
+def roi_align(
+    x: Array,
+    rois: Array,
+    batch_indices: Array,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """Pool regions of interest from bilinear samples.
+
+    Args:
+        x: Images (N, C, H, W).
+        rois: Regions (R, 4): x and y of the first corner, then of the second.
+        batch_indices: The image of each region (R,).
+        coordinate_transformation_mode: ``half_pixel``, or ``output_half_pixel`` as in opset 10.
+        mode: ``avg`` or ``max``.
+        output_height: Rows of the result.
+        output_width: Columns of the result.
+        sampling_ratio: Samples per cell and axis; 0 for one per pixel.
+        spatial_scale: From coordinates of regions to those of ``x``.
+
+    Returns:
+        (R, C, output_height, output_width).
+
+    Raises:
+        ExecutionError: If operands do not fit each other, or an index is out of bounds.
+        ModelError: If an attribute has a value that ONNX does not know.
+    """
+    if coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
+        raise ModelError(
+            "RoiAlign: unknown coordinate_transformation_mode",
+            expected='"half_pixel" or "output_half_pixel"',
+            found=coordinate_transformation_mode,
+        )
+    half_pixel = coordinate_transformation_mode == "half_pixel"
+    pooled = (output_height, output_width)
+    return _roi_align(x, rois, batch_indices, mode, pooled, sampling_ratio, spatial_scale, half_pixel)
+
+
+FAMILY.check("RoiAlign")(
+    one_of(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel"))
+)
+
+
+def _bins(first: int, last: int, pooled: int, length: int) -> list[slice]:
+    """Return the pixels of each cell along one axis of a region from pixel ``first`` to ``last``."""
+    size = max(last - first + 1, 1)
+    edges = [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
+    return [slice(*(min(max(first + edge, 0), length) for edge in pair)) for pair in edges]
+
+
+@FAMILY.op("MaxRoiPool")
+@quiet
+def max_roi_pool(x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
+    """Return the largest pixel in each cell of each region; 0 where a cell lies outside the image.
+
+    Args:
+        x: Images (N, C, H, W).
+        rois: Regions (R, 5): index of the image, x and y of the first pixel, then of the last.
+        pooled_shape: Rows and columns of the result.
+        spatial_scale: From coordinates of regions to those of ``x``.
+
+    Returns:
+        (R, C, *pooled_shape).
+
+    Raises:
+        ExecutionError: If operands do not fit each other, or an index is out of bounds.
+        ModelError: If a size of the result is not positive.
+    """
+    wide = rois.astype(compute_dtype(rois.dtype))
+    batch = wide[:, 0].astype(np.int64) if rois.ndim == 2 and rois.shape[1:] == (5,) else np.empty(0, np.int64)
+    _check("MaxRoiPool", x, rois, 5, batch, pooled_shape)
+    reserve((len(rois), x.shape[1], *pooled_shape), x.itemsize, "MaxRoiPool")
+    result = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
+    scaled = wide[:, 1:] * wide.dtype.type(spatial_scale)
+    corners = np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64)
+    for n, (image, (left, top, right, bottom)) in enumerate(zip(batch, corners.tolist(), strict=True)):
+        columns = _bins(left, right, pooled_shape[1], x.shape[3])
+        for i, rows in enumerate(_bins(top, bottom, pooled_shape[0], x.shape[2])):
+            for j, cut in enumerate(columns):
+                cell = x[image, :, rows, cut]
+                if cell.size:
+                    result[n, :, i, j] = cell.max(axis=(1, 2))
+    return result

@@ -1,18 +1,20 @@
-"""Arithmetic on elements: Add to Mod, the variadic Sum/Mean/Max/Min, rounding and transcendental functions."""
+"""Arithmetic, comparisons and logic on elements: Add to Mod, Sum/Mean/Max/Min, rounding, Exp and its like, Where."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ops.numeric import Array, is_float, quiet, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Check, Facts, Operand, broadcast_shape, one_of, type_of_first
+from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
+from tinycomp.ops.record import NUMBERS, OpFamily
 
 FAMILY = OpFamily("elementwise")
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -47,28 +49,28 @@ def legacy_broadcast(kernel: Callable[..., Any]) -> Callable[..., Any]:
 @FAMILY.op("Add", since=7, traits={"elementwise", "commutative", "cheap"})
 @widened
 def add(a: Array, b: Array) -> Array:
-    """Sum of two tensors; integers wrap."""
+    """Return the sum of two tensors; integers wrap."""
     return np.asarray(a + b)
 
 
 @FAMILY.op("Sub", since=7, traits={"elementwise", "cheap"})
 @widened
 def sub(a: Array, b: Array) -> Array:
-    """Difference of two tensors; integers wrap."""
+    """Return the difference of two tensors; integers wrap."""
     return np.asarray(a - b)
 
 
 @FAMILY.op("Mul", since=7, traits={"elementwise", "commutative", "cheap"})
 @widened
 def mul(a: Array, b: Array) -> Array:
-    """Product of two tensors; integers wrap."""
+    """Return the product of two tensors; integers wrap."""
     return np.asarray(a * b)
 
 
 @FAMILY.op("Div", since=7, traits={"elementwise", "cheap"})
 @widened
 def div(a: Array, b: Array) -> Array:
-    """Quotient; integers truncate toward zero, x / 0 is 0 and MIN / -1 wraps to MIN."""
+    """Return the quotient; integers truncate toward zero, x / 0 is 0 and MIN / -1 wraps to MIN."""
     if is_float(a.dtype):
         return np.asarray(a / b)
     return np.asarray((a - np.fmod(a, b)) // b) if a.dtype.kind == "i" else np.asarray(a // b)
@@ -77,14 +79,14 @@ def div(a: Array, b: Array) -> Array:
 @FAMILY.op("Mod", since=10, traits={"elementwise", "cheap"})
 @widened
 def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
-    """Remainder with the sign of the divisor, or of the dividend with ``fmod=1``; integer x mod 0 is 0."""
+    """Return the remainder with the sign of the divisor, or of the dividend with ``fmod=1``; integer x mod 0 is 0."""
     return np.asarray(np.fmod(a, b) if fmod else np.mod(a, b))
 
 
 @FAMILY.op("Pow", since=7, traits={"elementwise"})
 @quiet
 def pow_(x: Array, y: Array) -> Array:
-    """Power in the type of the base; an integer base to a negative power truncates toward zero."""
+    """Raise to a power in the type of the base; an integer base to a negative power truncates toward zero."""
     if is_float(x.dtype):
         return np.asarray(_float_power(x, y))
     if is_float(y.dtype):
@@ -120,6 +122,38 @@ for _name, _kernel in {"Add": add, "Sub": sub, "Mul": mul, "Div": div, "Pow": po
     FAMILY.op(_name, since=1, traits={"elementwise"})(legacy_broadcast(_kernel))
 
 
+def _equal_shapes(broadcasts_since: int) -> Check:
+    """Return the check of the versions that broadcast only if an attribute asks for it."""
+
+    def check(facts: Facts) -> None:
+        shape = facts.shape(0)
+        if shape is None or facts.node.version >= broadcasts_since or facts.attr("broadcast", 0):
+            return
+        for index in range(1, len(facts.node.inputs)):
+            other = facts.sizes(index)
+            if other is not None and (
+                len(other) != len(shape)
+                or any(isinstance(d, int) and d != n for d, n in zip(shape, other, strict=True))
+            ):
+                facts.fail(
+                    "the operands differ in shape, which this version does not broadcast",
+                    expected=f"shape {list(shape)}", found=list(other), hint=f"Use opset {broadcasts_since} or later.",
+                )  # fmt: skip
+
+    return check
+
+
+FAMILY.check("Add", "Div", "Mul", "Pow", "Sub")(_equal_shapes(7))
+FAMILY.check("Max", "Mean", "Min", "Sum")(_equal_shapes(8))
+
+
+@FAMILY.plain_type("Add", "Div", "Mul", "Sub", least=2, since=7, dtypes=NUMBERS)
+def _broadcast_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands
+    shape = broadcast_shape(a, b)
+    return None if shape is None else (dtype, shape)
+
+
 def _fold(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     @widened
     def run(*data: Array) -> Array:
@@ -136,36 +170,42 @@ min_ = FAMILY.op("Min", traits={"elementwise", "commutative"})(_fold(np.minimum)
 @FAMILY.op("Mean", traits={"elementwise", "commutative"})
 @widened
 def mean(*data: Array) -> Array:
-    """Mean of broadcast tensors."""
+    """Return the mean of broadcast tensors."""
     return np.asarray(functools.reduce(np.add, data) / data[0].dtype.type(len(data)))
 
 
 @FAMILY.op("Neg", traits={"elementwise", "cheap"})
 @widened
 def neg(x: Array) -> Array:
-    """Negation; the least integer stays itself."""
+    """Negate; the least integer stays itself."""
     return np.asarray(-x)
+
+
+FAMILY.plain_type("Neg")(type_of_first)
 
 
 @FAMILY.op("Abs", traits={"elementwise", "cheap"})
 @widened
 def abs_(x: Array) -> Array:
-    """Absolute value; the least integer stays itself."""
+    """Return the absolute value; the least integer stays itself."""
     return np.asarray(np.abs(x))
 
 
 @FAMILY.op("Sign", traits={"elementwise", "cheap"})
 @widened
 def sign(x: Array) -> Array:
-    """-1, 0 or 1, and NaN for NaN."""
+    """Return -1, 0 or 1, and NaN for NaN."""
     return np.asarray(np.sign(x))
 
 
 @FAMILY.op("Reciprocal", traits={"elementwise", "cheap"})
 @widened
 def reciprocal(x: Array) -> Array:
-    """1 / x."""
+    """Return 1 / x."""
     return np.asarray(x.dtype.type(1) / x)
+
+
+FAMILY.plain_type("Reciprocal")(type_of_first)
 
 
 def _unary(name: str, function: Callable[[Array], Array], *extra: str) -> None:
@@ -196,6 +236,8 @@ for _name, _function in {
 }.items():
     _unary(_name, _function)
 
+FAMILY.plain_type("Exp", "Sqrt", "Tanh")(type_of_first)
+
 
 _ERF_LIMIT = 3.92  # erf rounds to 1 in float32 from here on
 # erf(x) / x as a rational function of x², lowest power first: fitted by iteratively reweighted least squares on
@@ -206,7 +248,7 @@ _erf64 = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x: Array) -> Array:
-    """Error function; all but float32 asks the C library, and integers (which ONNX allows) round to float32 first."""
+    """Return the error function; all but float32 asks the C library, and integers round to float32 first."""
     if x.dtype != np.float32:
         return np.asarray(_erf64(x)).astype(np.float64 if x.dtype == np.float64 else np.float32)
     t = np.clip(x, np.float32(-_ERF_LIMIT), np.float32(_ERF_LIMIT))
@@ -225,6 +267,8 @@ def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 _unary("Erf", erf)
+
+FAMILY.plain_type("Erf")(type_of_first)
 
 
 @FAMILY.op("Clip", since=11, traits={"elementwise", "cheap"})
@@ -255,9 +299,12 @@ def clip_attributes(
     max: float = _FLOAT32_MAX,  # noqa: A002
     consumed_inputs: Any = None,
 ) -> Array:
-    """Clip before opset 11, with the limits as attributes."""
+    """Compute Clip before opset 11, with the limits as attributes."""
     low, high = (np.clip(v, np.finfo(x.dtype).min, np.finfo(x.dtype).max) for v in (min, max))
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
+
+
+FAMILY.plain_type("Clip", most=3, since=11)(type_of_first)
 
 
 @FAMILY.op("BitShift", since=11, traits={"elementwise", "cheap"})
@@ -277,6 +324,64 @@ def bit_shift(x: Array, y: Array, *, direction: str) -> Array:
     return np.where(fits, x >> amount, np.where(x < 0, -1, 0).astype(x.dtype))
 
 
+FAMILY.check("BitShift")(one_of(direction=("LEFT", "RIGHT")))
+
+
 for _name, _ufunc in {"And": np.bitwise_and, "Or": np.bitwise_or, "Xor": np.bitwise_xor}.items():
     FAMILY.op(f"Bitwise{_name}", traits={"elementwise", "commutative", "cheap"})(_fold(_ufunc))
 _unary("BitwiseNot", np.invert, "cheap")
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    def run(a: Array, b: Array) -> Array:
+        wide = compute_dtype(a.dtype)
+        if wide is not a.dtype:
+            a, b = a.astype(wide), b.astype(wide)
+        return np.asarray(function(a, b)).astype(np.bool_, copy=False)
+
+    return run
+
+
+for _name, _predicate, _traits in (
+    ("Equal", np.equal, {"commutative"}),
+    ("Less", np.less, set()),
+    ("Greater", np.greater, set()),
+    ("LessOrEqual", np.less_equal, set()),
+    ("GreaterOrEqual", np.greater_equal, set()),
+    ("And", np.logical_and, {"commutative"}),
+    ("Or", np.logical_or, {"commutative"}),
+    ("Xor", np.logical_xor, {"commutative"}),
+):
+    _kernel = _binary(_predicate)
+    FAMILY.op(_name, since=7, traits={"elementwise", "cheap"} | _traits)(_kernel)
+    if not _name.endswith("OrEqual"):
+        FAMILY.op(_name, since=1, traits={"elementwise", "cheap"})(legacy_broadcast(_kernel))
+
+FAMILY.check("And", "Equal", "Greater", "Less", "Or", "Xor")(_equal_shapes(7))
+
+
+@FAMILY.op("Not", traits={"elementwise", "cheap"})
+def not_(x: Array) -> Array:
+    """Negate."""
+    return np.asarray(np.logical_not(x))
+
+
+@FAMILY.op("IsNaN", traits={"elementwise", "cheap"})
+def is_nan(x: Array) -> Array:
+    """Tell whether each element is NaN."""
+    return np.asarray(np.isnan(x.astype(compute_dtype(x.dtype), copy=False)))
+
+
+@FAMILY.op("IsInf", traits={"elementwise", "cheap"})
+def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+    """Tell whether each element is an infinity of a sign that is asked for."""
+    wide = x.astype(compute_dtype(x.dtype), copy=False)
+    negative = np.isneginf(wide) if detect_negative else np.zeros(x.shape, np.bool_)
+    positive = np.isposinf(wide) if detect_positive else np.zeros(x.shape, np.bool_)
+    return np.asarray(negative | positive)
+
+
+@FAMILY.op("Where", traits={"elementwise", "cheap"})
+def where(condition: Array, x: Array, y: Array) -> Array:
+    """Return elements of ``x`` where the condition holds, else of ``y``, all three broadcast."""
+    return np.where(condition, x, y)

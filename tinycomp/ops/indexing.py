@@ -1,28 +1,43 @@
-"""Operators that read or write elements at indices: the Gather and Scatter operators."""
+"""Operators that read or write elements at indices: Gather and Scatter, OneHot, Compress, NonZero and Unique."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ir.graph import Node
+from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
+from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("indexing")
 
 
 @FAMILY.op("Gather", traits={"movement"})
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
+    """Return slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
 
     Raises:
         ExecutionError: If an index is out of bounds.
     """
     fixed = fix_axis(axis, x.ndim, "Gather")
-    found = fix_indices(indices, x.shape[fixed], "Gather")
-    if not found.size:
-        return np.empty(x.shape[:fixed] + found.shape + x.shape[fixed + 1 :], x.dtype)
-    return np.asarray(np.take(x, found, fixed))
+    places = fix_indices(indices, x.shape[fixed], "Gather")
+    if not places.size:
+        return np.empty(x.shape[:fixed] + places.shape + x.shape[fixed + 1 :], x.dtype)
+    return np.asarray(np.take(x, places, fixed))
+
+
+@FAMILY.plain_type("Gather", least=2, dtypes=None)
+def _gathered_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, x), (kind, indices) = operands
+    axis = node.attrs.get("axis", 0)
+    if kind not in ("int32", "int64") or not -len(x) <= axis < len(x):
+        return None
+    axis %= len(x)
+    return dtype, (*x[:axis], *indices, *x[axis + 1 :])
 
 
 def _along(indices: Array, axis: int) -> tuple[Array, ...]:
@@ -45,15 +60,17 @@ def _check_inside(indices: Array, x: Array, axis: int, where: str) -> None:
 
 @FAMILY.op("GatherElements", traits={"movement"})
 def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """One element of ``x`` per index; the other coordinates are the index's own.
+    """Return one element of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
     """
     fixed = fix_axis(axis, x.ndim, "GatherElements")
     _check_inside(indices, x, fixed, "GatherElements")
-    found = fix_indices(indices, x.shape[fixed], "GatherElements")
-    return np.asarray(x[_along(found, fixed)])
+    return np.asarray(x[_along(fix_indices(indices, x.shape[fixed], "GatherElements"), fixed)])
+
+
+FAMILY.check("GatherElements")(axis_in_range(0))
 
 
 def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Array, ...]:
@@ -69,7 +86,7 @@ def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Ar
 
 @FAMILY.op("GatherND", traits={"movement"})
 def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
-    """Slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
+    """Return slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -85,6 +102,19 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     extra = indices.ndim - 1 - batch_dims
     leading = tuple(np.asarray(g).reshape(g.shape + (1,) * extra) for g in batch)
     return np.asarray(x[leading + columns])
+
+
+@FAMILY.check("GatherND")
+def _check_index_tuples(facts: Facts) -> None:
+    batch, rank, depth = int(facts.attr("batch_dims", 0)), facts.rank(0), facts.dim(1, -1)
+    ranks = [r for r in (rank, facts.rank(1)) if r is not None]
+    if batch < 0 or any(batch >= r for r in ranks):
+        facts.fail(
+            "batch_dims is out of range", expected=f"0 or more, and less than the ranks {ranks} of the operands",
+            found=batch,
+        )  # fmt: skip
+    if rank is not None and depth is not None and not 1 <= depth <= rank - batch:
+        facts.fail("the tuples of indices have a wrong length", expected=f"1 to {rank - batch}", found=depth)
 
 
 _REDUCTIONS: dict[str, np.ufunc] = {
@@ -113,7 +143,7 @@ def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str,
 
 @FAMILY.op("ScatterElements", "Scatter", traits={"movement"})
 def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
-    """``x`` with one element written, or accumulated, per index; the other coordinates are the index's own.
+    """Write, or accumulate, one element of a copy of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -128,9 +158,20 @@ def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0,
     return _scatter(x, _along(fix_indices(indices, x.shape[fixed], where), fixed), updates, reduction, where)
 
 
+FAMILY.check("ScatterElements")(one_of(reduction=("none", *_REDUCTIONS)))
+FAMILY.check("Scatter", "ScatterElements")(axis_in_range(0))
+
+
+@FAMILY.check("Scatter", "ScatterElements")
+def _check_updates(facts: Facts) -> None:
+    indices, updates = facts.sizes(1), facts.sizes(2)
+    if indices is not None and updates is not None and indices != updates:
+        facts.fail("updates and indices differ in shape", expected=str(list(indices)), found=list(updates))
+
+
 @FAMILY.op("ScatterND", traits={"movement"})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
-    """``x`` with slices written, or accumulated, where index tuples say.
+    """Write, or accumulate, slices of a copy of ``x`` where index tuples say.
 
     Raises:
         ExecutionError: If an index is out of bounds or the shapes do not fit.
@@ -144,11 +185,24 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "no
     return _scatter(x, columns, updates, reduction, "ScatterND")
 
 
+FAMILY.check("ScatterND")(one_of(reduction=("none", *_REDUCTIONS)))
+
+
+@FAMILY.check("ScatterND")
+def _check_update_blocks(facts: Facts) -> None:
+    shape, indices, updates = facts.sizes(0), facts.sizes(1), facts.sizes(2)
+    if shape is None or indices is None or updates is None or not indices or indices[-1] > len(shape):
+        return
+    wanted = indices[:-1] + shape[indices[-1] :]
+    if updates != wanted:
+        facts.fail("updates has the wrong shape", expected=f"{list(wanted)}", found=list(updates))
+
+
 @FAMILY.op("TensorScatter", traits={"movement"})
 def tensor_scatter(
     past: Array, update: Array, write_indices: Array | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Array:
-    """A cache with ``update`` written along ``axis`` from each batch entry's write index on.
+    """Return a cache with ``update`` written along ``axis`` from each batch entry's write index on.
 
     Raises:
         ExecutionError: If a linear write passes the end of the cache.
@@ -169,3 +223,74 @@ def tensor_scatter(
     out = np.moveaxis(past, fixed, 1).copy()
     out[np.arange(past.shape[0])[:, None], target] = np.moveaxis(update, fixed, 1)
     return np.moveaxis(out, 1, fixed)
+
+
+@FAMILY.op("OneHot")
+def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
+    """Return ``values[1]`` where a new axis of ``depth`` elements meets the index, else ``values[0]``.
+
+    Indices out of [-depth, depth-1] give a row of ``values[0]`` only, as ONNX says.
+
+    Raises:
+        ExecutionError: If the depth is negative.
+    """
+    size = scalar_int(depth)
+    if size < 0:
+        raise ExecutionError("negative depth", where="OneHot", expected="0 or more", found=str(size))
+    fixed = fix_axis(axis, indices.ndim + 1, "OneHot")
+    reserve((indices.size, size), max(values.itemsize, 8), "OneHot")
+    whole = indices.astype(np.int64)
+    wrapped = np.expand_dims(np.where(whole < 0, whole + size, whole), fixed)
+    classes = np.arange(size).reshape((-1,) + (1,) * (indices.ndim - fixed))
+    return np.where(wrapped == classes, values[1:2].reshape(()), values[0:1].reshape(()))
+
+
+@FAMILY.check("OneHot")
+def _check_depth(facts: Facts) -> None:
+    depth = facts.const(1)
+    if depth is not None and depth.size and not float(depth.reshape(-1)[0]) >= 0:
+        facts.fail("the depth is negative", expected="0 or more", found=depth.reshape(-1)[0])
+
+
+@FAMILY.op("Compress")
+def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
+    """Return the slices along ``axis`` (or the elements in row-major order) whose condition holds.
+
+    Raises:
+        ExecutionError: If a condition that holds lies beyond the axis.
+    """
+    source = x.reshape(-1) if axis is None else x
+    fixed = 0 if axis is None else fix_axis(axis, x.ndim, "Compress")
+    chosen = np.flatnonzero(condition)
+    if chosen.size and chosen[-1] >= source.shape[fixed]:
+        raise ExecutionError(
+            "index out of bounds", where="Compress", expected=f"no more than {source.shape[fixed]} conditions",
+            found=str(condition.size),
+        )  # fmt: skip
+    return source.take(chosen, fixed)
+
+
+@FAMILY.op("NonZero")
+def non_zero(x: Array) -> Array:
+    """Return the coordinates of the elements other than zero, one column per element."""
+    if x.dtype == object:
+        x = x.astype(np.str_) != ""
+    wide = x.astype(compute_dtype(x.dtype), copy=False)
+    return np.stack(np.nonzero(wide)).astype(np.int64) if x.ndim else np.zeros((0, int(bool(wide))), np.int64)
+
+
+@FAMILY.op("Unique")
+def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array, Array, Array, Array]:  # noqa: A002
+    """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts."""
+    wide = x.astype(compute_dtype(x.dtype), copy=False)
+    fixed = None if axis is None else fix_axis(axis, x.ndim, "Unique")
+    text = x.astype(np.str_) if x.dtype == object else wide
+    values, first, inverse, counts = np.unique(text, True, True, True, axis=fixed, equal_nan=False)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        first, counts, inverse = first[order], counts[order], rank[inverse]
+        values = values[order] if fixed is None else values.take(order, fixed)
+    return values.astype(x.dtype), first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)

@@ -11,7 +11,7 @@ from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
@@ -41,8 +41,8 @@ def category_mapper(
     keys, values = (cats_strings, cats_int64s) if x.dtype == object else (cats_int64s, cats_strings)
     default: Any = default_int64 if x.dtype == object else default_string
     table: dict[Any, Any] = dict(zip(keys, values, strict=True))
-    found = [table.get(key, default) for key in x.reshape(-1).tolist()]
-    return np.array(found, dtype=np.int64 if x.dtype == object else object).reshape(x.shape)
+    mapped = [table.get(key, default) for key in x.reshape(-1).tolist()]
+    return np.array(mapped, dtype=np.int64 if x.dtype == object else object).reshape(x.shape)
 
 
 @FAMILY.op("CastMap", domain=_ML)

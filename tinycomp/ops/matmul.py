@@ -1,17 +1,26 @@
-"""Matrix products: MatMul and Gemm, and Det."""
+"""Matrix products: MatMul and Gemm, Einsum, and Det.
+
+``numpy.einsum`` contracts with a batch label in a plain loop; here each pair of operands becomes one ``numpy.matmul``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Facts, Operand, broadcast_shape, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, prod, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
+
 
 FAMILY = OpFamily("matmul")
 
@@ -28,8 +37,17 @@ def _gemm_macs(node: Node) -> int:
 @FAMILY.op("MatMul", macs=_matmul_macs)
 @widened
 def matmul(a: Array, b: Array) -> Array:
-    """numpy.matmul."""
+    """Return the matrix product, as numpy.matmul does."""
     return np.asarray(np.matmul(a, b))
+
+
+@FAMILY.plain_type("MatMul", least=2)
+def _matmul_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands
+    if min(len(a), len(b)) < 2 or not may_be_equal(a[-1], b[-2]):
+        return None
+    batch = broadcast_shape(a[:-2], b[:-2])
+    return None if batch is None else (dtype, (*batch, a[-2], b[-1]))
 
 
 @FAMILY.op("Gemm", since=7, macs=_gemm_macs)
@@ -44,7 +62,7 @@ def gemm(
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
 ) -> Array:
-    """``alpha A' B' + beta C`` with ``C`` broadcast to the product.
+    """Return ``alpha A' B' + beta C`` with ``C`` broadcast to the product.
 
     Raises:
         ExecutionError: If ``C`` is larger than the product.
@@ -77,14 +95,197 @@ def gemm_broadcast(
     transB: int = 0,  # noqa: N803
     broadcast: int = 0,
 ) -> Array:
-    """Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
+    """Compute Gemm before opset 7, where ``broadcast`` had to allow what is always allowed since."""
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
+
+
+@FAMILY.plain_type("Gemm", least=2, most=3, since=11)
+def _gemm_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, a), (_, b) = operands[:2]
+    if len(a) != 2 or len(b) != 2:
+        return None
+    rows, depth = reversed(a) if node.attrs.get("transA") else a
+    other_depth, columns = reversed(b) if node.attrs.get("transB") else b
+    size = (rows, columns)
+    if depth != other_depth or any(broadcast_shape(shape, size) != size for _, shape in operands[2:]):
+        return None
+    return dtype, size
+
+
+@FAMILY.check("Gemm")
+def _check_gemm_bias(facts: Facts) -> None:
+    rows = facts.dim(0, 1 if facts.attr("transA", 0) else 0)
+    columns = facts.dim(1, 0 if facts.attr("transB", 0) else 1)
+    if facts.node.version >= 7:
+        facts.require_broadcast(2, (rows, columns), "the bias")
 
 
 @FAMILY.op("Det")
 @widened
 def det(x: Array) -> Array:
-    """Determinants of the innermost square matrices."""
+    """Return the determinants of the innermost square matrices."""
     if not x.shape[-1] and not x.shape[-2]:
         return np.ones(x.shape[:-2], x.dtype)
     return np.asarray(np.linalg.det(x))
+
+
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?")
+Labels = list[str]
+
+
+def split_equation(equation: str, operands: int) -> tuple[list[str], str]:
+    """Split an equation into its input terms and its output term, which is made explicit.
+
+    Raises:
+        ExecutionError: If the equation is malformed or has another number of terms than ``operands``.
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != operands:
+        raise ExecutionError(
+            f'the equation "{equation}" has {len(terms)} input terms', where="Einsum", expected=str(operands)
+        )
+    for term in [*terms, right]:
+        if not _TERM.fullmatch(term):
+            raise ExecutionError(
+                f'malformed term "{term}" in "{equation}"', where="Einsum", expected="letters and at most one ellipsis"
+            )
+    used = "".join(terms).replace(".", "")
+    if not arrow:
+        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(used) if used.count(c) == 1))
+    for letter in right.replace(".", ""):
+        if letter not in used or right.count(letter) > 1:
+            raise ExecutionError(
+                f'bad output label "{letter}" in "{equation}"',
+                where="Einsum",
+                expected="each output label once, and in some input",
+            )
+    return terms, right
+
+
+def check_shapes(equation: str, shapes: Sequence[Sequence[Any]]) -> None:
+    """Refuse an equation that is malformed or does not fit the shapes; a dimension that is no number fits everything.
+
+    Raises:
+        ExecutionError: If it is.
+    """
+    texts, _ = split_equation(equation, len(shapes))
+    terms = [_labels(text, len(shape)) for text, shape in zip(texts, shapes, strict=True)]
+    # An unknown dimension stands for a label of its own, which then has one size.
+    numbers: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        fits = len(term) == len(shape)
+        for label, size in zip(term, shape, strict=False):
+            if isinstance(size, int) and not label.isdigit():
+                fits &= numbers.setdefault(label, size) == size
+        if not fits:
+            raise ExecutionError(
+                f'the equation "{equation}" does not fit the shapes',
+                where="Einsum",
+                found=str([list(s) for s in shapes]),
+            )
+
+
+def _labels(term: str, rank: int) -> Labels:
+    """Return one label per axis; axes under the ellipsis are numbered from the right, as broadcasting aligns them."""
+    before, dots, after = term.partition("...")
+    hidden = rank - len(before) - len(after) if dots else 0
+    return [*before, *(str(i) for i in range(hidden, 0, -1)), *after]
+
+
+def _output_labels(right: str, terms: list[Labels]) -> Labels:
+    hidden = max((int(label) for term in terms for label in term if label.isdigit()), default=0)
+    before, dots, after = right.partition("...")
+    return [*before, *(str(i) for i in range(hidden if dots else 0, 0, -1)), *after]
+
+
+def _sizes(terms: list[Labels], shapes: list[tuple[int, ...]], equation: str) -> dict[str, int]:
+    """Return the size of every label; only axes under the ellipsis broadcast."""
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        fits = len(term) == len(shape)
+        for label, size in zip(term, shape, strict=False):
+            known = sizes.setdefault(label, size)
+            if label.isdigit() and 1 in (known, size):
+                sizes[label] = size if known == 1 else known
+            else:
+                fits &= known == size
+        if not fits:
+            raise ExecutionError(f'the equation "{equation}" does not fit the shapes {shapes}', where="Einsum")
+    return sizes
+
+
+def _simplify(x: Array, term: Labels, needed: set[str]) -> tuple[Array, Labels]:
+    """Take diagonals of repeated labels and sum over labels that nobody else needs."""
+    kept = [label for label in dict.fromkeys(term) if label in needed]
+    if kept == term:
+        return x, kept
+    codes = {label: i for i, label in enumerate(dict.fromkeys(term))}
+    return np.asarray(np.einsum(x, [codes[label] for label in term], [codes[label] for label in kept])), kept
+
+
+def _contract(a: Array, of_a: Labels, b: Array, of_b: Labels, needed: set[str]) -> tuple[Array, Labels]:
+    """Multiply two operands and sum over the labels that both have and nobody needs."""
+    batch = [label for label in of_a if label in of_b and label in needed]
+    inner = [label for label in of_a if label in of_b and label not in needed]
+    rows = [label for label in of_a if label not in of_b]
+    columns = [label for label in of_b if label not in of_a]
+    left = a.transpose([of_a.index(label) for label in [*batch, *rows, *inner]])
+    right = b.transpose([of_b.index(label) for label in [*batch, *inner, *columns]])
+    count = len(batch)
+    depth = math.prod(left.shape[count + len(rows) :])
+    row_sizes, column_sizes = left.shape[count : count + len(rows)], right.shape[count + len(inner) :]
+    product = np.matmul(
+        left.reshape(*left.shape[:count], math.prod(row_sizes), depth),
+        right.reshape(*right.shape[:count], depth, math.prod(column_sizes)),
+    )
+    return product.reshape((*product.shape[:count], *row_sizes, *column_sizes)), [*batch, *rows, *columns]
+
+
+def _einsum_macs(node: Node) -> int:
+    """Return the product of the sizes of all labels, the cost of the direct loop nest."""
+    shapes = [node_shape(value) for value in node.inputs]
+    texts, _ = split_equation(node.attrs["equation"], len(shapes))
+    sizes: dict[str, int] = {}
+    for text, shape in zip(texts, shapes, strict=True):
+        sizes.update(zip(_labels(text, len(shape)), shape, strict=False))
+    return prod(list(sizes.values()))
+
+
+@FAMILY.op("Einsum", macs=_einsum_macs)
+@widened
+def einsum(*inputs: Array, equation: str) -> Array:
+    """Return a sum of products in Einstein notation; several operands are contracted from left to right.
+
+    Raises:
+        ExecutionError: If the equation is malformed or does not fit the shapes.
+    """
+    texts, right = split_equation(equation, len(inputs))
+    terms = [_labels(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
+    output = _output_labels(right, terms)
+    sizes = _sizes(terms, [x.shape for x in inputs], equation)
+    result: Array | None = None
+    labels: Labels = []
+    for i, (x, term) in enumerate(zip(inputs, terms, strict=True)):
+        # An axis of size 1 under an ellipsis that is summed must count as often as its partner is long.
+        x = np.broadcast_to(x, [sizes[label] for label in term])
+        later = set(output).union(*terms[i + 1 :])
+        x, term = _simplify(x, term, later | set(labels))
+        if result is None:
+            result, labels = x, term
+        else:
+            result, labels = _contract(result, labels, x, term, later)
+    assert result is not None
+    result, labels = _simplify(result, labels, set(output))
+    return result.transpose([labels.index(label) for label in output])
+
+
+@FAMILY.check("Einsum")
+def _check_einsum(facts: Facts) -> None:
+    shapes = [facts.shape(i) for i in range(len(facts.node.inputs))]
+    if any(s is None for s in shapes):
+        return
+    try:
+        check_shapes(str(facts.attr("equation", "")), [s for s in shapes if s is not None])
+    except ExecutionError as error:
+        facts.fail(error.message, expected=error.expected, found=error.found)

@@ -1,26 +1,27 @@
-"""Operators that copy elements to other places without looking at their values: Transpose to ReverseSequence."""
+"""Operators that copy elements without looking at their values: Transpose to ReverseSequence, and Pad."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import infer_types
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import Facts, Operand, Shape, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import ANY_NUMBER, OpFamily
 
 FAMILY = OpFamily("movement")
 
 
 @FAMILY.op("Transpose", traits={"movement"})
 def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
-    """The axes in the order ``perm``, or reversed.
+    """Return the axes in the order ``perm``, or reversed.
 
     Raises:
         ExecutionError: If ``perm`` is not a permutation of the axes.
@@ -35,9 +36,23 @@ def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
     return x.transpose(perm)
 
 
+@FAMILY.plain_type("Transpose", dtypes=None)
+def _transposed_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    perm = node.attrs.get("perm", range(len(x))[::-1])
+    return (dtype, tuple([x[axis] for axis in perm])) if x else None
+
+
+@FAMILY.check("Transpose")
+def _check_perm(facts: Facts) -> None:
+    perm, rank = facts.attr("perm"), facts.rank(0)
+    if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
+        facts.fail("perm is not a permutation", expected=f"each of 0 to {rank - 1} once", found=list(perm))
+
+
 @FAMILY.op("Concat", since=4, traits={"movement"})
 def concat(*inputs: Array, axis: int) -> Array:
-    """The inputs one after the other along ``axis``.
+    """Return the inputs one after the other along ``axis``.
 
     Raises:
         ExecutionError: If their other dimensions differ.
@@ -52,10 +67,23 @@ def concat(*inputs: Array, axis: int) -> Array:
         ) from error
 
 
-@FAMILY.op("Concat", since=1, traits={"movement"})
-def concat_1(*inputs: Array, axis: int = 1) -> Array:
-    """Concat before opset 4, where the axis had a default."""
-    return concat(*inputs, axis=axis)
+@FAMILY.plain_type("Concat", most=ANY_NUMBER, since=11, dtypes=None)
+def _joined_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, first = operands[0]
+    axis = node.attrs.get("axis")
+    if axis is None or not -len(first) <= axis < len(first):
+        return None
+    axis %= len(first)
+    for kind, shape in operands:
+        if kind != dtype or len(shape) != len(first) or _without(shape, axis) != _without(first, axis):
+            return None
+    lengths = list(filter(is_known, [shape[axis] for _, shape in operands]))
+    total = sum(lengths) if len(lengths) == len(operands) else None
+    return dtype, (*first[:axis], total, *first[axis + 1 :])
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _even_sizes(total: int, parts: int) -> list[int]:
@@ -68,8 +96,7 @@ def _split_types(node: Node) -> list[Type]:
     """Give the pieces the sizes that the kernel gives: onnx's inference is wrong where several pieces are smaller."""
     types: list[Type] = list(infer_types(node))
     parts = node.attrs.get("num_outputs")
-    x = node.inputs[0]
-    shape = None if x is None else tensor(x.type).shape
+    shape = node.operand(0).shape
     if not parts or shape is None:
         return types
     axis = fix_axis(node.attrs.get("axis", 0), len(shape), "Split")
@@ -99,13 +126,13 @@ def _split(x: Array, axis: int, sizes: Sequence[int] | None, parts: int) -> tupl
 def split(
     x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
-    """Pieces along ``axis``: of the given sizes, or equal with a smaller last one."""
+    """Return pieces along ``axis``: of the given sizes, or equal with a smaller last one."""
     return _split(x, axis, None if sizes is None else ints(sizes), num_outputs or outputs)
 
 
 @FAMILY.op("Split", since=13, traits={"movement", "output_count"})
 def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: int = 1) -> tuple[Array, ...]:
-    """Split before opset 18, where equal pieces must be exactly equal."""
+    """Split as before opset 18, where equal pieces must be exactly equal."""
     return split_attribute(x, axis=axis, split=None if sizes is None else ints(sizes), outputs=outputs)
 
 
@@ -113,17 +140,20 @@ def split_13(x: Array, sizes: Array | None = None, *, axis: int = 0, outputs: in
 def split_attribute(
     x: Array, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
-    """Split before opset 13, with the sizes as an attribute."""
+    """Split as before opset 13, with the sizes as an attribute."""
     size = x.shape[fix_axis(axis, x.ndim, "Split")]
     return _split(x, axis, split or [size // outputs] * outputs, outputs)
 
 
-@FAMILY.op("Split", since=1, traits={"movement", "output_count"})
-def split_1(
-    x: Array, sizes: Array | None = None, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
-) -> tuple[Array, ...]:
-    """Split at opset 1, which took the sizes either way."""
-    return split_attribute(x, axis=axis, split=split if sizes is None else ints(sizes), outputs=outputs)
+@FAMILY.check("Split")
+def _check_split(facts: Facts) -> None:
+    sizes, parts = facts.ints(1, "split"), facts.attr("num_outputs")
+    if sizes is not None and any(s < 0 for s in sizes):
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes)
+    if parts is not None and parts < len(facts.node.outputs):
+        facts.fail("num_outputs does not fit the node", expected=f"at least {len(facts.node.outputs)}", found=parts)
+    if sizes is not None and parts is not None:
+        facts.fail("both sizes and num_outputs are given", expected="one of them", found=f"{sizes} and {parts}")
 
 
 def _slice(
@@ -160,7 +190,7 @@ def _range_of(size: int, start: int, end: int, step: int) -> slice:
 
 @FAMILY.op("Slice", since=10, traits={"movement"})
 def slice_(x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
-    """Elements from ``starts`` to ``ends`` by ``steps`` along ``axes``; bounds count from the end if negative.
+    """Return elements from ``starts`` to ``ends`` by ``steps`` along ``axes``; bounds count from the end if negative.
 
     Raises:
         ExecutionError: If a step is 0 or an axis is wrong.
@@ -174,13 +204,53 @@ def slice_(x: Array, starts: Array, ends: Array, axes: Array | None = None, step
 def slice_attributes(
     x: Array, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
 ) -> Array:
-    """Slice before opset 10, with attributes."""
+    """Slice as before opset 10, with attributes."""
     return _slice(x, starts, ends, axes, None)
+
+
+@FAMILY.plain_type("Slice", least=3, most=5, since=10, dtypes=None)
+def _sliced_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, x = operands[0]
+    read = [_constant_indices(value) for value in node.inputs[1:]]
+    starts, ends = read[:2]
+    axes = read[2] if len(read) > 2 else [*range(len(starts or ()))]
+    steps = read[3] if len(read) > 3 else [1] * len(starts or ())
+    if starts is None or ends is None or axes is None or steps is None:
+        return None
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        return None
+    result = list(x)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = x[axis] if -len(x) <= axis < len(x) else None
+        if not is_known(size):
+            return None
+        result[axis] = len(range(size)[start:end:step])
+    return (dtype, tuple(result)) if len({axis % len(x) for axis in axes}) == len(axes) else None
+
+
+def _constant_indices(value: Value | None) -> list[int] | None:
+    """Return the elements of a constant list of integers that inference reads."""
+    if value is None or value.const is None or value.const.ndim != 1 or not informs(value):
+        return None
+    return value.const.tolist() if value.const.dtype.name in ("int32", "int64") else None
+
+
+@FAMILY.check("Slice")
+def _check_slice(facts: Facts) -> None:
+    steps = facts.const(4)
+    if steps is not None and steps.size and not steps.all():
+        facts.fail("a step is 0", expected="steps other than 0", found=steps.tolist())
+    lengths = {len(v) for v in (facts.ints(1, "starts"), facts.ints(2, "ends"), facts.ints(3, "axes")) if v is not None}
+    if len(lengths) > 1:
+        facts.fail("starts, ends and axes differ in length", expected="one length", found=sorted(lengths))
+    axes, rank = facts.ints(3, "axes"), facts.rank(0)
+    if axes is not None and rank is not None:
+        facts.require_distinct(axes, rank)
 
 
 @FAMILY.op("Tile", since=6, traits={"movement"})
 def tile(x: Array, repeats: Array) -> Array:
-    """The input repeated along each axis.
+    """Repeat the input along each axis.
 
     Raises:
         ExecutionError: If there is not one count of 0 or more per axis.
@@ -192,17 +262,9 @@ def tile(x: Array, repeats: Array) -> Array:
     return np.tile(x, counts)
 
 
-@FAMILY.op("Tile", since=1, traits={"movement"})
-def tile_1(x: Array, tiles: Array, axis: Array) -> Array:
-    """Tile before opset 6: along one axis."""
-    counts = np.ones(x.ndim, np.int64)
-    counts[fix_axis(scalar_int(axis), x.ndim, "Tile")] = scalar_int(tiles)
-    return tile(x, counts)
-
-
 @FAMILY.op("Expand", traits={"movement"})
 def expand(x: Array, shape: Array) -> Array:
-    """The input broadcast with ``shape``, both ways.
+    """Broadcast the input with ``shape``, both ways.
 
     Raises:
         ExecutionError: If the shapes do not broadcast.
@@ -216,6 +278,13 @@ def expand(x: Array, shape: Array) -> Array:
         raise ExecutionError(
             "the shapes do not broadcast", where="Expand", expected=f"a shape that fits {x.shape}", found=str(wanted)
         ) from error
+
+
+@FAMILY.check("Expand")
+def _check_expanded_sizes(facts: Facts) -> None:
+    wanted = facts.const(1)
+    if wanted is not None and wanted.size and int(wanted.min()) < 0:
+        facts.fail("a size is negative", expected="sizes of 0 or more", found=wanted.tolist())
 
 
 def _image(x: Array, where: str, channels: int, space: int) -> tuple[int, int, int, int]:
@@ -251,9 +320,23 @@ def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return y.transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
+FAMILY.check("DepthToSpace")(one_of(mode=("DCR", "CRD")))
+
+
+@FAMILY.check("DepthToSpace", "SpaceToDepth")
+def _check_blocks(facts: Facts) -> None:
+    block, in_space = int(facts.attr("blocksize", 0)), facts.node.op == "SpaceToDepth"
+    if block < 1:
+        facts.fail("blocksize is out of range", expected="1 or more", found=block)
+    for axis in (2, 3) if in_space else (1,):
+        size, step = facts.dim(0, axis), block if in_space else block * block
+        if size is not None and size % step:
+            facts.fail("the blocks do not fit", expected=f"axis {axis} a multiple of {step}", found=size)
+
+
 @FAMILY.op("Trilu", traits={"movement"})
 def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
-    """The upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
+    """Return the upper or lower triangle of the innermost matrices, the rest zero; ``k`` shifts the diagonal."""
     rows, columns = x.shape[-2:]
     shift = 0 if k is None else min(max(scalar_int(k), -rows - 1), columns + 1)
     offset = np.arange(columns) - np.arange(rows)[:, None]
@@ -262,7 +345,7 @@ def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
 
 @FAMILY.op("ReverseSequence", traits={"movement"})
 def reverse_sequence(x: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
-    """Each batch entry with its first ``sequence_lens[i]`` steps in reverse order.
+    """Return each batch entry with its first ``sequence_lens[i]`` steps in reverse order.
 
     Raises:
         ExecutionError: If a length does not lie in [0, steps].
@@ -281,3 +364,115 @@ def reverse_sequence(x: Array, sequence_lens: Array, *, batch_axis: int = 1, tim
     source = np.where(t < lengths, lengths - 1 - t, t)
     layout = source if batch < time else source.T
     return np.take_along_axis(x, layout.reshape([d if i in (batch, time) else 1 for i, d in enumerate(x.shape)]), time)
+
+
+@FAMILY.check("ReverseSequence")
+def _check_sequence_axes(facts: Facts) -> None:
+    rank = facts.rank(0)
+    batch, time = int(facts.attr("batch_axis", 1)), int(facts.attr("time_axis", 0))
+    facts.require_axis(batch, rank, "batch_axis")
+    facts.require_axis(time, rank, "time_axis")
+    facts.require_distinct((batch, time), rank, "the pair of batch_axis and time_axis")
+
+
+def _fold_back(position: Array, size: int) -> Array:
+    """Map positions outside [0, size) into it by reflection at the border elements, as often as needed."""
+    if size == 1:
+        return np.zeros_like(position)
+    period = 2 * (size - 1)
+    position = position % period
+    return np.where(position < size, position, period - position)
+
+
+_SOURCES: dict[str, Callable[[Array, int], Array]] = {
+    "edge": lambda position, size: np.clip(position, 0, size - 1),
+    "reflect": _fold_back,
+    "wrap": lambda position, size: position % size,
+}
+
+
+def _pad_axis(x: Array, axis: int, before: int, after: int, mode: str) -> Array:
+    size = x.shape[axis]
+    if before == after == 0:
+        return x
+    if not size:
+        raise ExecutionError("nothing to pad from", where="Pad", expected=f"axis {axis} not empty", found=str(x.shape))
+    position = np.arange(-before, max(size + after, -before))
+    return x.take(_SOURCES[mode](position, size), axis)
+
+
+def _pad_constant(x: Array, begins: Sequence[int], ends: Sequence[int], fill: Any) -> Array:
+    shape = [d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)]
+    out = np.full(shape, fill, x.dtype)
+    inner = tuple(slice(max(b, 0), n - max(e, 0)) for b, e, n in zip(begins, ends, shape, strict=True))
+    kept = tuple(slice(max(-b, 0), d - max(-e, 0)) for b, e, d in zip(begins, ends, x.shape, strict=True))
+    out[inner] = x[kept]
+    return out
+
+
+def _pad(x: Array, pads: Sequence[int], axes: Sequence[int] | None, mode: str, value: Any) -> Array:
+    chosen = tuple(range(x.ndim)) if axes is None else fix_axes(axes, x.ndim, "Pad")
+    if len(pads) != 2 * len(chosen):
+        raise ExecutionError("bad pads", where="Pad", expected=f"{2 * len(chosen)} values", found=str(list(pads)))
+    begins, ends = [0] * x.ndim, [0] * x.ndim
+    for i, axis in enumerate(chosen):
+        begins[axis], ends[axis] = pads[i], pads[i + len(chosen)]
+    if any(d + b + e < 0 for d, b, e in zip(x.shape, begins, ends, strict=True)):
+        raise ExecutionError("negative pads remove more than there is", where="Pad", expected=f"pads for {x.shape}",
+                             found=str(list(pads)))  # fmt: skip
+    reserve([d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)], x.itemsize, "Pad")
+    if mode == "constant":
+        return _pad_constant(x, begins, ends, value)
+    if mode not in _SOURCES:
+        raise ExecutionError("unknown mode", where="Pad", expected=f"constant or one of {list(_SOURCES)}",
+                             found=repr(mode))  # fmt: skip
+    for axis, (before, after) in enumerate(zip(begins, ends, strict=True)):
+        x = _pad_axis(x, axis, before, after, mode)
+    return x
+
+
+@FAMILY.op("Pad", since=11, traits={"movement"})
+def pad(
+    x: Array, pads: Array, constant_value: Array | None = None, axes: Array | None = None, *, mode: str = "constant"
+) -> Array:
+    """Add elements around the input (negative pads remove some): a constant, or copies of its own.
+
+    A reflection or wrap wider than the input goes on periodically.
+
+    Raises:
+        ExecutionError: If the pads do not fit the shape, or the mode is unknown.
+    """
+    fill: Any = "" if x.dtype == object else 0
+    if constant_value is not None and constant_value.size:
+        fill = constant_value.reshape(-1)[0]
+    return _pad(x, ints(pads), None if axes is None else ints(axes), mode, fill)
+
+
+@FAMILY.op("Pad", since=2, traits={"movement"})
+def pad_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
+    """Pad as before opset 11, with attributes."""
+    return _pad(x, pads, None, mode, value)
+
+
+FAMILY.check("Pad")(one_of(mode=("constant", "reflect", "edge", "wrap")))
+
+
+@FAMILY.check("Pad")
+def _check_pads(facts: Facts) -> None:
+    pads, shape = facts.ints(1, "pads"), facts.shape(0)
+    if pads is None or shape is None:
+        return
+    axes = facts.ints(3, "axes")
+    if axes is None and facts.node.optional_operand(3) is not None:
+        return
+    chosen = range(len(shape)) if axes is None else axes
+    for axis in chosen:
+        facts.require_axis(axis, len(shape), "an entry of axes")
+    facts.require_distinct(list(chosen), len(shape))
+    if len(pads) != 2 * len(chosen):
+        facts.fail("pads has the wrong length", expected=f"{2 * len(chosen)} values", found=pads)
+    for i, axis in enumerate(chosen):
+        size = shape[axis]
+        if isinstance(size, int) and size + pads[i] + pads[i + len(chosen)] < 0:
+            facts.fail("negative pads remove more than there is", expected=f"pads for axis {axis} of {size} elements",
+                       found=pads)  # fmt: skip

@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 
 from tinycomp.errors import ModelError
+from tinycomp.ops.facts import Facts, axis_in_range, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
@@ -20,9 +21,8 @@ FAMILY = OpFamily("norm")
 
 
 def _type_of_first(node: Node) -> list[Type]:
-    """The type of the first operand; onnx infers nothing for operators that it defines as functions."""
-    assert node.inputs[0] is not None, node
-    return [node.inputs[0].type]
+    """Return the type of the first operand; onnx infers nothing for operators that it defines as functions."""
+    return [node.operand(0).type]
 
 
 def _wide(x: Array) -> Array:
@@ -85,7 +85,7 @@ def batch_normalization_1(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation whose mode is the attribute ``is_test``; ``consumed_inputs`` was only ever a hint."""
+    """Normalise in the mode of the attribute ``is_test``; ``consumed_inputs`` was only ever a hint."""
     if is_test:
         return batch_normalization_7(
             x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial, outputs=1
@@ -117,7 +117,7 @@ def batch_normalization_7(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation whose mode is the number of outputs; without ``spatial``, parameters are per activation."""
+    """Normalise in the mode of the number of outputs; without ``spatial``, parameters are per activation."""
     if outputs > 1:
         _require_spatial(spatial)
         return _training(x, scale, bias, mean, var, epsilon, momentum)[:outputs]
@@ -143,7 +143,7 @@ def batch_normalization(
     training_mode: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Batch normalisation; in training mode also the running mean and variance.
+    """Normalise; in training mode also return the running mean and variance.
 
     Raises:
         ModelError: If a parameter does not have one entry per channel.
@@ -151,6 +151,15 @@ def batch_normalization(
     if not training_mode:
         return _scale_and_shift(x, scale, bias, input_mean, input_var, epsilon)
     return _training(x, scale, bias, input_mean, input_var, epsilon, momentum)[:outputs]
+
+
+FAMILY.plain_type("BatchNormalization", least=5, since=9)(type_of_first)
+
+
+@FAMILY.check("BatchNormalization")
+def _check_batch_norm(facts: Facts) -> None:
+    for index, what in ((1, "the scale"), (2, "the bias"), (3, "the mean"), (4, "the variance")):
+        facts.require_vector(index, facts.dim(0, 1), what)
 
 
 def _standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -176,6 +185,12 @@ def instance_normalization(
     return y
 
 
+@FAMILY.check("InstanceNormalization")
+def _check_instance_norm(facts: Facts) -> None:
+    for index, what in ((1, "the scale"), (2, "the bias")):
+        facts.require_vector(index, facts.dim(0, 1), what)
+
+
 @FAMILY.op("GroupNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
 @widened
 def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int) -> Array:
@@ -193,6 +208,13 @@ def group_normalization(
     ``stash_type`` (float32) is the least precision of the statistics, which are always computed at least so.
     """
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=False)
+
+
+@FAMILY.check("GroupNormalization")
+def _check_groups(facts: Facts) -> None:
+    groups, channels = int(facts.attr("num_groups", 1)), facts.dim(0, 1)
+    if groups < 1 or (channels is not None and channels % groups):
+        facts.fail("num_groups does not divide the channels", expected=f"a divisor of {channels}", found=groups)
 
 
 def _group_normalization(x: Array, scale: Array, bias: Array, epsilon: float, groups: int, *, per_group: bool) -> Array:
@@ -231,7 +253,7 @@ def layer_normalization(
     stash_type: int = 1,
     outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Normalise over the axes from ``axis`` on; also the mean and the inverse standard deviation, in ``stash_type``.
+    """Normalise over the axes from ``axis`` on; also return mean and inverse standard deviation, in ``stash_type``.
 
     float64 inputs keep their precision throughout, except in the two statistics if ``stash_type`` is narrower.
     """
@@ -249,6 +271,19 @@ def layer_normalization(
         )
     stash = _stash_dtype(x, stash_type)
     return (y.astype(x.dtype, copy=False), mean.astype(stash), inverse.astype(stash))[:outputs]
+
+
+FAMILY.plain_type("LayerNormalization", least=2, most=3)(type_of_first)
+
+
+@FAMILY.check("LayerNormalization", "RMSNormalization")
+def _check_layer_norm(facts: Facts) -> None:
+    shape = facts.shape(0)
+    if shape is None:
+        return
+    facts.require_axis(int(facts.attr("axis", -1)), len(shape))
+    facts.require_broadcast(1, shape, "the scale")
+    facts.require_broadcast(2, shape, "the bias")
 
 
 @FAMILY.op("RMSNormalization")
@@ -275,6 +310,10 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     axis = fix_axis(axis, x.ndim, "LpNormalization")
     norm = np.abs(x).sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((x * x).sum(axis=axis, keepdims=True))
     return np.where(norm == 0, 0, x / norm)
+
+
+FAMILY.check("LpNormalization")(one_of(p=(1, 2)))
+FAMILY.check("LpNormalization")(axis_in_range(-1))
 
 
 @FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first, traits={"inexact_definition"})

@@ -15,10 +15,20 @@ from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.integers import integer_range
-from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, widened
-from tinycomp.ops.registry import OpFamily
-from tinycomp.ops.spatial import Window, make_window, pad_for, spatial_tuple, split_pads
+from tinycomp.ops.facts import Facts, Operand, known_sizes, one_of
+from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.spatial import (
+    AUTO_PADS,
+    Window,
+    attempt,
+    make_window,
+    pad_for,
+    require_space,
+    spatial_tuple,
+    split_pads,
+    window_attributes,
+)
 
 FAMILY = OpFamily("pool")
 
@@ -28,13 +38,10 @@ Ints = Sequence[int] | None
 def _pool_types(node: Node) -> list[Type]:
     """Count windows as the kernels do: onnx's inference also counts a last one that would start in the padding."""
     types: list[Type] = list(infer_types(node))
-    x = node.inputs[0]
-    shape = None if x is None else tensor(x.type).static_shape
+    shape = node.operand(0).static_shape
     if not node.attrs.get("ceil_mode", 0) or shape is None or len(shape) < 3:
         return types
-    names = ("strides", "dilations", "pads", "auto_pad")
-    given = {name: node.attrs[name] for name in names if name in node.attrs}
-    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **given)
+    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **window_attributes(node))
     return [TensorType(tensor(t).dtype, (*shape[:2], *window.output)) for t in types]
 
 
@@ -130,7 +137,7 @@ def max_pool(
     strides: Ints = None,
     outputs: int = 1,
 ) -> Array | tuple[Array, Array]:
-    """Maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major within an image).
+    """Return the maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major in an image).
 
     NaN is greater than everything, as in numpy and PyTorch.
 
@@ -176,7 +183,7 @@ def average_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Mean of each window.
+    """Return the mean of each window.
 
     Raises:
         ModelError: If the window does not fit the input.
@@ -202,7 +209,7 @@ def lp_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Lp norm of each window.
+    """Return the Lp norm of each window.
 
     Raises:
         ModelError: If the window does not fit the input.
@@ -211,6 +218,28 @@ def lp_pool(
     window = _pool_window("LpPool", x, kernel_shape, ceil_mode, **shape)
     powers = window_reduce(pad_for(_power(x, p), window), window, np.add)
     return _root(powers, p)
+
+
+FAMILY.check("AveragePool", "LpPool", "MaxPool")(one_of(auto_pad=AUTO_PADS))
+
+
+@FAMILY.check("AveragePool", "LpPool", "MaxPool")
+def _check_pool(facts: Facts) -> None:
+    require_space(facts, 3)
+    shape, kernel = facts.shape(0), facts.attr("kernel_shape")
+    sizes = None if shape is None else known_sizes(shape[2:])
+    if sizes is not None and kernel is not None:
+        ceil_mode = bool(facts.attr("ceil_mode", 0))
+        attempt(facts, make_window, sizes, kernel, ceil_mode=ceil_mode, **window_attributes(facts.node))
+
+
+@FAMILY.plain_type("AveragePool", "MaxPool", since=10)
+def _plain_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    space, kernel, attrs = known_sizes(x[2:]), node.attrs.get("kernel_shape"), window_attributes(node)
+    if kernel is None or space is None or node.attrs.get("ceil_mode") or ("auto_pad" in attrs and "pads" in attrs):
+        return None
+    return dtype, (*x[:2], *make_window(node.op, space, kernel, **attrs).output)
 
 
 def _power(x: Array, p: float) -> Array:
@@ -228,22 +257,33 @@ def _spatial_axes(x: Array) -> tuple[int, ...]:
 @FAMILY.op("GlobalAveragePool")
 @widened
 def global_average_pool(x: Array) -> Array:
-    """Mean over all spatial axes, which stay with size 1."""
+    """Return the mean over all spatial axes, which stay with size 1."""
     return np.asarray(x.mean(axis=_spatial_axes(x), keepdims=True))
 
 
 @FAMILY.op("GlobalMaxPool")
 @widened
 def global_max_pool(x: Array) -> Array:
-    """Maximum over all spatial axes, which stay with size 1."""
+    """Return the maximum over all spatial axes, which stay with size 1."""
     return np.asarray(x.max(axis=_spatial_axes(x), keepdims=True, initial=-np.inf))
 
 
 @FAMILY.op("GlobalLpPool")
 @widened
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
-    """Lp norm over all spatial axes, which stay with size 1."""
+    """Return the Lp norm over all spatial axes, which stay with size 1."""
     return _root(_power(x, p).sum(axis=_spatial_axes(x), keepdims=True), p)
+
+
+@FAMILY.check("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+def _check_global_pool(facts: Facts) -> None:
+    require_space(facts, 2)
+
+
+@FAMILY.plain_type("GlobalAveragePool")
+def _global_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    return dtype, (*x[:2], *(1,) * (len(x) - 2))
 
 
 @FAMILY.op("MaxUnpool")
@@ -291,10 +331,20 @@ def max_unpool(
     return result
 
 
+@FAMILY.check("MaxUnpool")
+def _check_unpool(facts: Facts) -> None:
+    rank = facts.rank(0)
+    if rank is not None:
+        for name in ("kernel_shape", "strides"):
+            attempt(facts, spatial_tuple, name, facts.attr(name), rank - 2, 1, 1)
+    if facts.sizes(0) is not None and facts.sizes(1) is not None and facts.sizes(0) != facts.sizes(1):
+        facts.fail("indices and input differ in shape", expected=str(list(facts.sizes(0) or ())), found=facts.sizes(1))
+
+
 @FAMILY.op("LRN")
 @widened
 def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int) -> Array:
-    """Local response normalisation over a window of ``size`` channels.
+    """Normalise local responses over a window of ``size`` channels.
 
     Raises:
         ModelError: If ``size`` is not positive.
@@ -311,3 +361,9 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
         if to.start < to.stop:
             total[:, to] += square[:, source]
     return np.asarray(x / (bias + alpha / size * total) ** beta)
+
+
+@FAMILY.check("LRN")
+def _check_lrn(facts: Facts) -> None:
+    if int(facts.attr("size", 1)) < 1:
+        facts.fail("size is out of range", expected="1 or more", found=facts.attr("size"))

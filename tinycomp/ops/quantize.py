@@ -5,6 +5,8 @@ A scale is one value, one per slice of an axis, or one per block of an axis (``b
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -12,9 +14,22 @@ import numpy as np
 import onnx
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ops.integers import exact_float, integer_range, minus_zero_point, to_int32
-from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, is_float, node_shape, prod, quiet
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Check, Facts, Operand
+from tinycomp.ops.numeric import (
+    Array,
+    compute_dtype,
+    exact_float,
+    fix_axis,
+    integer_range,
+    is_float,
+    minus_zero_point,
+    node_shape,
+    prod,
+    quiet,
+    to_int32,
+)
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
@@ -34,6 +49,27 @@ def check_scale(op: str, name: str, scale: Array) -> None:
             expected="positive finite numbers",
             found=str(float(wide[~good].flat[0])),
         )
+
+
+def positive_scales(*operands: int) -> Check:
+    """Return the check that the operands of these numbers, which are scales, are finite and above 0."""
+
+    def check(facts: Facts) -> None:
+        for index in operands:
+            scale = facts.const(index)
+            if scale is None:
+                continue
+            scales = scale.astype(np.float64)
+            wrong = scales[~(np.isfinite(scales) & (scales > 0))]
+            if wrong.size:
+                facts.fail(
+                    "a quantisation scale is not positive",
+                    expected="finite scales above 0",
+                    found=wrong.reshape(-1)[0],
+                    hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
+                )
+
+    return check
 
 
 def _dtype_of(enum: int) -> np.dtype[Any]:
@@ -212,6 +248,30 @@ def dequantize_linear(
     return result.astype(_FLOAT32 if is_exponent else x_scale.dtype, copy=False)
 
 
+FAMILY.check("DequantizeLinear", "QuantizeLinear")(positive_scales(1))
+
+
+@FAMILY.check("DequantizeLinear", "QuantizeLinear")
+def _check_scale_shapes(facts: Facts) -> None:
+    if facts.rank(1) == 1 and facts.dim(1, 0) != 1 and facts.node.version >= 13:
+        axis = int(facts.attr("axis", 1))
+        facts.require_axis(axis, facts.rank(0))
+        if not facts.attr("block_size", 0):
+            facts.require_size(1, 0, facts.dim(0, axis), "the scale")
+    zero_point, scale = facts.sizes(2), facts.sizes(1)
+    if zero_point is None or scale is None or math.prod(zero_point) == math.prod(scale) == 1:
+        return
+    if zero_point != scale:
+        facts.fail("scale and zero point differ in shape", expected=f"{list(scale)}", found=list(zero_point))
+
+
+@FAMILY.plain_type("DequantizeLinear", least=2, most=3, since=10, dtypes=None)
+def _dequantized_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (dtype, x), (scale, _) = operands[:2]
+    plain = dtype in ("int8", "uint8", "int32") and scale == "float32" and "output_dtype" not in node.attrs
+    return (scale, x) if plain else None
+
+
 @FAMILY.op("DynamicQuantizeLinear")
 @quiet
 def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
@@ -243,8 +303,22 @@ def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_
 
 @FAMILY.op("MatMulInteger", macs=_matmul_macs)
 def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
-    """Matrix product of 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
+    """Multiply 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
     return _integer_product("MatMulInteger", a, a_zero_point, b, b_zero_point)
+
+
+@FAMILY.check("MatMulInteger")
+def _check_zero_points(facts: Facts) -> None:
+    """Refuse zero points other than one number, one per row of A or column of B, or what broadcasts to either."""
+    for index, axis in ((0, -2), (1, -1)):
+        shape, point = facts.shape(index), facts.sizes(index + 2)
+        if shape is None or point is None:
+            continue
+        if len(point) == 1 and len(shape) > 1:
+            if point != (1,):
+                facts.require_size(index + 2, 0, facts.dim(index, axis), "the zero point")
+        else:
+            facts.require_broadcast(index + 2, (*shape[:-1], 1) if index == 0 else shape, "the zero point")
 
 
 @FAMILY.op("QLinearMatMul", macs=_matmul_macs)
@@ -259,7 +333,7 @@ def qlinear_matmul(
     y_scale: Array,
     y_zero_point: Array,
 ) -> Array:
-    """Quantised matrix product; parameters of A and Y may be per row, those of B per column."""
+    """Multiply quantised matrices; parameters of A and Y may be per row, those of B per column."""
     op = "QLinearMatMul"
     for name, scale in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
         check_scale(op, name, scale)
@@ -276,6 +350,9 @@ def qlinear_matmul(
     if is_float(y_zero_point.dtype):
         return saturate_float(product * ratio + offset, y_zero_point.dtype)
     return saturate(np.asarray(np.rint(product * ratio) + offset), y_zero_point.dtype)
+
+
+FAMILY.check("QLinearMatMul")(positive_scales(1, 4, 6))
 
 
 def _per_row(parameter: Array, a: Array) -> Array:

@@ -6,21 +6,113 @@ length. Source: ONNX operator documentation of RNN, GRU and LSTM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ExecutionError, ModelError, did_you_mean
+from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, prod, quiet
-from tinycomp.ops.recurrent_activations import make_activations
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 if TYPE_CHECKING:
     from tinycomp.ir.graph import Node
 
+
 FAMILY = OpFamily("recurrent")
+Activation = Callable[[Array], Array]
+
+
+def _sigmoid(x: Array) -> Array:
+    # The tanh form neither overflows nor needs a case distinction.
+    return np.asarray(0.5 * np.tanh(0.5 * x) + x.dtype.type(0.5))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.logaddexp(x, x.dtype.type(0)))
+
+
+# Name -> (function of x, alpha, beta; default alpha; default beta). None: the function has no such parameter.
+_ACTIVATIONS: dict[str, tuple[Callable[[Array, Any, Any], Array], float | None, float | None]] = {
+    "relu": (lambda x, a, b: np.maximum(x, 0), None, None),
+    "tanh": (lambda x, a, b: np.tanh(x), None, None),
+    "sigmoid": (lambda x, a, b: _sigmoid(x), None, None),
+    "softsign": (lambda x, a, b: x / (1 + np.abs(x)), None, None),
+    "softplus": (lambda x, a, b: _softplus(x), None, None),
+    "leakyrelu": (lambda x, a, b: np.where(x >= 0, x, a * x), 0.01, None),
+    "thresholdedrelu": (lambda x, a, b: np.where(x > a, x, 0), 1.0, None),
+    "elu": (lambda x, a, b: np.where(x >= 0, x, a * np.expm1(x)), 1.0, None),
+    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
+    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
+    "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+}
+
+ACTIVATION_NAMES = tuple(_ACTIVATIONS)
+"""The names in lower case; ONNX compares them without regard to case."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An activation with its parameters.
+
+    Attributes:
+        name: In lower case.
+        alpha: Its alpha, or None if it has none.
+        beta: Its beta, or None if it has none.
+    """
+
+    name: str
+    alpha: float | None
+    beta: float | None
+
+
+def resolve_activations(
+    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+) -> list[Resolved]:
+    """Return the functions with their parameters; alphas and betas go, in order, to the functions that take one.
+
+    Raises:
+        ModelError: If a name is unknown.
+    """
+    alpha_left, beta_left = iter(alphas or ()), iter(betas or ())
+    resolved = []
+    for name in names:
+        if name.lower() not in _ACTIVATIONS:
+            raise ModelError(
+                f"{op}: unknown activation",
+                expected=f"one of {sorted(_ACTIVATIONS)}",
+                found=repr(name),
+                hint=did_you_mean(name.lower(), _ACTIVATIONS),
+            )
+        _, alpha, beta = _ACTIVATIONS[name.lower()]
+        a = None if alpha is None else next(alpha_left, alpha)
+        b = None if beta is None else next(beta_left, beta)
+        resolved.append(Resolved(name.lower(), a, b))
+    return resolved
+
+
+def make_activations(
+    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None
+) -> list[Activation]:
+    """Return functions that clip and activate, with their parameters as :func:`resolve_activations` finds them.
+
+    Raises:
+        ModelError: If a name is unknown.
+    """
+    return [_activation(r, clip) for r in resolve_activations(op, names, alphas, betas)]
+
+
+def _activation(resolved: Resolved, clip: float | None) -> Activation:
+    function = _ACTIVATIONS[resolved.name][0]
+
+    def apply(x: Array) -> Array:
+        clipped = x if not clip else np.clip(x, -clip, clip)
+        return function(clipped, resolved.alpha, resolved.beta).astype(x.dtype, copy=False)
+
+    return apply
+
 
 Step = Callable[[Array, tuple[Array, ...]], tuple[Array, ...]]
 
@@ -217,7 +309,7 @@ def rnn(
     output_sequence: int = 1,
     outputs: int = 2,
 ) -> tuple[Array, ...]:
-    """Elman network: ``h = f(x W' + h R' + b)``.
+    """Run an Elman network: ``h = f(x W' + h R' + b)``.
 
     ``output_sequence`` is accepted and ignored, since the wanted outputs say the same.
 
@@ -257,7 +349,7 @@ def gru(
     output_sequence: int = 1,
     outputs: int = 2,
 ) -> tuple[Array, ...]:
-    """Gated recurrent unit; gates are ordered update, reset, hidden.
+    """Run a gated recurrent unit; gates are ordered update, reset, hidden.
 
     Raises:
         ModelError: If shapes, direction or activations do not fit.
@@ -313,7 +405,7 @@ def lstm(
     output_sequence: int = 1,
     outputs: int = 3,
 ) -> tuple[Array, ...]:
-    """Long short-term memory; gates are ordered input, output, forget, cell.
+    """Run a long short-term memory; gates are ordered input, output, forget, cell.
 
     ``clip`` bounds the inputs of the gates' activations, not the cell state that the last activation reads: the
     documentation allows either reading, and this is the one of runtimes.
@@ -348,3 +440,50 @@ def lstm(
         return p.b[way].reshape(2, -1).sum(axis=0), step
 
     return _finish(*_run(p, make_step), x.dtype, layout, outputs)
+
+
+_GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
+_DIRECTIONS: Mapping[str, int] = {"forward": 1, "reverse": 1, "bidirectional": 2}
+
+
+@FAMILY.check("GRU", "LSTM", "RNN")
+def _check_recurrent(facts: Facts) -> None:
+    direction = facts.attr("direction", "forward")
+    if direction not in _DIRECTIONS:
+        facts.fail("unknown direction", expected=f"one of {', '.join(_DIRECTIONS)}", found=repr(direction),
+                   hint=did_you_mean(str(direction), _DIRECTIONS))  # fmt: skip
+    for name in facts.attr("activations") or ():
+        if str(name).lower() not in ACTIVATION_NAMES:
+            facts.fail("unknown activation", expected=f"one of {', '.join(ACTIVATION_NAMES)}", found=repr(name),
+                       hint=did_you_mean(str(name).lower(), ACTIVATION_NAMES))  # fmt: skip
+    _check_shapes(facts, _DIRECTIONS[direction], _GATES[facts.node.op])
+
+
+def _check_shapes(facts: Facts, directions: int, gates: int) -> None:
+    hidden = facts.attr("hidden_size") or facts.dim(2, 2)
+    if hidden is not None and hidden < 1:
+        facts.fail("hidden_size is out of range", expected="1 or more", found=hidden)
+    for (index, what), sizes in _wanted_shapes(facts, directions, gates, hidden).items():
+        rank = facts.rank(index)
+        if rank is not None and rank != len(sizes):
+            facts.fail(f"{what} has the wrong rank", expected=str(len(sizes)), found=rank)
+        for axis, size in enumerate(sizes):
+            facts.require_size(index, axis, size, what)
+
+
+def _wanted_shapes(
+    facts: Facts, directions: int, gates: int, hidden: int | None
+) -> dict[tuple[int, str], tuple[int | None, ...]]:
+    """Return the shape of every operand but X, by its place and what it is; None for sizes that are not known."""
+    rows = None if hidden is None else gates * hidden
+    batch = facts.dim(0, 0 if facts.attr("layout", 0) else 1)
+    state = (batch, directions, hidden) if facts.attr("layout", 0) else (directions, batch, hidden)
+    return {
+        (1, "the weight W"): (directions, rows, facts.dim(0, 2)),
+        (2, "the recurrence weight R"): (directions, rows, hidden),
+        (3, "the bias B"): (directions, None if rows is None else 2 * rows),
+        (4, "the sequence lengths"): (batch,),
+        (5, "the initial hidden state"): state,
+        (6, "the initial cell state"): state,
+        (7, "the peepholes"): (directions, None if hidden is None else 3 * hidden),
+    }

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]
@@ -104,6 +105,8 @@ def _register(name: str, reducer: Reducer) -> None:
 for _name, _reducer in _REDUCERS.items():
     _register(_name, _reducer)
 
+FAMILY.check(*_REDUCERS)(axes_in_range(1))
+
 
 def _register_arg(name: str, function: Callable[..., Any]) -> None:
     def run(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
@@ -113,8 +116,8 @@ def _register_arg(name: str, function: Callable[..., Any]) -> None:
         wide = x.astype(compute_dtype(x.dtype), copy=False)
         if not select_last_index:
             return np.asarray(function(wide, axis=fixed, keepdims=keepdims == 1)).astype(np.int64, copy=False)
-        found = function(np.flip(wide, fixed), axis=fixed, keepdims=keepdims == 1)
-        return np.asarray(x.shape[fixed] - 1 - found).astype(np.int64, copy=False)
+        from_end = function(np.flip(wide, fixed), axis=fixed, keepdims=keepdims == 1)
+        return np.asarray(x.shape[fixed] - 1 - from_end).astype(np.int64, copy=False)
 
     FAMILY.op(name)(run)
 
@@ -161,7 +164,7 @@ def _descending(x: Array) -> Array:
 
 @FAMILY.op("TopK", since=11)
 def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:  # noqa: A002
-    """The K largest or smallest elements along an axis, and their indices.
+    """Return the K largest or smallest elements along an axis, and their indices.
 
     Raises:
         ExecutionError: If K is negative or exceeds the axis.
@@ -171,14 +174,24 @@ def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int =
 
 @FAMILY.op("TopK", since=10)
 def top_k_largest(x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
-    """TopK at opset 10: always the largest, in order."""
+    """Compute TopK as at opset 10: always the largest, in order."""
     return _top(x, scalar_int(k), axis, True, True)
 
 
 @FAMILY.op("TopK", since=1)
 def top_k_attribute(x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
-    """TopK before opset 10, with K as an attribute."""
+    """Compute TopK as before opset 10, with K as an attribute."""
     return _top(x, k, axis, True, True)
+
+
+@FAMILY.check("TopK")
+def _check_k(facts: Facts) -> None:
+    k = facts.ints(1, "k_") if facts.node.version >= 10 else [int(facts.attr("k", 0))]
+    size = facts.dim(0, int(facts.attr("axis", -1)))
+    if k and k[0] < 0:
+        facts.fail("k is negative", expected="0 or more", found=k[0])
+    if k and size is not None and k[0] > size:
+        facts.fail("k is larger than the axis", expected=f"at most {size}", found=k[0])
 
 
 def _register_running(name: str, function: Callable[..., Any], start: int) -> None:
@@ -197,3 +210,10 @@ def _register_running(name: str, function: Callable[..., Any], start: int) -> No
 
 _register_running("CumSum", np.cumsum, 0)
 _register_running("CumProd", np.cumprod, 1)
+
+
+@FAMILY.check("CumProd", "CumSum")
+def _check_running_axis(facts: Facts) -> None:
+    axis = facts.const(1)
+    if axis is not None and axis.size == 1:
+        facts.require_axis(int(axis.reshape(-1)[0]), facts.rank(0))

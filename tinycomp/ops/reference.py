@@ -70,13 +70,13 @@ def bind_reference(
         present = {name: x for name, x in zip(feeds, inputs, strict=True) if name is not None}
         try:
             with np.errstate(all="ignore"):
-                found = evaluator.run(None, present)
+                computed = evaluator.run(None, present)
         except MemoryError:
             raise
         except Exception as error:
             raise ExecutionError(f"{op} failed in onnx.reference: {error}", where=where) from error
         results: list[Any] = [None] * len(output_types)
-        for slot, value, type_ in zip(slots, found, wanted, strict=True):
+        for slot, value, type_ in zip(slots, computed, wanted, strict=True):
             results[slot] = _conform(value, _fixed_dtype(type_))
             _check_shape(results[slot], type_, op, where)
         return tuple(results)

@@ -11,19 +11,18 @@ import functools
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ops import OPS
 from tinycomp.ops.typing import record_of
 
 
 @functools.cache
 def _counting() -> frozenset[tuple[str, str]]:
-    """The operators with a bound: so few that whole graphs are passed over at once."""
-    from tinycomp.ops import OPS
-
+    """Return the operators with a bound: so few that whole graphs are passed over at once."""
     return frozenset((record.domain, record.name) for record in OPS.all() if record.row_bound is not None)
 
 
 def counts_rows(node: Node) -> bool:
-    """Whether only a run shows how many rows the node's results have, and there is a bound for them."""
+    """Tell whether only a run shows how many rows the node's results have, and there is a bound for them."""
     if (node.domain, node.op) not in _counting():
         return False
     record = record_of(node)
@@ -31,12 +30,12 @@ def counts_rows(node: Node) -> bool:
 
 
 def any_counts_rows(graph: Graph) -> bool:
-    """Whether there is such a node in ``graph``."""
+    """Tell whether there is such a node in ``graph``."""
     return any(map(counts_rows, graph.nodes))
 
 
 def row_bound(node: Node) -> int | None:
-    """The most rows that the results of such a node may have; None if the sizes of its operands are not known."""
+    """Return the most rows that the results of such a node may have, or None if sizes of operands are unknown."""
     record = record_of(node)
     return None if record is None or record.row_bound is None else record.row_bound(node)
 
@@ -45,12 +44,12 @@ def row_sources(graph: Graph) -> dict[Value, Value]:
     """Return the source of every value in ``graph`` that has one, where all nodes that read such values follow them."""
     sources: dict[Value, Value] = {}
     for node in graph.nodes if any_counts_rows(graph) else ():
-        found = [sources[v] for v in node.inputs if v in sources]
+        followed = [sources[v] for v in node.inputs if v in sources]
         for value in node.used_outputs():
             if counts_rows(node):
                 sources[value] = node.used_outputs()[0]
-            elif found:
-                sources[value] = found[0]
+            elif followed:
+                sources[value] = followed[0]
     return sources
 
 
@@ -65,7 +64,7 @@ def retype_for_most_rows(graph: Graph) -> None:
         most = row_bound(node)
         if most is None and changed.isdisjoint(node.inputs):
             continue
-        for value, found in zip(node.outputs, graph.infer(node), strict=True):
-            type_ = tensor(found)
-            value.type = found if most is None else TensorType(type_.dtype, (most, *(type_.shape or ())[1:]))
+        for value, inferred in zip(node.outputs, graph.infer(node), strict=True):
+            type_ = tensor(inferred)
+            value.type = inferred if most is None else TensorType(type_.dtype, (most, *(type_.shape or ())[1:]))
             changed.add(value)

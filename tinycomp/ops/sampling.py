@@ -11,8 +11,9 @@ import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("sampling")
 
@@ -101,6 +102,9 @@ def grid_sample(
     at = [_place(places[..., -1 - i], size, how, padding_mode, aligned) for i, size in enumerate(x.shape[2:])]
     y = sample(x, at, how, padding_mode, aligned)
     return y.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
+FAMILY.check("GridSample")(one_of(mode=("bilinear", "linear", "nearest", "bicubic", "cubic"), padding_mode=_PADDINGS))
 
 
 def sample(x: Array, places: list[Array], mode: str, padding: str = "zeros", aligned: bool = False) -> Array:

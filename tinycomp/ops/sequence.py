@@ -10,7 +10,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ops.movement import concat
 from tinycomp.ops.numeric import Array, fix_axis, ints, scalar_int
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("sequence")
 
@@ -29,25 +29,25 @@ def _position(position: Array | None, low: int, high: int, default: int, where: 
 
 @FAMILY.op("SequenceConstruct")
 def sequence_construct(*inputs: Array) -> list[Array]:
-    """A sequence of the inputs."""
+    """Return a sequence of the inputs."""
     return list(inputs)
 
 
 @FAMILY.op("SequenceEmpty")
 def sequence_empty(*, dtype: int = 1) -> list[Array]:
-    """A sequence without elements."""
+    """Return a sequence without elements."""
     return []
 
 
 @FAMILY.op("SequenceLength")
 def sequence_length(sequence: Sequence[Array]) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(len(sequence), np.int64)
 
 
 @FAMILY.op("SequenceAt")
 def sequence_at(sequence: Sequence[Array], position: Array) -> Array:
-    """The element at a position, which counts from the end if negative.
+    """Return the element at a position, which counts from the end if negative.
 
     Raises:
         ExecutionError: If there is no such element.
@@ -57,7 +57,7 @@ def sequence_at(sequence: Sequence[Array], position: Array) -> Array:
 
 @FAMILY.op("SequenceInsert")
 def sequence_insert(sequence: Sequence[Array], tensor: Array, position: Array | None = None) -> list[Array]:
-    """The sequence with a tensor before a position, or at the end.
+    """Return the sequence with a tensor before a position, or at the end.
 
     Raises:
         ExecutionError: If the position does not lie in [-n, n].
@@ -68,7 +68,7 @@ def sequence_insert(sequence: Sequence[Array], tensor: Array, position: Array | 
 
 @FAMILY.op("SequenceErase")
 def sequence_erase(sequence: Sequence[Array], position: Array | None = None) -> list[Array]:
-    """The sequence without the element at a position, or without the last.
+    """Return the sequence without the element at a position, or without the last.
 
     Raises:
         ExecutionError: If there is no such element.
@@ -80,7 +80,7 @@ def sequence_erase(sequence: Sequence[Array], position: Array | None = None) -> 
 
 @FAMILY.op("SplitToSequence")
 def split_to_sequence(x: Array, split: Array | None = None, *, axis: int = 0, keepdims: int = 1) -> list[Array]:
-    """Pieces along ``axis``: of one size (the last may be smaller), of given sizes, or single elements.
+    """Return pieces along ``axis``: of one size (the last may be smaller), of given sizes, or single elements.
 
     Raises:
         ExecutionError: If the sizes do not fit the axis.
@@ -107,7 +107,7 @@ def split_to_sequence(x: Array, split: Array | None = None, *, axis: int = 0, ke
 
 @FAMILY.op("ConcatFromSequence")
 def concat_from_sequence(sequence: Sequence[Array], *, axis: int, new_axis: int = 0) -> Array:
-    """The elements joined along an axis, or stacked along a new one.
+    """Join the elements along an axis, or stack them along a new one.
 
     Raises:
         ExecutionError: If the sequence is empty or the shapes differ.
@@ -122,19 +122,19 @@ def concat_from_sequence(sequence: Sequence[Array], *, axis: int, new_axis: int 
 
 @FAMILY.op("Optional")
 def optional(element: Any = None, *, type: Any = None) -> Any:  # noqa: A002
-    """An optional that holds the input, or nothing."""
+    """Return an optional that holds the input, or nothing."""
     return element
 
 
 @FAMILY.op("OptionalHasElement")
 def optional_has_element(element: Any = None) -> Array:
-    """Whether there is an element."""
+    """Tell whether there is an element."""
     return np.array(element is not None)
 
 
 @FAMILY.op("OptionalGetElement")
 def optional_get_element(element: Any) -> Any:
-    """The element of an optional.
+    """Return the element of an optional.
 
     Raises:
         ExecutionError: If there is none.

@@ -11,9 +11,10 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
-from tinycomp.ops.registry import OpFamily
+from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}
@@ -51,21 +52,71 @@ def resolve_reshape(old: Sequence[int], wanted: Sequence[int], allowzero: bool) 
 
 @FAMILY.op("Reshape", since=5, traits=_VIEW)
 def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
-    """The same elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
+    """Return the elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
     return x.reshape(resolve_reshape(x.shape, ints(shape), bool(allowzero)))
 
 
-@FAMILY.op("Reshape", since=1, traits=_VIEW)
-def reshape_attribute(x: Array, *, shape: Sequence[int] = (), consumed_inputs: Any = None) -> Array:
-    """Reshape before opset 5, with the shape as an attribute."""
-    return x.reshape(resolve_reshape(x.shape, shape, False))
+@FAMILY.plain_type("Reshape", most=2, dtypes=None)
+def _reshaped_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    dtype, x = operands[0]
+    known = list(filter(is_known, x))
+    wanted = node.const(1) if len(operands) == 2 else None
+    if wanted is None or wanted.ndim != 1 or not (x and wanted.size) or node.attrs.get("allowzero"):
+        return None
+    sizes = wanted.tolist()
+    if min(sizes) < -1 or any(s == 0 and axis >= len(x) for axis, s in enumerate(sizes)):
+        return None
+    if len(known) < len(x):
+        return _reshaped_unknown(operands[0], sizes)
+    sizes = [known[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    rest = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and rest:
+        sizes[sizes.index(-1)] = math.prod(known) // rest
+    return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(known) else None
+
+
+def _reshaped_unknown(operand: Operand, sizes: Sequence[int]) -> Operand | None:
+    """Return the type where not all sizes of the operand are known, and so neither is the one that -1 stands for."""
+    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
+        return None
+    dtype, x = operand
+    return dtype, tuple([None if s == -1 else x[axis] if s == 0 else s for axis, s in enumerate(sizes)])
+
+
+@FAMILY.check("Reshape")
+def _check_reshape(facts: Facts) -> None:
+    if (facts.rank(1) or 1) != 1:
+        facts.fail("the shape is not a vector", expected="one dimension", found=f"{facts.rank(1)}")
+    wanted, sizes = facts.ints(1, "shape"), facts.sizes(0)
+    if wanted is None or sizes is None:
+        return
+    if any(d < -1 for d in wanted) or wanted.count(-1) > 1:
+        facts.fail("not a shape", expected="sizes of 0 or more and at most one -1", found=wanted)
+    if not facts.attr("allowzero", 0):
+        if any(d == 0 and i >= len(sizes) for i, d in enumerate(wanted)):
+            facts.fail("a 0 copies a dimension that is not there", expected=f"zeros among the first {len(sizes)}",
+                       found=wanted)  # fmt: skip
+        wanted = [sizes[i] if d == 0 else d for i, d in enumerate(wanted)]
+    total, known = math.prod(sizes), math.prod(d for d in wanted if d != -1)
+    if total != known if -1 not in wanted else known == 0 or total % known:
+        facts.fail("the sizes do not fit", expected=f"{total} elements as in {list(sizes)}", found=f"shape {wanted}")
 
 
 @FAMILY.op("Flatten", traits=_VIEW)
 def flatten(x: Array, *, axis: int = 1) -> Array:
-    """A matrix whose rows run over the axes before ``axis``."""
+    """Return a matrix whose rows run over the axes before ``axis``."""
     split = axis if axis == x.ndim else fix_axis(axis, max(x.ndim, 1), "Flatten")
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+
+
+@FAMILY.plain_type("Flatten", since=11, dtypes=None)
+def _flattened_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((dtype, x),) = operands
+    known, axis = list(filter(is_known, x)), node.attrs.get("axis", 1)
+    if len(known) < len(x) or not -len(x) <= axis <= len(x):
+        return None
+    axis += len(x) if axis < 0 else 0
+    return dtype, (math.prod(known[:axis]), math.prod(known[axis:]))
 
 
 def _squeeze(x: Array, axes: Sequence[int] | None) -> Array:
@@ -95,18 +146,21 @@ def squeeze(x: Array, axes: Array | None = None) -> Array:
 
 def _squeezed_type(node: Node) -> list[Type]:
     """Count negative axes from the end in every version, as the kernel does: onnx's inference overlooks old ones."""
-    x, axes = node.inputs[0], node.attrs.get("axes")
-    shape = None if x is None else tensor(x.type).shape
-    if x is None or shape is None or axes is None:
+    x, axes = node.operand(0), node.attrs.get("axes")
+    shape = x.shape
+    if shape is None or axes is None:
         return list(infer_types(node))
     dropped = fix_axes(axes, len(shape), "Squeeze")
-    return [TensorType(tensor(x.type).dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
+    return [TensorType(x.dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
 
 
 @FAMILY.op("Squeeze", since=1, traits=_VIEW, type_rule=_squeezed_type)
 def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
-    """Squeeze before opset 13, with the axes as an attribute."""
+    """Squeeze as before opset 13, with the axes as an attribute."""
     return _squeeze(x, axes)
+
+
+FAMILY.check("Squeeze")(axes_in_range(1))
 
 
 @FAMILY.op("Unsqueeze", since=13, traits=_VIEW)
@@ -117,31 +171,40 @@ def unsqueeze(x: Array, axes: Array) -> Array:
 
 @FAMILY.op("Unsqueeze", since=1, traits=_VIEW)
 def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
-    """Unsqueeze before opset 13, with the axes as an attribute."""
+    """Unsqueeze as before opset 13, with the axes as an attribute."""
     return _unsqueeze(x, axes)
+
+
+FAMILY.check("Unsqueeze")(axes_in_range(1, fresh=True))
 
 
 @FAMILY.op("Shape", since=15, traits={"cheap"})
 def shape_(x: Array, *, start: int = 0, end: int | None = None) -> Array:
-    """The dimensions from ``start`` to ``end``, both clamped to the rank."""
+    """Return the dimensions from ``start`` to ``end``, both clamped to the rank."""
     return np.array(x.shape[start:end], np.int64)
 
 
 @FAMILY.op("Shape", since=1, traits={"cheap"})
 def shape_whole(x: Array) -> Array:
-    """Shape before opset 15."""
+    """Return the shape as before opset 15."""
     return np.array(x.shape, np.int64)
+
+
+@FAMILY.plain_type("Shape", dtypes=None)
+def _shape_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    ((_, x),) = operands
+    return "int64", (len(x[node.attrs.get("start", 0) : node.attrs.get("end")]),)
 
 
 @FAMILY.op("Size", traits={"cheap"})
 def size(x: Array) -> Array:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.array(x.size, np.int64)
 
 
 @FAMILY.op("Identity", traits={"structural", "movement", "cheap", "elementwise"})
 def identity(x: Any) -> Any:
-    """The input itself, of any type."""
+    """Return the input itself, of any type."""
     return x
 
 
@@ -164,7 +227,7 @@ def dropout(
     seed: int | None = None,
     outputs: int = 1,
 ) -> Any:
-    """The input, unless ``training_mode`` is set; the second output says which elements were kept."""
+    """Return the input, unless ``training_mode`` is set; the second output says which elements were kept."""
     rate = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
     training = training_mode is not None and bool(training_mode.reshape(-1)[0])
     y, kept = _drop(x, rate, seed) if training and rate else (x, None)
@@ -175,13 +238,13 @@ def dropout(
 
 @FAMILY.op("Dropout", since=10, traits={"structural", "movement", "output_count", "elementwise"})
 def dropout_10(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
-    """Dropout at opset 10, for inference, with a boolean mask."""
+    """Drop nothing, as at opset 10 for inference; the mask is boolean."""
     return x if outputs == 1 else (x, np.ones(x.shape, np.bool_))
 
 
 @FAMILY.op("Dropout", since=7, traits={"structural", "movement", "output_count", "elementwise"})
 def dropout_7(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
-    """Dropout before opset 10, for inference, with a mask of the input's type."""
+    """Drop nothing, as before opset 10 for inference; the mask has the input's type."""
     return x if outputs == 1 else (x, np.ones(x.shape, x.dtype))
 
 
@@ -189,5 +252,5 @@ def dropout_7(x: Array, *, ratio: float = 0.5, outputs: int = 1) -> Any:
 def dropout_1(
     x: Array, *, ratio: float = 0.5, is_test: int = 0, consumed_inputs: Any = None, outputs: int = 1
 ) -> Any:  # fmt: skip
-    """Dropout before opset 7, taken as inference whatever ``is_test`` says."""
+    """Drop nothing, as before opset 7: taken as inference whatever ``is_test`` says."""
     return dropout_7(x, ratio=ratio, outputs=outputs)

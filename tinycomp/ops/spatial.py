@@ -7,7 +7,7 @@ work with it and need not check anything again. Source: ONNX operator documentat
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -226,3 +228,27 @@ def sliding_view(padded: Array, window: Window) -> Array:
         strides=(batch, channel, *tap_strides, *window_strides),
         writeable=False,
     )
+
+
+def window_attributes(node: Node) -> dict[str, Any]:
+    """Return those of the attributes that shape a window that ``node`` has, as keywords of :func:`make_window`."""
+    return {name: node.attrs[name] for name in ("strides", "dilations", "pads", "auto_pad") if name in node.attrs}
+
+
+def attempt(facts: Facts, compute: Callable[..., Any], *args: Any, **attrs: Any) -> None:
+    """Run a kernel's own check of its attributes, and let it refuse in the name of the node.
+
+    Raises:
+        TypeInferenceError: If it refuses.
+    """
+    try:
+        compute(facts.node.op, *args, **attrs)
+    except ModelError as error:
+        facts.fail(error.message.removeprefix(f"{facts.node.op}: "), expected=error.expected, found=error.found)
+
+
+def require_space(facts: Facts, least: int) -> None:
+    """Refuse a first operand with fewer than ``least`` dimensions."""
+    rank = facts.rank(0)
+    if rank is not None and rank < least:
+        facts.fail("the input has too few dimensions", expected=f"at least {least}: batch, channels, space", found=rank)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types, operator_types
+from tinycomp.ir.proto import schema
 from tinycomp.ir.types import (
     UNKNOWN,
     UNKNOWN_DTYPE,
@@ -26,9 +27,8 @@ from tinycomp.ir.types import (
     join,
     present,
 )
-from tinycomp.ops.checks import check_node
-from tinycomp.ops.plain_types import plain_types
-from tinycomp.ops.registry import OpRecord
+from tinycomp.ops import OPS, OpRecord
+from tinycomp.ops.facts import Facts, Operand
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # The trailing results of their bodies may go unused: the node then has fewer results.
@@ -77,9 +77,62 @@ def formal_types(node: Node) -> list[Type]:
 
 def record_of(node: Node) -> OpRecord | None:
     """Return the record in force for a node, or None."""
-    from tinycomp.ops import OPS
-
     return OPS.find(node.op, node.domain, node.version)
+
+
+def check_node(node: Node) -> None:
+    """Refuse a node that can never run.
+
+    Nodes that have passed are not remembered: to find out whether one has been seen takes longer than to look again.
+
+    Raises:
+        TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
+    """
+    checks = None if node.domain else OPS.checks.get(node.op)
+    if checks is not None:
+        facts = Facts(node)
+        for check in checks:
+            check(facts)
+
+
+def plain_types(node: Node) -> Sequence[TensorType] | None:
+    """Return the type of the only result of a node, or None for a node that onnx's inference has to judge.
+
+    Args:
+        node: A node that has passed the checks of its operator.
+    """
+    rule = OPS.plain_types.get(node.op)
+    if rule is None or node.domain or node.version < rule.since or len(node.outputs) != 1:
+        return None
+    if node.attrs and not node.attrs.keys() <= _attributes(node.op, node.version):
+        return None
+    if not rule.least <= len(node.inputs) <= rule.most or None in node.inputs[: rule.least]:
+        return None
+    operands = []
+    for value in node.inputs:
+        if value is not None:
+            operand = _plain(value)
+            if operand is None:
+                return None
+            operands.append(operand)
+    if rule.dtypes is not None and (operands[0][0] not in rule.dtypes or len({dtype for dtype, _ in operands}) > 1):
+        return None
+    result = rule.type_of_result(node, operands)
+    return None if result is None else [TensorType(*result)]
+
+
+@functools.cache
+def _attributes(op: str, version: int) -> frozenset[str]:
+    """Return the names of the attributes that onnx knows."""
+    definition = schema(op, "", version)
+    return frozenset() if definition is None else frozenset(definition.attributes)
+
+
+def _plain(value: Value) -> Operand | None:
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.layout or type_.dtype == UNKNOWN_DTYPE:
+        return None
+    return None if type_.shape is None else (type_.dtype, type_.shape)
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:
@@ -169,11 +222,11 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
     carried = slice(first_formal, first_formal + count)
     for attempt in range(2 * _ROUNDS):
         _retype(body, types, widen or attempt > 0)
-        found = [v.type for v in body.outputs[first_output : first_output + count]]
+        returned = [v.type for v in body.outputs[first_output : first_output + count]]
         before = [v.type for v in body.inputs[carried]]
-        for index, pair in enumerate(zip(before, found, strict=True)):
+        for index, pair in enumerate(zip(before, returned, strict=True)):
             _expect_same_kind(node, index, pair)
-        joined = [join(a, b) for a, b in zip(before, found, strict=True)]
+        joined = [join(a, b) for a, b in zip(before, returned, strict=True)]
         if joined == before:
             break
         if attempt >= _ROUNDS:
@@ -185,9 +238,9 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
     return results + [v.type for v in body.outputs[first_output + count :]]
 
 
-def _as_result(formal: Type, found: Type) -> Type:
-    """ONNX takes a carried value to be present after the loop if the body always returns one that is."""
-    return formal if isinstance(found, OptionalType) else present(formal)
+def _as_result(formal: Type, returned: Type) -> Type:
+    """Return what a carried value is after the loop: for ONNX present, if the body always returns one that is."""
+    return formal if isinstance(returned, OptionalType) else present(formal)
 
 
 def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = False) -> None:
@@ -208,14 +261,14 @@ def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = Fals
 
 
 def _infer_inner(body: Graph, node: Node, widen: bool) -> None:
-    found = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
-    for value, type_ in zip(node.outputs, found, strict=False):
+    types = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
+    for value, type_ in zip(node.outputs, types, strict=False):
         value.type = _known_dtype(value, type_)
 
 
-def _known_dtype(value: Value, found: Type) -> Type:
+def _known_dtype(value: Value, inferred: Type) -> Type:
     """Keep a declared kind and dtype where inference knows nothing at all (custom operators)."""
-    return _without_shape(value.type) if found == UNKNOWN else found
+    return _without_shape(value.type) if inferred == UNKNOWN else inferred
 
 
 def _without_shape(type_: Type) -> Type:
@@ -251,19 +304,18 @@ def _scan_formals(node: Node, own: Sequence[Type]) -> list[Type]:
 
 def _trips(node: Node, first_scan: int, batched: bool) -> Dim:
     value = node.inputs[first_scan]
-    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
+    shape = None if value is None else value.shape
+    if not shape:
         return None
     if batched:
-        return value.type.shape[1] if len(value.type.shape) > 1 else None
+        return shape[1] if len(shape) > 1 else None
     axis: int = (node.attrs.get("scan_input_axes") or [0])[0]
-    return value.type.shape[axis % len(value.type.shape)]
+    return shape[axis % len(shape)]
 
 
 def _batch(node: Node, batched: bool) -> Dim:
-    value = node.inputs[1] if batched and len(node.inputs) > 1 else None
-    if value is None or not isinstance(value.type, TensorType) or not value.type.shape:
-        return None
-    return value.type.shape[0]
+    value = node.optional_operand(1) if batched else None
+    return value.shape[0] if value is not None and value.shape else None
 
 
 def _expect_counts(node: Node, key: str, inputs: int, outputs: int) -> None:

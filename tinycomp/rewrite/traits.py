@@ -10,8 +10,7 @@ from onnx import helper
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
-from tinycomp.ops import OPS
-from tinycomp.ops.opaque import is_opaque
+from tinycomp.ops import OPS, is_opaque
 
 _BARRIERS = frozenset({(TINYCOMP, "StopFusion")})
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})

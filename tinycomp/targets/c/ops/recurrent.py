@@ -10,8 +10,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
-from tinycomp.ops.recurrent import activation_names
-from tinycomp.ops.recurrent_activations import Resolved, resolve_activations
+from tinycomp.ops.recurrent import Resolved, activation_names, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View

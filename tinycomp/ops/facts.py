@@ -1,15 +1,24 @@
-"""What is known of a node before it runs, in the form that checks ask for it."""
+"""What is known of a node before it runs: for the checks of operators and the type rules of plain nodes.
+
+Inference computes types; much of what it lets through would fail in the first run, or, worse, in native code that
+trusts its shapes. A check reads types, constants and attributes only, and refuses what cannot be right whatever the
+inputs are. Checks run whenever a node is typed: at import, behind passes, and for concrete sizes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
-from tinycomp.errors import TypeInferenceError
-from tinycomp.ir.graph import Node, Value
+from tinycomp.errors import TypeInferenceError, did_you_mean
+from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Dim, TensorType
 from tinycomp.ops.numeric import Array
+
+Shape = tuple[Dim, ...]
+Operand = tuple[str, Shape]
+"""The dtype and dimensions of a dense tensor that lies row by row."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +30,6 @@ class Facts:
     """
 
     node: Node
-
-    def operand(self, index: int) -> Value | None:
-        """Return an operand, or None where it is absent."""
-        return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def shape(self, index: int) -> tuple[Dim, ...] | None:
         """Return the shape of an operand, or None where even the rank is unknown."""
@@ -54,16 +59,15 @@ class Facts:
 
     def const(self, index: int) -> Array | None:
         """Return the value of a constant operand."""
-        value = self.operand(index)
-        return None if value is None else value.const
+        return self.node.const(index)
 
     def ints(self, index: int, attribute: str) -> list[int] | None:
         """Return integers that are an attribute in some versions and a constant operand in others; None if unknown."""
-        found = self.node.attrs.get(attribute)
-        if found is None:
+        values = self.node.attrs.get(attribute)
+        if values is None:
             array = self.const(index)
-            found = None if array is None else array.reshape(-1)
-        return None if found is None else [int(v) for v in found]
+            values = None if array is None else array.reshape(-1)
+        return None if values is None else [int(v) for v in values]
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Return an attribute."""
@@ -120,7 +124,7 @@ class Facts:
                       "to it", found=self._type(index))  # fmt: skip
 
     def _type(self, index: int) -> str:
-        value = self.operand(index)
+        value = self.node.optional_operand(index)
         return "absent" if value is None else str(value.type)
 
 
@@ -130,3 +134,78 @@ def _differ(small: Dim, large: Dim) -> bool:
 
 def _axis_range(rank: int, negative: bool) -> str:
     return f"an axis in [{-rank if negative else 0}, {rank - 1}]" if rank else "no axis, since the tensor is a scalar"
+
+
+Check = Callable[[Facts], None]
+"""Refuses a node that can never run: see :meth:`Facts.fail`."""
+
+
+def one_of(**choices: Sequence[object]) -> Check:
+    """Return the check that attributes, where they are given, are one of a few words or numbers each."""
+
+    def check(facts: Facts) -> None:
+        for name, known in choices.items():
+            value = facts.attr(name)
+            # Operators before opset 6 name dtypes by text; inference knows those.
+            if value is None or value in known or (name in ("to", "dtype") and isinstance(value, str)):
+                continue
+            words = [str(k) for k in known]
+            shown = words if len(words) < 12 else [*words[:3], "…", words[-1]]
+            hint = did_you_mean(str(value), words) if isinstance(value, str) else ""
+            facts.fail(f"unknown {name}", expected=f"one of {', '.join(shown)}", found=repr(value), hint=hint)
+
+    return check
+
+
+def axis_in_range(default: int) -> Check:
+    """Return the check that the attribute ``axis`` lies in the first operand."""
+
+    def check(facts: Facts) -> None:
+        facts.require_axis(int(facts.attr("axis", default)), facts.rank(0))
+
+    return check
+
+
+def axes_in_range(operand: int, *, fresh: bool = False) -> Check:
+    """Return the check of ``axes``, an attribute or the operand of that number; ``fresh`` axes count in the result."""
+
+    def check(facts: Facts) -> None:
+        axes, rank = facts.ints(operand, "axes"), facts.rank(0)
+        if axes is None or rank is None:
+            return
+        whole = rank + len(axes) if fresh else rank
+        for axis in axes:
+            facts.require_axis(axis, whole, "an entry of axes")
+        facts.require_distinct(axes, whole)
+
+    return check
+
+
+def is_known(dim: Dim) -> TypeGuard[int]:
+    """Tell whether a dimension is a number."""
+    return isinstance(dim, int)
+
+
+def known_sizes(dims: Shape) -> tuple[int, ...] | None:
+    """Return the dimensions if all are numbers, else None."""
+    sizes = tuple(filter(is_known, dims))
+    return sizes if len(sizes) == len(dims) else None
+
+
+def may_be_equal(a: Dim, b: Dim) -> bool:
+    """Tell whether two dimensions may be equal."""
+    return a == b or not (is_known(a) and is_known(b))
+
+
+def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
+    """Return the shape of what broadcasts from ``a`` and ``b``, or None if they do not surely fit."""
+    if a == b:
+        return a
+    rank = max(len(a), len(b))
+    pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
+    return tuple([y if x == 1 else x for x, y in pairs]) if all(x == y or 1 in (x, y) for x, y in pairs) else None
+
+
+def type_of_first(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    """Return the type of the first operand: the rule for plain nodes of elementwise operators."""
+    return operands[0]

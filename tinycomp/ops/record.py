@@ -9,6 +9,8 @@ decorator; the function's signature mirrors the operator: positional parameters 
     @FAMILY.op("LeakyRelu", traits={"elementwise"})
     def leaky_relu(x, *, alpha=0.01): ...
 
+    FAMILY.plain_type("LeakyRelu")(type_of_first)
+
 Kernels never change their inputs and return one array, or a tuple of them, with exactly the dtypes that ONNX asks for.
 A kernel that behaves differently from some opset on is registered once per behaviour, with ``since=``.
 """
@@ -17,23 +19,33 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.ir.graph import Node
+from tinycomp.ops.facts import Check, Operand
 
 if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
     from tinycomp.ir.types import Type
+
+
+FLOATS = frozenset({"float16", "float32", "float64"})
+NUMBERS = FLOATS | {"int32", "int64"}
+ANY_NUMBER = 1 << 30
+"""More operands than any node has."""
 
 Kernel = Callable[..., Any]
 TypeRule = Callable[["Node"], "list[Type]"]
 BodyRule = Callable[["Node"], "tuple[list[Type], list[Type]]"]
 MacCount = Callable[["Node"], int]
 RowBound = Callable[["Node"], "int | None"]
+PlainTypeFunction = Callable[[Node, Sequence[Operand]], "Operand | None"]
 _K = TypeVar("_K", bound=Kernel)
+_C = TypeVar("_C", bound=Check)
+_P = TypeVar("_P", bound=PlainTypeFunction)
 
 TRAITS = MappingProxyType(
     {
@@ -106,12 +118,44 @@ def _keywords(kernel: Kernel) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
 
 
+class PlainTypeRule(NamedTuple):
+    """How the type of the only result of a plain node follows from the operands.
+
+    onnx's inference takes as long as all the rest of an import, since node, attributes and types become protobuf
+    messages first. Most nodes of most models need none of that: known ranks, operands that clearly fit. The function
+    sees nodes that have passed the checks of their operator, and returns None for whatever is less plain, errors
+    included: then onnx decides.
+
+    Attributes:
+        type_of_result: The function, of a node and its present operands.
+        least: The number of operands that must be there; others may be absent.
+        most: The greatest number of operands.
+        since: The first version of the operator that it is true of.
+        dtypes: What the operands may be, all of one dtype; None where the function itself sees to the dtypes.
+    """
+
+    type_of_result: PlainTypeFunction
+    least: int
+    most: int
+    since: int
+    dtypes: frozenset[str] | None
+
+
 @dataclass
 class OpFamily:
-    """The records of one family file, filled by its decorators while the file is imported."""
+    """What one family file says of its operators, filled by its decorators while the file is imported.
+
+    Attributes:
+        name: The name of the file.
+        records: A record per operator and version.
+        checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
+        plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
+    """
 
     name: str
     records: list[OpRecord] = field(default_factory=list)
+    checks: dict[str, list[Check]] = field(default_factory=dict)
+    plain_types: dict[str, PlainTypeRule] = field(default_factory=dict)
 
     def op(
         self,
@@ -151,13 +195,58 @@ class OpFamily:
         assert chosen <= TRAITS.keys(), chosen - TRAITS.keys()
         self.records += [OpRecord(name, domain, since, None, type_rule, macs, chosen, self.name) for name in names]
 
+    def check(self, *names: str) -> Callable[[_C], _C]:
+        """Register the decorated function as a check of ``names``; several of one operator run in order."""
+
+        def register(check: _C) -> _C:
+            for name in names:
+                self.checks.setdefault(name, []).append(check)
+            return check
+
+        return register
+
+    def plain_type(
+        self,
+        *names: str,
+        least: int = 1,
+        most: int | None = None,
+        since: int = 1,
+        dtypes: frozenset[str] | None = FLOATS,
+    ) -> Callable[[_P], _P]:
+        """Register the decorated function as the type rule of plain nodes of ``names``: see :class:`PlainTypeRule`.
+
+        Args:
+            names: Operators.
+            least: The number of operands that must be there.
+            most: The greatest number of operands; ``least`` by default.
+            since: The first version that the rule is true of.
+            dtypes: What the operands may be, all of one dtype; None where the function itself sees to the dtypes.
+        """
+
+        def register(function: _P) -> _P:
+            rule = PlainTypeRule(function, least, least if most is None else most, since, dtypes)
+            self.plain_types.update(dict.fromkeys(names, rule))
+            return function
+
+        return register
+
 
 class OpTable:
-    """An immutable index of records by domain, name and version."""
+    """An immutable index of what the families say.
+
+    Attributes:
+        checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
+        plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
+    """
 
     def __init__(self, families: Iterable[OpFamily]) -> None:
         index: dict[tuple[str, str], list[OpRecord]] = {}
+        self.checks: dict[str, tuple[Check, ...]] = {}
+        self.plain_types: dict[str, PlainTypeRule] = {}
         for family in families:
+            assert self.checks.keys().isdisjoint(family.checks), f"{family.name} checks what another family checks"
+            self.checks |= {name: tuple(checks) for name, checks in family.checks.items()}
+            self.plain_types |= family.plain_types
             for record in family.records:
                 index.setdefault((record.domain, record.name), []).append(record)
         for records in index.values():
