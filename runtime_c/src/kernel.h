@@ -33,6 +33,8 @@ typedef struct tc_prepare {
   int64_t units;                     /* independent units of work */
   int64_t leading;                   /* see tc_lead */
   double cost;                       /* of the whole call, in floating-point operations or bytes, roughly */
+  tc_work work;                      /* all but the bytes, which are those in `moved` */
+  double moved[TC_MAX_PLACES];       /* bytes of each operand that have to be read or written, each once */
   int64_t scratch_bytes;             /* per thread */
   int64_t state_bytes;               /* program-owned memory for packed weights and derived figures */
   int64_t shared[TC_MAX_SHARED];     /* what the state depends on besides constants and its size, see tc_share */
@@ -107,9 +109,32 @@ int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
 /* Elements spanned by `rows` rows of `columns` elements that are `stride` apart; 0 if there are none. */
 int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);
 
-/* States that the call touches `elements` elements of `element_size` bytes of an operand; absent operands are ignored.
- */
+/* States that the call touches `elements` elements of `element_size` bytes of an operand, and moves all of them; absent
+ * operands are ignored. */
 void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+
+/* Likewise `rows` rows of `columns` elements that are `stride` apart; what lies between them is not moved. */
+void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size);
+
+/* Likewise matrices in two dimensions of batches; where a stride is 0, the same elements are moved once. */
+void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
+                       int element_size);
+
+/* States, after what is touched, that only so many elements have to be moved. */
+static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {
+  prepare->moved[operand] = elements * (double)element_size;
+}
+
+/* Product of sizes for the work, where none is too large. */
+double tc_count(const int64_t *factors, int count);
+#define TC_COUNT(...) \
+  tc_count((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* The elements that an operand holds whose strides are 0 where it repeats. */
+double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions);
+
+/* Adds operations on numbers of an enum tc_type to the work. */
+void tc_operate(tc_prepare *prepare, int64_t type, double operations);
 
 /* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
 void tc_share(tc_prepare *prepare, const int64_t *figures, int count);

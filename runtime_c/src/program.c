@@ -228,4 +228,12 @@ int64_t tc_program_output_bytes(const tc_program *program, int32_t index) {
   return index >= 0 && index < program->output_count ? program->outputs[index].bytes : 0;
 }
 
+int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work *work) {
+  if (!program->finished || instruction < 0 || instruction >= program->step_count) {
+    return false;
+  }
+  *work = program->steps[instruction].work;
+  return true;
+}
+
 int64_t tc_program_state_bytes(const tc_program *program) { return program->state_bytes; }

@@ -27,7 +27,8 @@ typedef struct tc_step {
   void *state;
   tc_packed *packed; /* what holds the state if other programs may use it, too */
   int64_t units;
-  bool parallel;         /* worth waking other threads for */
+  bool parallel; /* worth waking other threads for */
+  tc_work work;
   int64_t first_pointer; /* of this step's operands, in a context's pointer table */
 } tc_step;
 

@@ -60,19 +60,18 @@ static void conv_check(tc_prepare *prepare) {
              "a pixel stride is smaller than the number of channels");
   const int64_t weights =
       TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
-  tc_touch(prepare, CONV_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, CONV_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
-           sizeof(float));
-  tc_touch(prepare, CONV_RESIDUAL,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->out_channels),
-           sizeof(float));
+  tc_touch_image(prepare, CONV_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, CONV_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels,
+                 sizeof(float));
+  tc_touch_image(prepare, CONV_RESIDUAL, p->batch, p->out_height, p->out_width, p->residual_pixel_stride,
+                 p->out_channels, sizeof(float));
   tc_touch(prepare, CONV_W, weights, sizeof(float));
   tc_touch(prepare, CONV_BIAS, p->out_channels, sizeof(float));
   /* The padded sizes of everything that conv_plan_make multiplies. */
   TC_PRODUCT(prepare, p->out_channels + p->groups * TC_LANES, p->channels / p->groups + 1, p->kernel_height,
              p->kernel_width, sizeof(float));
+  prepare->work.flops = 2.0 * TC_COUNT(p->batch, p->out_height, p->out_width, weights);
+  prepare->work.algorithm = p->algorithm;
 }
 
 static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {

@@ -83,6 +83,8 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
   prepare->units = plan.blocks * plan.groups;
   prepare->cost = 2.0 * (double)plan.tiles * plan.products * (double)p->channels * (double)p->out_channels;
+  prepare->work.done = prepare->cost;
+  prepare->work.algorithm = plan.out == 2 ? TC_CONV_WINOGRAD_2 : TC_CONV_WINOGRAD_4;
   prepare->state_bytes =
       (plan.padded_out + plan.padded_in + plan.products * plan.panel_floats) * (int64_t)sizeof(float);
   TC_SHARE(prepare, p->channels, p->out_channels, plan.out);

@@ -41,13 +41,10 @@ static void dw_check(tc_prepare *prepare) {
              p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels &&
                  (!tc_present(prepare, DW_RESIDUAL) || p->residual_pixel_stride >= p->channels),
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, DW_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, DW_Y, tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, DW_RESIDUAL,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, DW_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, DW_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, DW_RESIDUAL, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->channels,
+                 sizeof(float));
   tc_touch(prepare, DW_W, TC_PRODUCT(prepare, p->channels, p->kernel_height, p->kernel_width), sizeof(float));
   tc_touch(prepare, DW_BIAS, p->channels, sizeof(float));
 }
@@ -64,6 +61,7 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t taps = p->kernel_height * p->kernel_width, padded = tc_round_up(p->channels, TC_LANES);
   prepare->units = p->batch * tc_ceil_div(p->out_height, DW_LINES);
   prepare->cost = 4.0 * (double)(p->batch * p->out_height) * (double)p->out_width * (double)p->channels * (double)taps;
+  prepare->work.flops = prepare->cost / 2;
   prepare->state_bytes = TC_PRODUCT(prepare, taps + 1, padded, sizeof(float));
   TC_SHARE(prepare, p->channels, taps);
 }

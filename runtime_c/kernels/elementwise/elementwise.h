@@ -89,6 +89,11 @@ static void TC_NAME(tc_elementwise_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
+  for (int i = 0; i < program.steps; i++) {
+    if (program.step[i].kind != TC_ELEMENT_CAST) {
+      tc_operate(prepare, program.step[i].type, (double)count);
+    }
+  }
   element_plan plan;
   element_plan_make(&plan, &program, types);
   prepare->units = count ? plan.rows.units : 0;

@@ -25,6 +25,7 @@ static void TC_NAME(tc_gather_nd_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, GATHER_ND_DATA, TC_PRODUCT(prepare, p->batch, elements, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_ND_INDICES, TC_PRODUCT(prepare, p->batch, p->count, p->depth), (int)p->index_size);
   TC_PRODUCT(prepare, p->inner, p->element_size); /* also where another size is 0 */
+  tc_move(prepare, GATHER_ND_DATA, TC_COUNT(p->batch, tc_min(p->count, elements), p->inner), p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->count);
   tc_lead(prepare, prepare->units);
   prepare->cost = (double)prepare->units * (8.0 * (double)p->depth + (double)p->inner * (double)p->element_size);

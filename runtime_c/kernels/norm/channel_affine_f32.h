@@ -17,6 +17,7 @@ static void TC_NAME(tc_channel_affine_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->pixels, affine_piece(p));
   prepare->cost = (double)count * 3;
+  prepare->work.flops = (double)count * 2;
 }
 
 static void TC_NAME(tc_channel_affine_f32)(const tc_call *call, int64_t begin, int64_t end) {

@@ -27,6 +27,7 @@ static void TC_NAME(tc_group_norm_f32_prepare)(tc_prepare *prepare) {
   const int64_t together = group_norm_batch(p), width = p->channels / p->groups * together;
   prepare->units = p->batch * tc_ceil_div(p->groups, together);
   prepare->cost = (double)count * 8;
+  prepare->work.flops = (double)count * 7;
   prepare->scratch_bytes = TC_PRODUCT(prepare, 2, width, sizeof(float));
 }
 

@@ -13,6 +13,7 @@ static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, LAYER_NORM_BIAS, p->columns, sizeof(float));
   prepare->units = count ? p->rows : 0;
   prepare->cost = (double)count * 8;
+  prepare->work.flops = (double)count * 7;
 }
 
 /* y = (x - mean) * factor, times scale and plus bias where there are such. */

@@ -20,6 +20,7 @@ static void TC_NAME(tc_lrn_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->pixels, LRN_PIECE);
   prepare->cost = (double)count * (double)(p->size + 30);
+  prepare->work.flops = (double)count * (double)(2 * p->size + 4);
   prepare->scratch_bytes = TC_PRODUCT(prepare, p->channels + p->size + TC_LANES, sizeof(float));
 }
 

@@ -24,11 +24,9 @@ static void TC_NAME(tc_pool2d_f32_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  tc_touch(prepare, POOL_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, POOL_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, POOL_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, POOL_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  prepare->work.flops = TC_COUNT(p->batch, p->out_height, p->out_width, p->channels, p->kernel_height, p->kernel_width);
   const int64_t strips = TC_PRODUCT(prepare, p->channels) ? tc_ceil_div(p->channels, POOL_STRIP) : 0;
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, strips);
   prepare->cost =

@@ -107,6 +107,7 @@ static void quant_prepare(tc_prepare *prepare, int y_size, int x_size, int zero_
   const quant_rows rows = quant_rows_of(p);
   prepare->units = rows.rows * rows.pieces;
   prepare->cost = 4.0 * (double)count;
+  prepare->work.flops = 2.0 * (double)count;
 }
 
 static void quant_run(const tc_call *call, const quant_fn functions[2], int y_size, int x_size, int zero_size,

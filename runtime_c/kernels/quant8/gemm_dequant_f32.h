@@ -53,9 +53,10 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const dequant_plan plan = dequant_plan_make(p);
-  tc_touch(prepare, DEQUANT_Y, tc_span(prepare, p->m, p->ldc, p->n), sizeof(float));
-  tc_touch(prepare, DEQUANT_X, tc_span(prepare, p->m, p->lda, p->k), sizeof(float));
+  tc_touch_rows(prepare, DEQUANT_Y, p->m, p->ldc, p->n, sizeof(float));
+  tc_touch_rows(prepare, DEQUANT_X, p->m, p->lda, p->k, sizeof(float));
   tc_touch(prepare, DEQUANT_W, codes, 1);
+  tc_move(prepare, DEQUANT_W, (double)(codes * p->bits / 8), 1);
   tc_touch(prepare, DEQUANT_SCALES, TC_PRODUCT(prepare, p->n, plan.blocks), sizeof(float));
   tc_touch(prepare, DEQUANT_ZEROS, TC_PRODUCT(prepare, p->n, plan.blocks), 1);
   tc_touch(prepare, DEQUANT_BIAS, p->n, sizeof(float));
@@ -64,6 +65,7 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = plan.panels * plan.row_blocks;
   prepare->cost = tc_max(2, p->m) * (double)padded + (double)macs;
+  prepare->work.flops = 2.0 * (double)macs;
   prepare->state_bytes = TC_PRODUCT(prepare, plan.panels, plan.panel_bytes + DEQUANT_COLUMNS * (int64_t)sizeof(float));
   prepare->scratch_bytes = plan.few_rows ? (p->m + 1) * (plan.depth + plan.blocks) * (int64_t)sizeof(float)
                                          : TC_PRODUCT(prepare, p->k, TC_PANEL, sizeof(float)) +

@@ -29,7 +29,9 @@ static void TC_NAME(tc_qbinary_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = qbinary_rows(p).units;
-  prepare->cost = 4.0 * (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  const double count = (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  prepare->cost = 4.0 * count;
+  prepare->work.flops = 6.0 * count; /* two operands become floats, one operation, and the way back */
   prepare->state_bytes = sizeof(tc_rows);
 }
 

@@ -88,6 +88,8 @@ static void TC_NAME(tc_qconv2d_winograd_prepare)(tc_prepare *prepare) {
   }
   prepare->units = plan.blocks * plan.panels;
   prepare->cost = 2.0 * (double)multiplications;
+  prepare->work.done = 2.0 * TC_COUNT(QWINO_PRODUCTS, plan.tiles, p->channels, p->out_channels);
+  prepare->work.algorithm = TC_CONV_WINOGRAD_2;
   prepare->state_bytes = Q8_ARRAYS * plan.padded * (int64_t)sizeof(int32_t) + plan.patch + panels;
   prepare->scratch_bytes = block + QWINO_PRODUCTS * QWINO_GAP * 2;
   TC_SHARE(prepare, p->channels, p->out_channels, p->x_zero_point, p->rule);

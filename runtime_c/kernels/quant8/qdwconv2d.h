@@ -39,9 +39,9 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   }
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, Q8_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels), 1);
-  tc_touch(prepare, Q8_Y, tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           q8_size(&result));
+  tc_touch_image(prepare, Q8_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, 1);
+  tc_touch_image(prepare, Q8_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels,
+                 q8_size(&result));
   tc_touch(prepare, Q8_W, weights, q8_weight_size(&result));
   tc_touch(prepare, Q8_BIAS, p->channels, sizeof(int32_t));
   q8_check_result(prepare, &result, Q8_FACTOR, p->channels);
@@ -53,7 +53,7 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = p->batch * plan.bands;
-  prepare->cost = 2.0 * (double)outputs * (double)weights;
+  prepare->cost = prepare->work.integer_operations = 2.0 * (double)outputs * (double)weights;
   prepare->state_bytes = TC_PRODUCT(prepare, words, sizeof(int32_t));
   prepare->scratch_bytes = copies + TC_LANES; /* the last pixel is read in whole vectors */
   TC_SHARE(prepare, p->channels, p->kernel_height, p->kernel_width, p->x_zero_point, p->weight_type, p->rule);

@@ -35,11 +35,11 @@ static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
   const tc_qgemm_params *p = prepare->params;
   TC_REQUIRE(prepare, p->trans_b == 0 || p->trans_b == 1, "trans_b must be 0 or 1");
   TC_REQUIRE(prepare, p->x_row_stride >= p->k && p->y_row_stride >= p->n, "a row stride is shorter than its row");
-  TC_PRODUCT(prepare, p->m, p->n, p->k);
+  prepare->work.integer_operations = 2.0 * (double)TC_PRODUCT(prepare, p->m, p->n, p->k);
   TC_PRODUCT(prepare, p->k, p->n);
   const q8_result result = Q8_RESULT(p);
-  tc_touch(prepare, Q8_X, tc_span(prepare, p->m, p->x_row_stride, p->k), 1);
-  tc_touch(prepare, Q8_Y, tc_span(prepare, p->m, p->y_row_stride, p->n), q8_size(&result));
+  tc_touch_rows(prepare, Q8_X, p->m, p->x_row_stride, p->k, 1);
+  tc_touch_rows(prepare, Q8_Y, p->m, p->y_row_stride, p->n, q8_size(&result));
   if (tc_refused(prepare)) {
     return;
   }

@@ -28,8 +28,8 @@ static void TC_NAME(tc_qlookup_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->x_row_stride >= p->columns && p->y_row_stride >= p->columns,
              "a row stride is shorter than its row");
   const int64_t count = TC_PRODUCT(prepare, p->rows, p->columns);
-  tc_touch(prepare, QLOOKUP_Y, tc_span(prepare, p->rows, p->y_row_stride, p->columns), (int)p->element_size);
-  tc_touch(prepare, QLOOKUP_X, tc_span(prepare, p->rows, p->x_row_stride, p->columns), 1);
+  tc_touch_rows(prepare, QLOOKUP_Y, p->rows, p->y_row_stride, p->columns, (int)p->element_size);
+  tc_touch_rows(prepare, QLOOKUP_X, p->rows, p->x_row_stride, p->columns, 1);
   tc_touch(prepare, QLOOKUP_TABLE, QLOOKUP_VALUES, (int)p->element_size);
   if (tc_refused(prepare)) {
     return;

@@ -20,6 +20,7 @@ static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, CUMULATE_STRIP));
   prepare->cost = 2.0 * (double)count;
+  tc_operate(prepare, p->type, (double)count);
 }
 
 #define TC_NUMBER(kind, type, wide)                                                                                   \

@@ -54,6 +54,7 @@ static void TC_NAME(tc_reduce_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, p->middle, tc_ceil_div(p->inner, NUMBERS_STRIP));
+  tc_operate(prepare, p->type, (double)count);
   prepare->cost = (double)count * (p->op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
 

@@ -71,6 +71,7 @@ static void TC_NAME(tc_reduce_f32_prepare)(tc_prepare *prepare) {
   }
   const tc_reduce_f32_params p = reduce_simplify(given);
   prepare->units = TC_PRODUCT(prepare, p.outer, p.middle, reduce_strips(&p));
+  prepare->work.flops = (double)count;
   prepare->cost = (double)count * (p.op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
 

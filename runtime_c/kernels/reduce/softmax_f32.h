@@ -14,6 +14,7 @@ static void TC_NAME(tc_softmax_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = p->outer * (p->inner == 1 ? 1 : tc_ceil_div(p->inner, TC_LANES));
   prepare->cost = (double)count * 20;
+  prepare->work.flops = (double)count * 5;
 }
 
 /* The largest element. NaN may be lost: it returns with the exponentials. */

@@ -34,8 +34,10 @@ static void TC_NAME(tc_scatter_elements_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
+  const double count = (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
   prepare->units = scatter_elements_rows(p).units;
-  prepare->cost = 10.0 * (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  prepare->cost = 10.0 * count;
+  tc_operate(prepare, p->type, p->reduction == TC_SCATTER_REPLACE ? 0 : count);
   prepare->state_bytes = sizeof(tc_rows);
 }
 

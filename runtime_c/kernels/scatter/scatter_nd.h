@@ -19,6 +19,8 @@ static void TC_NAME(tc_scatter_nd_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->inner, SCATTER_ND_PIECE);
   prepare->cost = 8.0 * (double)count;
+  tc_move(prepare, SCATTER_ND_Y, TC_COUNT(tc_min(p->count, elements), p->inner), p->element_size);
+  tc_operate(prepare, p->type, p->reduction == TC_SCATTER_REPLACE ? 0 : (double)count);
 }
 
 static void TC_NAME(tc_scatter_nd)(const tc_call *call, int64_t begin, int64_t end) {

@@ -13,6 +13,7 @@ static void TC_NAME(tc_tensor_scatter_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, TENSOR_SCATTER_STARTS, p->batch, 8);
   TC_PRODUCT(prepare, p->inner, p->element_size); /* also where another size is 0 */
   TC_PRODUCT(prepare, p->axis, p->count);
+  tc_move(prepare, TENSOR_SCATTER_Y, (double)count, p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->outer);
   prepare->cost = (double)count * (double)p->element_size;
 }

@@ -18,6 +18,7 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, ARG_STRIP));
   prepare->cost = 2.0 * (double)count;
+  tc_operate(prepare, p->type, (double)count);
 }
 
 /* The place of one row's extreme: found by vectors first, then looked for; NaN counts as both largest and smallest. */

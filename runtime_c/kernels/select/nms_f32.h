@@ -35,6 +35,7 @@ static void TC_NAME(tc_nms_f32_prepare)(tc_prepare *prepare) {
   prepare->scratch_bytes = tc_round_up(p->boxes * (int64_t)sizeof(uint64_t), TC_ALIGNMENT) +
                            nms_stride(p) * NMS_FIGURES * (int64_t)sizeof(float);
   prepare->cost = 8.0 * (double)scores;
+  prepare->work.flops = (double)scores;
 }
 
 /* A number that is smaller the better a box is: its score, falling, then its position. */

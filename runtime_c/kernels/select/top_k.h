@@ -15,6 +15,7 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, TOP_INDICES, results, sizeof(int64_t));
   const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
   tc_touch(prepare, TOP_X, count, size);
+  tc_operate(prepare, p->type, (double)count);
   if (tc_refused(prepare) || results == 0) {
     return;
   }
