@@ -27,13 +27,13 @@ from rich.table import Table
 
 from tinycomp.errors import OptionError
 from tinycomp.runtime.archive import write_file
+from tinycomp.runtime.native.executor import Work
 from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.report import Position
 from tinycomp.runtime.report_text import milliseconds
-from tinycomp.runtime.work import Work, work_of
 
 _WIDTH = 120
 
@@ -64,7 +64,7 @@ class ProfileRow:
         sources: Source names of the nodes behind it.
         seconds: Median time of one run.
         macs: Multiply-accumulate operations of one run, as the report counts them.
-        flops: Floating-point operations of one run by the definition; 0 where they are not known.
+        flops: Arithmetic operations of one run by the definition; 0 where they are not known.
         flops_done: Those of the algorithm, where it gets by with fewer (Winograd); else as ``flops``.
         bytes: Bytes that one run reads and writes, each once.
         algorithm: Which one, where a kernel has several.
@@ -302,9 +302,9 @@ class _Probe:
             seconds, moved = statistics.median(self._seconds), self._moved // max(len(self._seconds), 1)
             return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds, bytes=moved)]
         return [
-            _call_row(step, call, work_of(region.program, call), seconds, trips, machine)
+            _call_row(step, call, region.native.work(index), seconds, trips, machine)
             for region, calls in self._calls.items()
-            for call, seconds, trips in calls.medians()
+            for index, (call, seconds, trips) in enumerate(calls.medians())
         ]
 
 
@@ -313,7 +313,7 @@ def _call_row(step: Step, call: Instruction, work: Work, seconds: float, trips: 
     done = work.done * trips
     share = _rate(done, seconds) / (machine.peak * machine.threads)
     return ProfileRow(
-        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.flops * trips, done,
+        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.operations * trips, done,
         work.bytes * trips, work.algorithm, share,
     )  # fmt: skip
 
