@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c import element
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.quantized import RESULTS
 from tests.runtime_c.test_conv2d_f32 import conv_params
 from tests.runtime_c.test_qconv2d import conv_params as quantized_params
@@ -37,7 +37,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def gemm(residual: np.ndarray | None) -> Work:
-    params = {"m": 5, "n": 7, "k": 11, "lda": 20, "ldc": 7, "ldr": 7, "trans_b": 0} | NO_ACTIVATION
+    params = {"m": 5, "n": 7, "k": 11, "lda": 20, "ldc": 7, "ldr": 7, "trans_b": 0} | OWN_BLOCKS | NO_ACTIVATION
     return work("gemm_f32", [zeros(5, 20), Weight(zeros(11, 7)), None, residual], params, (5, 7))
 
 
