@@ -10,7 +10,6 @@ typical run and gaps between steps do not show.
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
 import statistics
@@ -19,11 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from tinycomp.errors import OptionError
 from tinycomp.runtime.archive import write_file
@@ -32,8 +29,10 @@ from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position
-from tinycomp.runtime.report_text import milliseconds
+from tinycomp.runtime.report import Position, drawn, milliseconds, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDTH = 120
 
@@ -162,14 +161,9 @@ class Profile:
 
     def __rich__(self) -> Table:
         """Return what rich prints: the rows, slowest first."""
-        table = Table(title=self._title(), title_justify="left", expand=True)
-        for name in ("kernel", "where", "nodes"):
-            table.add_column(name, overflow="fold")
-        for name in ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s"):
-            table.add_column(name, justify="right", no_wrap=True)
         whole = self.seconds or 1.0
-        for row in sorted(self.rows, key=lambda r: -r.seconds):
-            table.add_row(
+        cells = (
+            (
                 f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel,
                 row.step,
                 ", ".join(row.sources),
@@ -180,7 +174,10 @@ class Profile:
                 _figure(row.bytes / 1e6, ".3g"),
                 _figure(row.gigabytes, ".1f"),
             )
-        return table
+            for row in sorted(self.rows, key=lambda r: -r.seconds)
+        )
+        figures = ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s")
+        return table(self._title(), ("kernel", "where", "nodes"), figures, cells)
 
     def _title(self) -> str:
         title = f"Profile, medians of {self.runs} runs"
@@ -190,10 +187,7 @@ class Profile:
         return f"{title}; {self.machine.isa}, {self.machine.threads} thread(s), peak of a core {peak}"
 
     def __str__(self) -> str:
-        console = Console(width=_WIDTH, file=io.StringIO(), color_system=None)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get().rstrip()
+        return drawn(self, _WIDTH)
 
 
 def _figure(value: float, form: str) -> str:
