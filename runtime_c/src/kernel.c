@@ -5,8 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "program.h"
-
 const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT] = {
 #define TC_KERNEL(name, signature, packing) {#name, signature, (int64_t)sizeof(tc_##name##_params)},
 #include "../kernels/kernels.def"

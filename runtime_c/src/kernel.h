@@ -4,19 +4,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "tinycomp.h"
-
-/* How the words of the SIMD vocabularies are declared. */
-#define TC_INLINE static inline __attribute__((always_inline, unused))
+#include "base.h"
 
 /* A place more than operands: where a step finds how many rows it has to compute. */
-enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
-
-/* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
-#define TC_MAX_BYTES ((int64_t)1 << 48)
+enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED = 12 };
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
  * second through the functions below. The first failure sticks; whatever a prepare function does after it is ignored.
@@ -159,12 +151,5 @@ static inline void tc_fail(const tc_call *call, const char *message) {
   const char *none = NULL;
   atomic_compare_exchange_strong(call->failure, &none, message);
 }
-
-/* ---- arithmetic ---- */
-
-static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t tc_round_up(int64_t a, int64_t b) { return tc_ceil_div(a, b) * b; }
 
 #endif

@@ -5,6 +5,16 @@
  *
  * Scratch, one after another: row pointers, a bias of zeros, the rows' maxima and sums, a packed block of keys, a
  * packed block of values, and the scores of a few queries. */
+#ifndef TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
+#define TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
+#include "../reduce/softmax_f32.h"
 
 enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
 
@@ -229,3 +239,5 @@ static void TC_NAME(tc_attention_f32)(const tc_call *call, int64_t begin, int64_
     attention_run_unit(&u);
   }
 }
+
+#endif

@@ -1,5 +1,15 @@
 /* conv2d_f32: convolution as a product of windows and packed weights. State: per group the padded bias, then per group
  * the packed panels, then zeros for positions outside the image. */
+#ifndef TINYCOMP_KERNELS_CONV_CONV2D_F32_H
+#define TINYCOMP_KERNELS_CONV_CONV2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
+#include "../gemm/grid.h"
+#include "conv2d_rows.h"
 
 enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
 
@@ -177,3 +187,5 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
     tc_grid_run(&plan.grid, &block);
   }
 }
+
+#endif

@@ -4,6 +4,15 @@
  * pixel: such a phase is a convolution of its own, with the micro-kernel of gemm/tile_f32.h. A unit is one output line
  * of one group. State: per group the padded bias, then per group and phase the packed panels, then zeros for positions
  * outside the image. Scratch: row pointers. */
+#ifndef TINYCOMP_KERNELS_CONV_TRANSPOSE_CONV_TRANSPOSE2D_F32_H
+#define TINYCOMP_KERNELS_CONV_TRANSPOSE_CONV_TRANSPOSE2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
 
 enum { DECONV_Y, DECONV_X, DECONV_W, DECONV_BIAS };
 
@@ -237,3 +246,5 @@ static void TC_NAME(tc_conv_transpose2d_f32)(const tc_call *call, int64_t begin,
     }
   }
 }
+
+#endif

@@ -4,6 +4,13 @@
  * The usual windows go through tiles of two lines by four pixels: every input vector is loaded once and added to all
  * the sums that it belongs to, which a single line would load three times for a 3x3 window. What lies outside the image
  * is left out, so every sum sees the positions of its window that are inside, in their order. */
+#ifndef TINYCOMP_KERNELS_DWCONV_DWCONV2D_F32_H
+#define TINYCOMP_KERNELS_DWCONV_DWCONV2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
 
 enum { DW_Y, DW_X, DW_W, DW_BIAS, DW_RESIDUAL };
 
@@ -335,3 +342,5 @@ static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t
     tc_activate_rows(&epilogue, out, p->y_pixel_stride, band.lines * p->out_width, p->channels);
   }
 }
+
+#endif

@@ -1,4 +1,13 @@
 /* elementwise: a program of element-wise steps over blocks of its operands. State: the plan. Units are blocks. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
+#include "../cast/cast.h"
+#include "program.h"
+#include "plan.h"
 
 /* `rows` rows of `columns` elements, one after the other. */
 #define ELEMENT_PLANE(type)                                                                                     \
@@ -194,3 +203,5 @@ static void TC_NAME(tc_elementwise)(const tc_call *call, int64_t begin, int64_t 
     tc_rows_next(&walk);
   }
 }
+
+#endif

@@ -1,5 +1,11 @@
 /* gather: slices of data[outer, axis, inner bytes] by indices that count from the end if they are negative. A unit is
  * one slice; a piece of many small ones would not be faster, as a thread takes its units in one go. */
+#ifndef TINYCOMP_KERNELS_GATHER_GATHER_H
+#define TINYCOMP_KERNELS_GATHER_GATHER_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { GATHER_Y, GATHER_DATA, GATHER_INDICES };
 
@@ -42,3 +48,5 @@ static void TC_NAME(tc_gather)(const tc_call *call, int64_t begin, int64_t end) 
     gather_slices(call, bytes, begin, end);
   }
 }
+
+#endif

@@ -1,4 +1,10 @@
 /* gather_nd: slices addressed by tuples of indices. A unit is one slice. */
+#ifndef TINYCOMP_KERNELS_GATHER_GATHER_ND_H
+#define TINYCOMP_KERNELS_GATHER_GATHER_ND_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { GATHER_ND_Y, GATHER_ND_DATA, GATHER_ND_INDICES };
 
@@ -62,3 +68,5 @@ static void TC_NAME(tc_gather_nd)(const tc_call *call, int64_t begin, int64_t en
     gather_nd_slices(call, bytes, begin, end);
   }
 }
+
+#endif

@@ -1,4 +1,13 @@
 /* gemm_f32: a row-major matrix times a constant one. State: the padded bias, then the packed panels. */
+#ifndef TINYCOMP_KERNELS_GEMM_GEMM_F32_H
+#define TINYCOMP_KERNELS_GEMM_GEMM_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "pack_f32.h"
+#include "block_f32.h"
+#include "grid.h"
 
 enum { GEMM_C, GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
@@ -74,3 +83,5 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
     tc_grid_run(&grid, &block);
   }
 }
+
+#endif

@@ -3,6 +3,16 @@
  *
  * Scratch: row pointers, the panel's bias, the packed panel, and the packed rows of A if its columns are not adjacent.
  */
+#ifndef TINYCOMP_KERNELS_GEMM_MATMUL_F32_H
+#define TINYCOMP_KERNELS_GEMM_MATMUL_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "tile_f32.h"
+#include "pack_f32.h"
+#include "block_f32.h"
+#include "grid.h"
 
 enum { MATMUL_C, MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_RESIDUAL };
 
@@ -126,3 +136,5 @@ static void TC_NAME(tc_matmul_f32)(const tc_call *call, int64_t begin, int64_t e
     tc_block_run(&block);
   }
 }
+
+#endif

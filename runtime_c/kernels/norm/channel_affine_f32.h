@@ -1,4 +1,12 @@
 /* channel_affine_f32: one factor and one summand per channel of NHWC pixels. A unit is a piece of pixels. */
+#ifndef TINYCOMP_KERNELS_NORM_CHANNEL_AFFINE_F32_H
+#define TINYCOMP_KERNELS_NORM_CHANNEL_AFFINE_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/partial.h"
+#include "../common/activation.h"
 
 enum { AFFINE_Y, AFFINE_X, AFFINE_SCALE, AFFINE_SHIFT };
 
@@ -37,3 +45,5 @@ static void TC_NAME(tc_channel_affine_f32)(const tc_call *call, int64_t begin, i
     tc_activate_rows(&epilogue, y, 0, 1, p->channels);
   }
 }
+
+#endif

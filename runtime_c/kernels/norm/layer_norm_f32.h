@@ -1,4 +1,11 @@
 /* layer_norm_f32: rows brought to mean 0 and variance 1, or only to root mean square 1. A unit is one row. */
+#ifndef TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
+#define TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
+#include "../reduce/steps.h"
 
 enum { LAYER_NORM_Y, LAYER_NORM_X, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
 
@@ -50,3 +57,5 @@ static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64
     }
   }
 }
+
+#endif

@@ -1,5 +1,13 @@
 /* pool2d_f32: maximum or average over NHWC windows. A unit is one line of output pixels and a strip of channels, so
  * that pooling a whole image to one pixel has as many units as the image has strips. */
+#ifndef TINYCOMP_KERNELS_POOL_POOL2D_F32_H
+#define TINYCOMP_KERNELS_POOL_POOL2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/log.h"
+#include "../common/partial.h"
+#include "walk.h"
 
 enum { POOL_Y, POOL_X };
 
@@ -108,3 +116,5 @@ static void TC_NAME(tc_pool2d_f32)(const tc_call *call, int64_t begin, int64_t e
     pool_line(call, unit / strips, channel, tc_min(p->channels - channel, POOL_STRIP));
   }
 }
+
+#endif

@@ -1,5 +1,9 @@
 /* quantize_f32 and dequantize_f32: linear quantisation per tensor or per channel. Units are pieces of rows: a row has
  * one scale, or, with adjacent channels, one scale per element. */
+#ifndef TINYCOMP_KERNELS_QUANT_QUANTIZE_F32_H
+#define TINYCOMP_KERNELS_QUANT_QUANTIZE_F32_H
+
+#include "vocabulary.h"
 
 enum { QUANT_Y, QUANT_X, QUANT_SCALE, QUANT_ZERO };
 
@@ -149,3 +153,5 @@ static void TC_NAME(tc_dequantize_f32)(const tc_call *call, int64_t begin, int64
   const quant_type *type = quant_type_of(p->type);
   quant_run(call, type->dequantize, sizeof(float), type->size, type->size, begin, end);
 }
+
+#endif

@@ -7,6 +7,17 @@
  *
  * State: the padded bias, then for each panel its scales and zero points [block][columns], then its codes less the
  * middle of their range: bytes [depth][columns], or two numbers of the depth in a byte, the first one below. */
+#ifndef TINYCOMP_KERNELS_QUANT8_GEMM_DEQUANT_F32_H
+#define TINYCOMP_KERNELS_QUANT8_GEMM_DEQUANT_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/partial.h"
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/block_f32.h"
+#include "qmatmul.h"
 
 enum { DEQUANT_Y, DEQUANT_X, DEQUANT_W, DEQUANT_SCALES, DEQUANT_ZEROS, DEQUANT_BIAS };
 
@@ -270,3 +281,5 @@ static void TC_NAME(tc_gemm_dequant_f32)(const tc_call *call, int64_t begin, int
   const dequant_plan plan = dequant_plan_make(call->params);
   (plan.few_rows ? dequant_few_rows : dequant_many_rows)(call, &plan, begin, end);
 }
+
+#endif

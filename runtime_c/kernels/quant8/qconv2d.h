@@ -1,4 +1,14 @@
 /* qconv2d: convolution of 8-bit numbers. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QCONV2D_H
+#define TINYCOMP_KERNELS_QUANT8_QCONV2D_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
   const int64_t channels = p->channels / p->groups, positions = p->kernel_height * p->kernel_width;
@@ -76,3 +86,5 @@ static void TC_NAME(tc_qconv2d)(const tc_call *call, int64_t begin, int64_t end)
   const q8_product product = qconv_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }
+
+#endif

@@ -3,6 +3,16 @@
  *
  * Numbers of two neighbouring lines of the kernel go into pairs, which are multiplied and added at once. State: the
  * arrays of requantize.h, then the weights as pairs, [pair of lines][column][padded channels]. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QDWCONV2D_H
+#define TINYCOMP_KERNELS_QUANT8_QDWCONV2D_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 enum { QDW_LINES = 4, QDW_PIXELS = Q8_PIXELS };
 
@@ -233,3 +243,5 @@ static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t en
     }
   }
 }
+
+#endif

@@ -1,4 +1,14 @@
 /* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QGEMM_H
+#define TINYCOMP_KERNELS_QUANT8_QGEMM_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 static q8_product qgemm_product(const tc_qgemm_params *p, q8_form form) {
   q8_product product = {.result = Q8_RESULT(p),
@@ -59,3 +69,5 @@ static void TC_NAME(tc_qgemm)(const tc_call *call, int64_t begin, int64_t end) {
   const q8_product product = qgemm_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }
+
+#endif

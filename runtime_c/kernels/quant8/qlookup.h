@@ -1,5 +1,9 @@
 /* qlookup: a function of one 8-bit number as a table of its 256 values. Units are pieces of rows. State: a
  * qlookup_table. Tables that only flip bits, such as those between int8 and uint8, need no lookup. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QLOOKUP_H
+#define TINYCOMP_KERNELS_QUANT8_QLOOKUP_H
+
+#include "vocabulary.h"
 
 enum { QLOOKUP_Y, QLOOKUP_X, QLOOKUP_TABLE };
 
@@ -90,3 +94,5 @@ static void TC_NAME(tc_qlookup)(const tc_call *call, int64_t begin, int64_t end)
     }
   }
 }
+
+#endif

@@ -3,6 +3,16 @@
  * points; the panel, and the rows where one block holds them all, are copied once for all units that need them.
  *
  * Scratch: sums, the panel's arrays of requantize.h, the packed panel, row pointers, copied rows. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QMATMUL_H
+#define TINYCOMP_KERNELS_QUANT8_QMATMUL_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "block_q8.h"
 
 enum { QMATMUL_Y, QMATMUL_X, QMATMUL_W, QMATMUL_X_ZERO, QMATMUL_W_ZERO, QMATMUL_BIAS, QMATMUL_FACTOR };
 
@@ -185,3 +195,5 @@ static void TC_NAME(tc_qmatmul)(const tc_call *call, int64_t begin, int64_t end)
                              .y_stride = p->y_row});
   }
 }
+
+#endif

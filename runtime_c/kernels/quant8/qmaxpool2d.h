@@ -1,5 +1,12 @@
 /* qmaxpool2d: the maximum of 8-bit numbers over NHWC windows. A unit is one line of output pixels and a strip of
  * channels. The loops over channels are plain C, which the compiler turns into vectors of bytes. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QMAXPOOL2D_H
+#define TINYCOMP_KERNELS_QUANT8_QMAXPOOL2D_H
+
+#include "vocabulary.h"
+
+#include "../pool/walk.h"
+#include "../pool/pool2d_f32.h"
 
 enum { QMAXPOOL_STRIP = 64 };
 
@@ -56,3 +63,5 @@ static void TC_NAME(tc_qmaxpool2d)(const tc_call *call, int64_t begin, int64_t e
     qmaxpool_line(call, unit / strips, channel, tc_min(p->channels - channel, QMAXPOOL_STRIP));
   }
 }
+
+#endif

@@ -4,6 +4,14 @@
  *
  * Scratch, in rows of hidden units that are padded to whole vectors: hidden states before and after a step, the cell's
  * states or the update gates, the reset states; then the sums of one panel. */
+#ifndef TINYCOMP_KERNELS_RECURRENT_RECURRENT_F32_H
+#define TINYCOMP_KERNELS_RECURRENT_RECURRENT_F32_H
+
+#include "vocabulary.h"
+
+#include "../elementwise/unary_f32.h"
+#include "product.h"
+#include "cells.h"
 
 enum {
   RECURRENT_Y,
@@ -283,3 +291,5 @@ static void TC_NAME(tc_recurrent_f32)(const tc_call *call, int64_t begin, int64_
     recurrent_copy_states(&run, RECURRENT_LAST_C, run.c, true);
   }
 }
+
+#endif

@@ -1,4 +1,10 @@
 /* cumulate: running sums or products along an axis. A unit is a strip of neighbouring columns. */
+#ifndef TINYCOMP_KERNELS_REDUCE_CUMULATE_H
+#define TINYCOMP_KERNELS_REDUCE_CUMULATE_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
 
 enum { CUMULATE_Y, CUMULATE_X };
 
@@ -57,3 +63,5 @@ static void TC_NAME(tc_cumulate)(const tc_call *call, int64_t begin, int64_t end
     }
   }
 }
+
+#endif

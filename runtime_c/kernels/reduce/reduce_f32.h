@@ -1,5 +1,11 @@
 /* reduce_f32: reductions over up to two groups of axes. A unit is one result of adjacent elements, or a strip of
  * columns if the reduced elements lie apart. */
+#ifndef TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
+#define TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
+
+#include "vocabulary.h"
+
+#include "steps.h"
 
 enum { REDUCE_Y, REDUCE_X };
 
@@ -142,3 +148,5 @@ static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t e
     reduce_finish(&p, y, columns, shifts);
   }
 }
+
+#endif

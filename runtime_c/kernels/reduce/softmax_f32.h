@@ -1,5 +1,14 @@
 /* softmax_f32: softmax or its logarithm along an axis. A unit is one row of adjacent elements, or a vector of rows
  * whose elements are `inner` apart. The result may replace the operand. */
+#ifndef TINYCOMP_KERNELS_REDUCE_SOFTMAX_F32_H
+#define TINYCOMP_KERNELS_REDUCE_SOFTMAX_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/log.h"
+#include "../common/partial.h"
+#include "steps.h"
 
 enum { SOFTMAX_Y, SOFTMAX_X };
 
@@ -108,3 +117,5 @@ static void TC_NAME(tc_softmax_f32)(const tc_call *call, int64_t begin, int64_t 
     softmax_columns(y + at, x + at, p, tc_min(p->inner - column, TC_LANES));
   }
 }
+
+#endif

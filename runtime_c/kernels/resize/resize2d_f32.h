@@ -1,6 +1,12 @@
 /* resize2d_f32: separable interpolation of NHWC images from tables of positions and weights. A unit is one output line:
  * the input lines are blended into scratch, and its pixels are then blended or picked. State: whether the tables'
  * positions lie inside the image, which is checked once. */
+#ifndef TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
+#define TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
 
 enum { RESIZE_Y, RESIZE_X, RESIZE_LINES, RESIZE_COLUMNS, RESIZE_LINE_WEIGHTS, RESIZE_COLUMN_WEIGHTS };
 
@@ -109,3 +115,5 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     }
   }
 }
+
+#endif

@@ -1,6 +1,13 @@
 /* scatter_elements: writes one element per index, in a walk in which the index takes the place of one coordinate of the
  * result. The last dimension of the walk is that coordinate, so that rows, which are the units, never meet. State: the
  * collapsed walk. */
+#ifndef TINYCOMP_KERNELS_SCATTER_SCATTER_ELEMENTS_H
+#define TINYCOMP_KERNELS_SCATTER_SCATTER_ELEMENTS_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
+#include "steps.h"
 
 enum { SCATTER_ELEMENTS_Y, SCATTER_ELEMENTS_INDICES, SCATTER_ELEMENTS_UPDATES };
 
@@ -66,3 +73,5 @@ static void TC_NAME(tc_scatter_elements)(const tc_call *call, int64_t begin, int
     tc_rows_next(&walk);
   }
 }
+
+#endif

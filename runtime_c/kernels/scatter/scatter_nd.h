@@ -1,5 +1,13 @@
 /* scatter_nd: writes slices where tuples of indices say. A unit is one piece of all slices, so that slices that meet
  * are written in order, whatever the number of threads. */
+#ifndef TINYCOMP_KERNELS_SCATTER_SCATTER_ND_H
+#define TINYCOMP_KERNELS_SCATTER_SCATTER_ND_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
+#include "../gather/gather_nd.h"
+#include "steps.h"
 
 enum { SCATTER_ND_Y, SCATTER_ND_INDICES, SCATTER_ND_UPDATES };
 
@@ -38,3 +46,5 @@ static void TC_NAME(tc_scatter_nd)(const tc_call *call, int64_t begin, int64_t e
          (const char *)call->operands[SCATTER_ND_UPDATES] + (tuple * p->inner + first) * size, count);
   }
 }
+
+#endif

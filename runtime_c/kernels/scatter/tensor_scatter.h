@@ -1,5 +1,11 @@
 /* tensor_scatter: writes new steps into a cache, in every batch entry from a place of its own on. A unit is one batch
  * entry and one of the dimensions before the axis, as its steps may wrap around onto each other. */
+#ifndef TINYCOMP_KERNELS_SCATTER_TENSOR_SCATTER_H
+#define TINYCOMP_KERNELS_SCATTER_TENSOR_SCATTER_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
 
 enum { TENSOR_SCATTER_Y, TENSOR_SCATTER_UPDATES, TENSOR_SCATTER_STARTS };
 
@@ -45,3 +51,5 @@ static void TC_NAME(tc_tensor_scatter)(const tc_call *call, int64_t begin, int64
     }
   }
 }
+
+#endif

@@ -1,4 +1,11 @@
 /* arg_reduce: where the largest or smallest element along an axis is. A unit is a strip of neighbouring columns. */
+#ifndef TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
+#define TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
+#include "../reduce/steps.h"
 
 enum { ARG_Y, ARG_X };
 
@@ -89,3 +96,5 @@ static void TC_NAME(tc_arg_reduce)(const tc_call *call, int64_t begin, int64_t e
     }
   }
 }
+
+#endif

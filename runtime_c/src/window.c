@@ -1,5 +1,5 @@
 /* Checks of window geometry. */
-#include "conv.h"
+#include "window.h"
 
 void tc_check_window(tc_prepare *prepare, const tc_window *w) {
   enum { MOST = 1 << 24 }; /* a product of two stays far below 2^63 */

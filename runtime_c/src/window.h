@@ -1,6 +1,6 @@
 /* The geometry that all two-dimensional window kernels share: convolutions and pools over NHWC images. */
-#ifndef TINYCOMP_CONV_H
-#define TINYCOMP_CONV_H
+#ifndef TINYCOMP_WINDOW_H
+#define TINYCOMP_WINDOW_H
 
 #include "kernel.h"
 
