@@ -25,9 +25,8 @@ from benchmarks.kernel_cases import Case
 from benchmarks.machine import describe
 from benchmarks.prototype import NAME as PROTOTYPE
 from benchmarks.prototype import Prototype
-from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.executor import NativeProgram, Work
 from tinycomp.runtime.native.processor import available_isas, peak_flops, peak_int8
-from tinycomp.runtime.work import Work, work_of
 
 Run = Callable[[], None]
 
@@ -48,8 +47,9 @@ def measure(case: Case, isas: Sequence[str], prototype: Prototype | None, effort
     """One row for each instruction set, and one for the prototype where it has the kernel."""
     program, feeds = case.program()
     result = np.empty(program.outputs[0].shape, program.outputs[0].dtype)
-    work = work_of(program, program.instructions[0])
-    runs: dict[str, Run] = {isa: NativeProgram(program, isa=isa).bound(feeds, [result]) for isa in isas}
+    natives = {isa: NativeProgram(program, isa=isa) for isa in isas}
+    work = natives[isas[0]].work(0)
+    runs: dict[str, Run] = {isa: native.bound(feeds, [result]) for isa, native in natives.items()}
     if prototype is not None and case.convolution is not None:
         runs[PROTOTYPE] = prototype.winograd(*case.convolution)
     if case.moves_data:
@@ -92,7 +92,7 @@ def _block(run: Run, seconds: float) -> list[float]:
 def _row(case: Case, work: Work, isa: str, times: Sequence[float], copy: float) -> dict[str, Any]:
     seconds = min(times)
     peak = 0.0 if isa == PROTOTYPE else peak_int8(isa) if case.int8 else peak_flops(isa)
-    rates = {"gflops": work.flops / seconds / 1e9, "gigabytes_per_second": work.bytes / seconds / 1e9}
+    rates = {"gflops": work.operations / seconds / 1e9, "gigabytes_per_second": work.bytes / seconds / 1e9}
     shares = {
         "share_of_peak": work.done / seconds / peak if peak else 0.0,
         "share_of_copy": rates["gigabytes_per_second"] * 1e9 / copy if copy else 0.0,

@@ -101,6 +101,19 @@ void tc_weights_destroy(tc_weights *weights);
 /* Bytes that the programs alive share. */
 int64_t tc_weights_bytes(tc_weights *weights);
 
+/* What one kernel call has to do by its definition, an exponential or a comparison counting as one operation. */
+typedef struct tc_work {
+  double flops;              /* operations on floating-point numbers */
+  double integer_operations; /* and on all others */
+  double done;               /* those of both kinds that the algorithm in use does, where it gets by with fewer */
+  double read, written;      /* bytes of the elements that have to be read and written, each once */
+  int64_t algorithm;         /* an enum tc_conv_algorithm */
+} tc_work;
+
+/* The work of the i-th instruction of a finished program, all 0 if its rows are limited to those that a run counts;
+ * false if there is no such instruction. */
+int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work *work);
+
 /* ---- execution ---- */
 
 /* threads: the most threads that a run with this context will use. */

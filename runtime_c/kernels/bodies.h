@@ -1,148 +1,54 @@
-/* Every kernel body, included once per instruction set after its SIMD vocabulary. */
-#include "common/math.h"
-
-#include "common/log.h"
-
-#include "common/partial.h"
-
-#include "common/number.h"
-
-#include "common/activation.h"
-
-#include "copy/transpose.h"
-
-#include "gemm/tile_f32.h"
-
-#include "gemm/pack_f32.h"
-
-#include "gemm/block_f32.h"
-
-#include "gemm/few_rows_f32.h"
-
-#include "gemm/grid.h"
-
+/* Every kernel, included once per instruction set after its SIMD vocabulary. */
 #include "gemm/gemm_f32.h"
-
 #include "gemm/matmul_f32.h"
 
-#include "conv/conv2d_rows.h"
-
 #include "conv/conv2d_f32.h"
-
-#include "conv/winograd_tile.h"
-
 #include "conv/conv2d_winograd_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
 
 #include "copy/copy.h"
-
 #include "copy/fill.h"
-
-#include "elementwise/rows.h"
-
-#include "elementwise/unary_f32.h"
-
-#include "elementwise/unary_typed.h"
-
-#include "elementwise/binary_f32.h"
-
-#include "elementwise/binary_typed.h"
-
-#include "elementwise/where.h"
-
-#include "cast/half.h"
-
-#include "cast/small.h"
-
-#include "cast/cast.h"
-
-#include "elementwise/program.h"
-
-#include "elementwise/plan.h"
 
 #include "elementwise/elementwise.h"
 
-#include "pool/walk.h"
-
 #include "pool/pool2d_f32.h"
 
-#include "reduce/steps.h"
-
 #include "reduce/reduce_f32.h"
-
 #include "reduce/reduce.h"
-
 #include "reduce/softmax_f32.h"
-
 #include "reduce/cumulate.h"
 
 #include "norm/layer_norm_f32.h"
-
 #include "norm/group_norm_f32.h"
-
 #include "norm/lrn_f32.h"
-
 #include "norm/channel_affine_f32.h"
 
-#include "gather/index.h"
-
 #include "gather/gather.h"
-
 #include "gather/gather_elements.h"
-
 #include "gather/gather_nd.h"
-
 #include "gather/reverse_sequence.h"
 
-#include "scatter/steps.h"
-
 #include "scatter/scatter_elements.h"
-
 #include "scatter/scatter_nd.h"
-
 #include "scatter/tensor_scatter.h"
 
 #include "select/arg_reduce.h"
-
 #include "select/top_k.h"
-
 #include "select/one_hot.h"
-
 #include "select/nms_f32.h"
-
 #include "select/coordinates.h"
 
 #include "quant/quantize_f32.h"
 
-#include "quant8/requantize.h"
-
-#include "quant8/tile_q8.h"
-
-#include "quant8/pack_q8.h"
-
-#include "quant8/block_q8.h"
-
-#include "quant8/input_q8.h"
-
-#include "quant8/product_q8.h"
-
 #include "quant8/qgemm.h"
-
 #include "quant8/qconv2d.h"
-
 #include "quant8/qconv2d_winograd.h"
-
 #include "quant8/qdwconv2d.h"
-
 #include "quant8/qmatmul.h"
-
 #include "quant8/gemm_dequant_f32.h"
-
 #include "quant8/qlookup.h"
-
 #include "quant8/qbinary.h"
-
 #include "quant8/qmaxpool2d.h"
 
 #include "resize/resize2d_f32.h"
@@ -150,8 +56,5 @@
 #include "conv_transpose/conv_transpose2d_f32.h"
 
 #include "attention/attention_f32.h"
-#include "recurrent/product.h"
-
-#include "recurrent/cells.h"
 
 #include "recurrent/recurrent_f32.h"

@@ -177,6 +177,22 @@ static void give_back_packed(const tc_program *program, const tc_step *step) {
   }
 }
 
+/* What a step has to do; nothing is known of one whose rows only a run counts. */
+static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
+  tc_work work = prepare->work;
+  if (step->operands[step->operand_count].space != TC_NONE) {
+    return (tc_work){.flops = 0};
+  }
+  const char *roles = tc_kernel_infos[step->kernel].signature;
+  for (int i = 0; i < step->operand_count; i++) {
+    if (tc_present(prepare, i)) {
+      *(tc_role(roles[i]) == 'o' ? &work.written : &work.read) += prepare->moved[i];
+    }
+  }
+  work.done = work.done ? work.done : work.flops + work.integer_operations;
+  return work;
+}
+
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
@@ -190,6 +206,7 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   }
   give_back_packed(program, step);
   step->units = prepare.units;
+  step->work = work_of(step, &prepare);
   step->rows = step->rows && prepare.leading % step->rows == 0 ? tc_min(step->rows, prepare.leading) : 0;
   step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
   program->scratch_bytes = tc_max(program->scratch_bytes, prepare.scratch_bytes);

@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-/* One row per instruction set, worst first; tc_cpu_has_<name>() in cpu.c tells whether it runs here. A build for some
+/* One row per instruction set, worst first; tc_cpu_has_<name>() in cpu.h tells whether it runs here. A build for some
  * of them only defines the list itself. */
 #if defined(TC_ISA_LIST)
 #elif defined(__x86_64__)
@@ -26,17 +26,13 @@ typedef struct tc_isa {
   double (*multiply_add_int8)(int64_t rounds, int32_t *sum);
 } tc_isa;
 
-#define TC_ISA(name)                                                 \
-  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];        \
-  extern const tc_isa_shape tc_shape__##name;                        \
-  double tc_multiply_add__##name(int64_t rounds, float *sum);        \
-  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum); \
-  bool tc_cpu_has_##name(void);
+#define TC_ISA(name)                                          \
+  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
+  extern const tc_isa_shape tc_shape__##name;                 \
+  double tc_multiply_add__##name(int64_t rounds, float *sum); \
+  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum);
 TC_ISA_LIST
 #undef TC_ISA
-
-/* Whether AVX-512 multiplies quads of bytes. */
-bool tc_cpu_has_avx512vnni(void);
 
 /* The named instruction set; for NULL the one in TINYCOMP_ISA, or else the best. NULL if it cannot run here. */
 const tc_isa *tc_isa_find(const char *name);

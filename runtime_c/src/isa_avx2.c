@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conv.h"
+#include "window.h"
 #include "isa.h"
 #include "nd.h"
 

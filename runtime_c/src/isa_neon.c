@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conv.h"
+#include "window.h"
 #include "isa.h"
 #include "nd.h"
 #include "simd_neon.h"

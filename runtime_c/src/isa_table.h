@@ -1,9 +1,4 @@
 /* The end of every isa_*.c: all kernel bodies, the table of their entry points, and the loop that finds the peak. */
-#define TC_JOIN_(name, isa) name##__##isa
-#define TC_JOIN(name, isa) TC_JOIN_(name, isa)
-/* The name of a kernel's entry point in this instruction set. */
-#define TC_NAME(name) TC_JOIN(name, TC_ISA_SUFFIX)
-
 #include "../kernels/bodies.h"
 #include "peak.h"
 

@@ -5,8 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "program.h"
-
 const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT] = {
 #define TC_KERNEL(name, signature, packing) {#name, signature, (int64_t)sizeof(tc_##name##_params)},
 #include "../kernels/kernels.def"
@@ -70,6 +68,45 @@ int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t colum
 void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size) {
   prepare->extents[operand] = TC_PRODUCT(prepare, elements, element_size);
   prepare->alignments[operand] = element_size;
+  prepare->moved[operand] = (double)prepare->extents[operand];
+}
+
+void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size) {
+  tc_touch(prepare, operand, tc_span(prepare, rows, stride, columns), element_size);
+  tc_move(prepare, operand, TC_COUNT(rows, columns), element_size);
+}
+
+void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
+                       int element_size) {
+  int64_t last = 0;
+  bool empty = false;
+  for (int i = 0; i < 4; i++) {
+    empty |= sizes[i] <= 0;
+    last += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, strides[i]) : 0;
+  }
+  tc_touch(prepare, operand, empty ? 0 : last + 1, element_size);
+  tc_move(prepare, operand, tc_distinct(sizes, strides, 4), element_size);
+}
+
+double tc_count(const int64_t *factors, int count) {
+  double product = 1;
+  for (int i = 0; i < count; i++) {
+    product *= (double)factors[i];
+  }
+  return product;
+}
+
+double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions) {
+  double elements = 1;
+  for (int i = 0; i < dimensions; i++) {
+    elements *= (double)(strides[i] ? sizes[i] : tc_min(sizes[i], 1));
+  }
+  return elements;
+}
+
+void tc_operate(tc_prepare *prepare, int64_t type, double operations) {
+  const bool is_float = type <= TC_TYPE_BF16 || type >= TC_TYPE_F8E4M3FN;
+  *(is_float ? &prepare->work.flops : &prepare->work.integer_operations) += operations;
 }
 
 void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float b) {

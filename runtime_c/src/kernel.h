@@ -4,19 +4,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "tinycomp.h"
-
-/* How the words of the SIMD vocabularies are declared. */
-#define TC_INLINE static inline __attribute__((always_inline, unused))
+#include "base.h"
 
 /* A place more than operands: where a step finds how many rows it has to compute. */
-enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED = 12, TC_ALIGNMENT = 64 };
-
-/* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
-#define TC_MAX_BYTES ((int64_t)1 << 48)
+enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED = 12 };
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
  * second through the functions below. The first failure sticks; whatever a prepare function does after it is ignored.
@@ -33,6 +25,8 @@ typedef struct tc_prepare {
   int64_t units;                     /* independent units of work */
   int64_t leading;                   /* see tc_lead */
   double cost;                       /* of the whole call, in floating-point operations or bytes, roughly */
+  tc_work work;                      /* all but the bytes, which are those in `moved` */
+  double moved[TC_MAX_PLACES];       /* bytes of each operand that have to be read or written, each once */
   int64_t scratch_bytes;             /* per thread */
   int64_t state_bytes;               /* program-owned memory for packed weights and derived figures */
   int64_t shared[TC_MAX_SHARED];     /* what the state depends on besides constants and its size, see tc_share */
@@ -107,9 +101,32 @@ int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
 /* Elements spanned by `rows` rows of `columns` elements that are `stride` apart; 0 if there are none. */
 int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);
 
-/* States that the call touches `elements` elements of `element_size` bytes of an operand; absent operands are ignored.
- */
+/* States that the call touches `elements` elements of `element_size` bytes of an operand, and moves all of them; absent
+ * operands are ignored. */
 void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+
+/* Likewise `rows` rows of `columns` elements that are `stride` apart; what lies between them is not moved. */
+void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size);
+
+/* Likewise matrices in two dimensions of batches; where a stride is 0, the same elements are moved once. */
+void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
+                       int element_size);
+
+/* States, after what is touched, that only so many elements have to be moved. */
+static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {
+  prepare->moved[operand] = elements * (double)element_size;
+}
+
+/* Product of sizes for the work, where none is too large. */
+double tc_count(const int64_t *factors, int count);
+#define TC_COUNT(...) \
+  tc_count((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* The elements that an operand holds whose strides are 0 where it repeats. */
+double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions);
+
+/* Adds operations on numbers of an enum tc_type to the work. */
+void tc_operate(tc_prepare *prepare, int64_t type, double operations);
 
 /* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
 void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
@@ -134,12 +151,5 @@ static inline void tc_fail(const tc_call *call, const char *message) {
   const char *none = NULL;
   atomic_compare_exchange_strong(call->failure, &none, message);
 }
-
-/* ---- arithmetic ---- */
-
-static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t tc_round_up(int64_t a, int64_t b) { return tc_ceil_div(a, b) * b; }
 
 #endif

@@ -14,6 +14,7 @@ void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIM
     span += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, stride) : 0;
   }
   tc_touch(prepare, operand, count ? span : 0, element_size);
+  tc_move(prepare, operand, tc_distinct(sizes, strides, TC_ND_DIMS), element_size);
 }
 
 void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]) {

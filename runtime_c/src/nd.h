@@ -20,8 +20,8 @@ typedef struct tc_nd {
   int64_t starts[TC_ND_VIEWS]; /* of the first element, counted from the lowest: not 0 for negative strides */
 } tc_nd;
 
-/* States what a call touches of an operand with these strides, the operand's offset being that of the lowest element.
- * Refuses sizes and strides whose arithmetic could overflow. */
+/* States what a call touches of an operand with these strides, the operand's offset being that of the lowest element,
+ * and that it moves each of its elements once. Refuses sizes and strides whose arithmetic could overflow. */
 void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
                  int element_size);
 

@@ -1,7 +1,6 @@
 /* What the arithmetic of a core can do. */
 #include "clock.h"
 #include "isa.h"
-#include "program.h"
 
 enum { MEASUREMENTS = 50, ROUNDS = 50000 }; /* about 100 microseconds each: some of them are disturbed by nothing */
 

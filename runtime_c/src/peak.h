@@ -1,4 +1,8 @@
 /* The loop whose speed is the peak of an instruction set; included once for each. */
+#ifndef TINYCOMP_PEAK_H
+#define TINYCOMP_PEAK_H
+
+#include "vocabulary.h"
 
 /* Chains of multiply-adds that do not wait for each other: enough to hide the latency, few enough for the registers.
  * Without vectors the compiler may make some out of the chains, which then needs more of them. */
@@ -58,3 +62,5 @@ double TC_NAME(tc_multiply_add)(int64_t rounds, float *sum) {
   sum[0] = tc_vf_reduce_add(total);
   return 2.0 * (double)rounds * TC_CHAINS * TC_LANES;
 }
+
+#endif

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "program.h"
+#include "base.h"
 
 /* How long a worker waits for the next job before it sleeps. */
 static const int64_t spin_nanoseconds = 100 * 1000;

@@ -27,7 +27,8 @@ typedef struct tc_step {
   void *state;
   tc_packed *packed; /* what holds the state if other programs may use it, too */
   int64_t units;
-  bool parallel;         /* worth waking other threads for */
+  bool parallel; /* worth waking other threads for */
+  tc_work work;
   int64_t first_pointer; /* of this step's operands, in a context's pointer table */
 } tc_step;
 
@@ -60,14 +61,7 @@ struct tc_program {
   int64_t state_bytes;
 };
 
-/* Fills an error and returns its code. */
-int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 /* Frees a step's state, or gives it back to those who share it. */
 void tc_step_drop_state(tc_program *program, tc_step *step);
-
-/* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
-void *tc_allocate(int64_t bytes);
-void tc_free(void *memory);
 
 #endif

@@ -1,4 +1,12 @@
 /* The SIMD vocabulary for AVX2 with FMA: eight lanes. What each word means is written in README.md. */
+#ifndef TINYCOMP_SIMD_AVX2_H
+#define TINYCOMP_SIMD_AVX2_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel.h"
+
 enum { TC_LANES = 8 };
 #define TC_REGISTERS 16
 typedef __m256 tc_vf;
@@ -172,3 +180,5 @@ TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
   const __m256i up = _mm256_cmpgt_epi32(_mm256_and_si256(a, mask), threshold);
   return _mm256_sub_epi32(_mm256_srav_epi32(a, n), up);
 }
+
+#endif

@@ -1,4 +1,13 @@
 /* The SIMD vocabulary for AVX-512 (F, BW, DQ, VL): sixteen lanes. What each word means is written in README.md. */
+#ifndef TINYCOMP_SIMD_AVX512_H
+#define TINYCOMP_SIMD_AVX512_H
+
+#include <math.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "kernel.h"
+
 enum { TC_LANES = 16 };
 #define TC_REGISTERS 32
 typedef __m512 tc_vf;
@@ -100,3 +109,5 @@ TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
   const __m512i shifted = _mm512_srav_epi32(a, n);
   return _mm512_mask_add_epi32(shifted, up, shifted, one);
 }
+
+#endif

@@ -1,4 +1,12 @@
 /* The SIMD vocabulary for 64-bit Arm: four lanes. What each word means is written in README.md. */
+#ifndef TINYCOMP_SIMD_NEON_H
+#define TINYCOMP_SIMD_NEON_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel.h"
+
 enum { TC_LANES = 4 };
 #define TC_REGISTERS 32
 typedef float32x4_t tc_vf;
@@ -139,3 +147,5 @@ TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
   const uint32x4_t up = vcgtq_s32(vandq_s32(a, mask), threshold);
   return vsubq_s32(vshlq_s32(a, vnegq_s32(n)), vreinterpretq_s32_u32(up));
 }
+
+#endif

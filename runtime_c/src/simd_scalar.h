@@ -1,4 +1,11 @@
 /* The SIMD vocabulary without SIMD: one lane. What each word means is written in README.md. */
+#ifndef TINYCOMP_SIMD_SCALAR_H
+#define TINYCOMP_SIMD_SCALAR_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel.h"
 
 enum { TC_LANES = 1 };
 #define TC_REGISTERS 16
@@ -133,3 +140,5 @@ TC_INLINE tc_vi tc_vi_shift_right(tc_vi a, tc_vi n) {
   const int32_t mask = (int32_t)(((uint32_t)1 << n) - 1);
   return (a >> n) + ((a & mask) > (mask >> 1) + (a < 0));
 }
+
+#endif

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program.h"
-
 enum { BUCKETS = 1024 };
 
 struct tc_packed {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.test_choices import SHAPES, network
+from tests.targets.c.tuning.test_choices import SHAPES, network
 from tinycomp.data import digits, digits_model
 from tinycomp.driver.tune import Bench
 from tinycomp.errors import ModelError, TinycompWarning, TuningError, WriteError

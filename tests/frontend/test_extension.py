@@ -21,7 +21,7 @@ from tests.frontend.extension_cases import (
     reals,
     stored,
 )
-from tests.targets.c.test_quantized import kernels
+from tests.targets.c.quantized.test_layers import kernels
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.microsoft import operators

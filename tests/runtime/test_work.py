@@ -1,25 +1,35 @@
-"""What kernel calls have to do: every kernel has a row, and the figures are those of the definition.
+"""What kernel calls have to do: known figures for every kernel, which are those of its definition.
 
 That no call moves more than there is in its operands is checked wherever a kernel is tested (``helpers.check_work``).
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.runtime_c import element
-from tests.runtime_c.helpers import NO_ACTIVATION, Weight, single
+from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.quantized import RESULTS
 from tests.runtime_c.test_conv2d_f32 import conv_params
 from tests.runtime_c.test_qconv2d import conv_params as quantized_params
-from tinycomp.runtime.native.library import kernel_names
-from tinycomp.runtime.work import COUNTS, Work, work_of
+from tinycomp.runtime.native.executor import NativeProgram, Work
+from tinycomp.runtime.native.library import kernel_named, kernel_names
+from tinycomp.runtime.native.program import ABSENT, Instruction, Operand, Program
+from tinycomp.targets.c.codegen.emitter import nd_params
+
+KNOWN = json.loads((Path(__file__).parent / "work.json").read_text())
+"""A call of every kernel but ``elementwise``: its parameters, absent operands and figures."""
+ROOM = 1 << 16
+"""Bytes that hold any operand of these calls."""
 
 
 def work(kernel, operands, params, shape, dtype="float32") -> Work:
     program, _ = single(kernel, operands, params, (dtype, shape))
-    return work_of(program, program.instructions[0])
+    return NativeProgram(program).work(0)
 
 
 def zeros(*shape: int) -> np.ndarray:
@@ -27,7 +37,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def gemm(residual: np.ndarray | None) -> Work:
-    params = {"m": 5, "n": 7, "k": 11, "lda": 20, "ldc": 7, "ldr": 7, "trans_b": 0} | NO_ACTIVATION
+    params = {"m": 5, "n": 7, "k": 11, "lda": 20, "ldc": 7, "ldr": 7, "trans_b": 0} | OWN_BLOCKS | NO_ACTIVATION
     return work("gemm_f32", [zeros(5, 20), Weight(zeros(11, 7)), None, residual], params, (5, 7))
 
 
@@ -37,12 +47,31 @@ def conv(kernel: str, size: int, algorithm: int = 0) -> Work:
     return work(kernel, [x, Weight(w), Weight(zeros(32)), None], params, (1, size, size, 32))
 
 
-def test_every_kernel_has_a_row():
-    assert {*COUNTS, "elementwise"} == set(kernel_names())
+def test_every_kernel_is_known():
+    assert [call["kernel"] for call in KNOWN] == [name for name in kernel_names() if name != "elementwise"]
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known["kernel"])
+def test_kernels_state_their_known_work(known):
+    letters = kernel_named(known["kernel"]).signature.lower()
+    places = [Operand("constant" if letter in "wp" else "arena") for letter in letters]
+    for index in known["absent"]:
+        places[index] = ABSENT
+    call = Instruction(known["kernel"], tuple(places), known["params"])
+    program = Program("known", (), (), (np.zeros(ROOM, np.uint8),), ROOM, (call,))
+    assert NativeProgram(program).work(0) == Work(*known["work"])
+
+
+def test_only_instructions_have_work():
+    program, _ = single("fill", [], nd_params((3,), stride=(1,)) | {"element_size": 4, "pattern": 0}, ("int32", (3,)))
+    native = NativeProgram(program)
+    for index in (-1, 1):
+        with pytest.raises(IndexError, match=f"test has no instruction {index}"):
+            native.work(index)
 
 
 def test_a_product_counts_each_element_once_and_no_gaps_between_rows():
-    assert gemm(None) == Work(2 * 5 * 7 * 11, 4 * (5 * 7 + 5 * 11 + 11 * 7), 2 * 5 * 7 * 11)
+    assert gemm(None) == Work(2 * 5 * 7 * 11, 0, 4 * (5 * 11 + 11 * 7), 4 * 5 * 7, 2 * 5 * 7 * 11)
 
 
 def test_an_absent_operand_moves_nothing():
@@ -71,8 +100,8 @@ def test_quantised_winograd_too():
     params = quantized_params(x, w, ((1, 1), (1, 1), (1, 1, 1, 1), 1), result)
     operands = [x, Weight(w), None, Weight(np.ones(6, np.float32))]
     winograd, direct = (work(k, operands, params, (1, 7, 8, 6), "uint8") for k in ("qconv2d_winograd", "qconv2d"))
-    assert (winograd.flops, winograd.bytes) == (direct.flops, direct.bytes)
-    assert winograd.flops / winograd.done == pytest.approx(2.25 * 7 / 8)
+    assert (winograd.integer_operations, winograd.bytes) == (direct.integer_operations, direct.bytes)
+    assert winograd.integer_operations / winograd.done == pytest.approx(2.25 * 7 / 8)
     assert winograd.algorithm == "Winograd F(2x2, 3x3)"
 
 
@@ -80,8 +109,15 @@ def test_a_repeated_operand_is_read_once():
     x, row = zeros(6, 5), np.broadcast_to(zeros(5), (6, 5))
     words = element.encode([x, row], [], [element.step(element.BINARY, 0, "float32", 0, 1)])
     places = [None, None, None, Weight(words), x, zeros(5), *[None] * 9]
-    found = work("elementwise", places, {"words": words.size}, (6, 5))
-    assert found == Work(30, 4 * (30 + 30 + 5) + words.nbytes, 30)
+    known = Work(30, 0, 4 * (30 + 5) + words.nbytes, 4 * 30, 30)
+    assert work("elementwise", places, {"words": words.size}, (6, 5)) == known
+
+
+def test_operations_on_integers_are_told_apart():
+    x, y = (np.zeros(6, np.int32) for _ in range(2))
+    words = element.encode([x, y], [], [element.step(element.BINARY, 0, "int32", 0, 1)])
+    places = [None, None, None, Weight(words), x, y, *[None] * 9]
+    assert work("elementwise", places, {"words": words.size}, (6,), "int32") == Work(0, 6, 48 + words.nbytes, 24, 6)
 
 
 def test_conversions_are_no_arithmetic_and_comparisons_give_bytes():
@@ -90,13 +126,14 @@ def test_conversions_are_no_arithmetic_and_comparisons_give_bytes():
     steps += [element.step(element.COMPARE, 2, "float64", 1, 1)]
     words = element.encode([x], [], steps)
     places = [None, None, None, Weight(words), x, *[None] * 10]
-    assert work("elementwise", places, {"words": words.size}, (10,), "bool") == Work(10, 40 + 10 + words.nbytes, 10)
+    known = Work(10, 0, 40 + words.nbytes, 10, 10)
+    assert work("elementwise", places, {"words": words.size}, (10,), "bool") == known
 
 
 def test_only_rows_that_are_gathered_are_read():
     params = {"element_size": 4, "index_size": 8, "outer": 1, "axis": 1000, "inner": 3, "count": 2}
-    found = work("gather", [zeros(1000, 3), np.array([5, 9])], params, (2, 3))
-    assert found == Work(0, 4 * 2 * 3 * 2 + 2 * 8, 0)
+    known = Work(0, 0, 4 * 2 * 3 + 2 * 8, 4 * 2 * 3, 0)
+    assert work("gather", [zeros(1000, 3), np.array([5, 9])], params, (2, 3)) == known
 
 
 def test_a_causal_mask_saves_work():

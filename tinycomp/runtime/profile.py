@@ -10,7 +10,6 @@ typical run and gaps between steps do not show.
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
 import statistics
@@ -19,21 +18,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from tinycomp.errors import OptionError
 from tinycomp.runtime.files import write_file
+from tinycomp.runtime.native.executor import Work
 from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position
-from tinycomp.runtime.report_text import milliseconds
-from tinycomp.runtime.work import Work, work_of
+from tinycomp.runtime.report import Position, drawn, milliseconds, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDTH = 120
 
@@ -64,7 +63,7 @@ class ProfileRow:
         sources: Source names of the nodes behind it.
         seconds: Median time of one run.
         macs: Multiply-accumulate operations of one run, as the report counts them.
-        flops: Floating-point operations of one run by the definition; 0 where they are not known.
+        flops: Arithmetic operations of one run by the definition; 0 where they are not known.
         flops_done: Those of the algorithm, where it gets by with fewer (Winograd); else as ``flops``.
         bytes: Bytes that one run reads and writes, each once.
         algorithm: Which one, where a kernel has several.
@@ -162,14 +161,9 @@ class Profile:
 
     def __rich__(self) -> Table:
         """Return what rich prints: the rows, slowest first."""
-        table = Table(title=self._title(), title_justify="left", expand=True)
-        for name in ("kernel", "where", "nodes"):
-            table.add_column(name, overflow="fold")
-        for name in ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s"):
-            table.add_column(name, justify="right", no_wrap=True)
         whole = self.seconds or 1.0
-        for row in sorted(self.rows, key=lambda r: -r.seconds):
-            table.add_row(
+        cells = (
+            (
                 f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel,
                 row.step,
                 ", ".join(row.sources),
@@ -180,7 +174,10 @@ class Profile:
                 _figure(row.bytes / 1e6, ".3g"),
                 _figure(row.gigabytes, ".1f"),
             )
-        return table
+            for row in sorted(self.rows, key=lambda r: -r.seconds)
+        )
+        figures = ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s")
+        return table(self._title(), ("kernel", "where", "nodes"), figures, cells)
 
     def _title(self) -> str:
         title = f"Profile, medians of {self.runs} runs"
@@ -190,10 +187,7 @@ class Profile:
         return f"{title}; {self.machine.isa}, {self.machine.threads} thread(s), peak of a core {peak}"
 
     def __str__(self) -> str:
-        console = Console(width=_WIDTH, file=io.StringIO(), color_system=None)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get().rstrip()
+        return drawn(self, _WIDTH)
 
 
 def _figure(value: float, form: str) -> str:
@@ -302,9 +296,9 @@ class _Probe:
             seconds, moved = statistics.median(self._seconds), self._moved // max(len(self._seconds), 1)
             return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds, bytes=moved)]
         return [
-            _call_row(step, call, work_of(region.program, call), seconds, trips, machine)
+            _call_row(step, call, region.native.work(index), seconds, trips, machine)
             for region, calls in self._calls.items()
-            for call, seconds, trips in calls.medians()
+            for index, (call, seconds, trips) in enumerate(calls.medians())
         ]
 
 
@@ -313,7 +307,7 @@ def _call_row(step: Step, call: Instruction, work: Work, seconds: float, trips: 
     done = work.done * trips
     share = _rate(done, seconds) / (machine.peak * machine.threads)
     return ProfileRow(
-        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.flops * trips, done,
+        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.operations * trips, done,
         work.bytes * trips, work.algorithm, share,
     )  # fmt: skip
 

@@ -1,13 +1,19 @@
-"""What runs where, and why: the answer to ``module.report()``."""
+"""What runs where, and why: the answer to ``module.report()``, as data, as text and as a page.
+
+Text and page are drawn by rich, which is imported only when somebody looks.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.remark import Remark
@@ -15,6 +21,7 @@ from tinycomp.runtime.files import write_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
@@ -227,20 +234,31 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.runtime.report_text import report_html
+        from rich.console import Console
 
-        write_file(Path(path), report_html(self).encode())
+        console = Console(record=True, width=_WIDTH, file=io.StringIO())
+        console.print(self)
+        write_file(Path(path), console.export_html().encode())
 
     def __rich__(self) -> RenderableType:
         """Return what rich prints."""
-        from tinycomp.runtime.report_text import drawn
+        from rich.console import Group
+        from rich.text import Text
 
-        return drawn(self)
+        parts: list[RenderableType] = [Text(_headline(self), style="bold")]
+        if self.regions:
+            parts.append(_region_table(self.regions))
+        if self.hosts:
+            parts.append(_host_table(self.hosts))
+        if self.conversions:
+            parts.append(_conversion_table(self.conversions))
+        lines = [f"Convolutions: {_counts(Counter(row.algorithm for row in self.layers))}."] if self.layers else []
+        if "arena" in self.totals:
+            lines.append(_arena_line(**self.totals["arena"]))
+        return Group(*parts, *map(Text, (*lines, *self.notes)))
 
     def __str__(self) -> str:
-        from tinycomp.runtime.report_text import report_text
-
-        return report_text(self)
+        return drawn(self, _WIDTH)
 
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:
@@ -256,3 +274,119 @@ def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
 def _total(offloaded: float, host: float) -> dict[str, float]:
     whole = offloaded + host
     return {"offloaded": offloaded, "host": host, "share": offloaded / whole if whole else 1.0}
+
+
+_WIDTH = 110
+_REASONS_SHOWN = 2
+
+
+def _headline(report: Report) -> str:
+    totals = report.totals
+    nodes, macs = totals["nodes"], totals["macs"]
+    text = (
+        f"{report.model or 'model'}: {len(report.regions)} region(s) on {', '.join(report.targets) or 'no target'}; "
+        f"{nodes['offloaded']} of {nodes['offloaded'] + nodes['host']} nodes"
+    )
+    if macs["offloaded"] + macs["host"]:
+        text += f", {macs['share']:.1%} of MACs"
+    if "integer_macs" in totals:
+        text += f" ({totals['integer_macs']['share']:.1%} in 8-bit integers)"
+    if "seconds" in totals:
+        text += f", {totals['seconds']['share']:.1%} of the time"
+    return text
+
+
+def _arena_line(bytes: int, bound: int) -> str:  # noqa: A002 - as in the totals
+    bounded = f", of which {si(bound, 'B')} are in use at once" if bound else ""
+    return f"Intermediate values inside regions take {si(bytes, 'B')}{bounded}."
+
+
+def _region_table(rows: Sequence[RegionRow]) -> Table:
+    names = ("region", "target", "composites and operators")
+    cells = (
+        (
+            row.symbol, row.target, _counts({**row.composites, **row.singles}), str(row.nodes), si(row.macs),
+            si(row.bytes_in, "B"), si(row.bytes_out, "B"), milliseconds(row.seconds),
+        )
+        for row in rows
+    )  # fmt: skip
+    return table("Regions", names, ("nodes", "MACs", "in", "out", "time"), cells)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Return how often there is each, the most frequent first."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda i: (-i[1], i[0])))
+
+
+def _host_table(rows: Sequence[HostRow]) -> Table:
+    # Long names and long reasons share what the other columns leave.
+    ratios = {"node": 2, "why": 3}
+    cells = ((r.name, r.op, r.tier, _why(r.reasons), si(r.macs), milliseconds(r.seconds)) for r in rows)
+    return table("On the host", ("node", "operator", "tier", "why"), ("MACs", "time"), cells, ratios)
+
+
+def _why(reasons: Sequence[Remark]) -> str:
+    more = len(reasons) - _REASONS_SHOWN
+    return "\n".join([*map(str, reasons[:_REASONS_SHOWN]), *([f"… and {more} more"] if more > 0 else [])])
+
+
+def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
+    names = ("conversion", "in", "from", "to")
+    cells = ((", ".join(r.sources), r.place, r.source, r.result, si(r.elements)) for r in rows)
+    return table("Between quantised and real numbers", names, ("elements",), cells)
+
+
+def table(
+    title: str,
+    words: Iterable[str],
+    figures: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    ratios: Mapping[str, int] = MappingProxyType({}),
+) -> Table:
+    """Return a table as rich draws it.
+
+    Args:
+        title: What stands above it.
+        words: Names of the columns whose cells are words, which may be broken.
+        figures: Names of the columns behind them, whose cells are figures.
+        rows: The cells of every row.
+        ratios: How the columns that are named here share the room that the others leave.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(title=title, title_justify="left", expand=True)
+    for name in words:
+        result.add_column(name, overflow="fold", ratio=ratios.get(name))
+    for name in figures:
+        result.add_column(name, justify="right", no_wrap=True)
+    for cells in rows:
+        result.add_row(*map(Text, cells))
+    return result
+
+
+def drawn(what: RenderableType, width: int) -> str:
+    """Return what rich prints, as plain text of at most ``width`` characters a line."""
+    from rich.console import Console
+
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get().rstrip()
+
+
+def si(value: float, unit: str = "") -> str:
+    """Return a number with an SI prefix.
+
+    >>> si(4089184256), si(602112, "B"), si(12)
+    ('4.09 G', '602 kB', '12')
+    """
+    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:g} {unit}".rstrip()
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Return seconds as a text in milliseconds; empty for None."""
+    return "" if seconds is None else f"{seconds * 1e3:.3f} ms"

@@ -5,6 +5,16 @@
  *
  * Scratch, one after another: row pointers, a bias of zeros, the rows' maxima and sums, a packed block of keys, a
  * packed block of values, and the scores of a few queries. */
+#ifndef TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
+#define TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
+#include "../reduce/softmax_f32.h"
 
 enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
 
@@ -19,6 +29,19 @@ static int64_t attention_block(const tc_attention_f32_params *p) {
   return blocks ? tc_round_up(tc_ceil_div(p->rows, blocks), 6) : 1;
 }
 
+/* The sum of all numbers from 0 to n - 1, of which those above `most` count as that. */
+static double attention_ramp(int64_t n, int64_t most) {
+  const double below = (double)tc_min(tc_max(n, 0), most + 1), above = (double)tc_max(n - most - 1, 0);
+  return below * (below - 1) / 2 + above * (double)most;
+}
+
+/* The scores of one head that no causal mask hides. */
+static double attention_seen(const tc_attention_f32_params *p) {
+  const int64_t first = p->past + 1;
+  return p->causal ? attention_ramp(p->rows + first, p->keys) - attention_ramp(first, p->keys)
+                   : (double)p->rows * (double)p->keys;
+}
+
 static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   const tc_attention_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->group >= 1, "group must be at least 1");
@@ -27,9 +50,9 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   const int64_t scores = TC_PRODUCT(prepare, p->batch, p->heads, p->rows, p->keys);
   const int64_t macs = TC_PRODUCT(prepare, scores, p->depth) + TC_PRODUCT(prepare, scores, p->value_depth);
   const int64_t shared = tc_ceil_div(tc_max(p->heads, 0), p->group);
-#define ATTENTION_TOUCH(operand, heads, rows, columns, letter, row, column)         \
-  matmul_touch(prepare, operand, (const int64_t[]){p->batch, heads, rows, columns}, \
-               (const int64_t[]){p->letter##_batch, p->letter##_head, row, column})
+#define ATTENTION_TOUCH(operand, heads, rows, columns, letter, row, column)              \
+  tc_touch_matrices(prepare, operand, (const int64_t[]){p->batch, heads, rows, columns}, \
+                    (const int64_t[]){p->letter##_batch, p->letter##_head, row, column}, sizeof(float))
   ATTENTION_TOUCH(ATTENTION_Y, p->heads, p->rows, p->value_depth, y, p->y_row, 1);
   ATTENTION_TOUCH(ATTENTION_Q, p->heads, p->rows, p->depth, q, p->q_row, 1);
   ATTENTION_TOUCH(ATTENTION_K, shared, p->keys, p->depth, k, p->k_row, p->k_column);
@@ -43,6 +66,8 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = p->batch * p->heads * tc_ceil_div(p->rows, attention_block(p));
   prepare->cost = 2.0 * (double)macs + 20.0 * (double)scores;
+  prepare->work.flops =
+      TC_COUNT(p->batch, p->heads) * attention_seen(p) * (2.0 * (double)(p->depth + p->value_depth) + 5.0);
   prepare->scratch_bytes =
       ATTENTION_ROWS * (int64_t)sizeof(float *) +
       (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_STRIDE) * (int64_t)sizeof(float);
@@ -214,3 +239,5 @@ static void TC_NAME(tc_attention_f32)(const tc_call *call, int64_t begin, int64_
     attention_run_unit(&u);
   }
 }
+
+#endif

@@ -5,6 +5,14 @@
  * type of 32 or 64 bits; the other types keep the low bits of the narrowest of these that holds them. Integers become
  * narrower ones by their low bits. All but 0 becomes true. What has fewer than 8 bits lies in the low bits of a byte,
  * whose others are 0. */
+#ifndef TINYCOMP_KERNELS_CAST_CAST_H
+#define TINYCOMP_KERNELS_CAST_CAST_H
+
+#include "vocabulary.h"
+
+#include "../elementwise/rows.h"
+#include "half.h"
+#include "small.h"
 
 enum { CAST_PIECE = 1024 };
 
@@ -187,3 +195,5 @@ static void cast_by_wide(const element_rows *rows) {
     rows->into->narrow[rows->from->wide](&part);
   }
 }
+
+#endif

@@ -1,4 +1,8 @@
 /* Conversions between f32 and the two 16-bit floats, in integer arithmetic that the compiler turns into vectors. */
+#ifndef TINYCOMP_KERNELS_CAST_HALF_H
+#define TINYCOMP_KERNELS_CAST_HALF_H
+
+#include "vocabulary.h"
 
 TC_INLINE uint32_t tc_bits_of(float x) {
   uint32_t bits;
@@ -44,3 +48,5 @@ TC_INLINE uint16_t tc_bf16_of_f32(float x) {
   const uint32_t bits = tc_bits_of(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16 | 0x40) : rounded);
 }
+
+#endif

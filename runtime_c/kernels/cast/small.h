@@ -1,5 +1,11 @@
 /* Conversions between f32 and floats of 8 bits or fewer, each in the low bits of a byte. A format is data, so that one
  * loop in integer arithmetic serves them all. */
+#ifndef TINYCOMP_KERNELS_CAST_SMALL_H
+#define TINYCOMP_KERNELS_CAST_SMALL_H
+
+#include "vocabulary.h"
+
+#include "half.h"
 
 typedef struct small_format {
   int mantissa, bias; /* bits of the one, and what an exponent is stored with on top */
@@ -65,3 +71,5 @@ TC_INLINE uint8_t tc_scale_of_f32(float x, bool saturate, int rounding) {
   const int limited = saturate ? exponent < 0 ? 0 : exponent > 254 ? 254 : exponent : exponent;
   return (uint8_t)(x != x || x < 0 || limited < 0 || limited > 254 ? 255 : limited);
 }
+
+#endif

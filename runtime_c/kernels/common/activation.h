@@ -1,5 +1,11 @@
 /* The activations of an epilogue. Clamps happen in registers, at the end of a tile; the others in a second pass over
  * the finished block while it is in the first-level cache, so that tiles stay small. */
+#ifndef TINYCOMP_KERNELS_COMMON_ACTIVATION_H
+#define TINYCOMP_KERNELS_COMMON_ACTIVATION_H
+
+#include "vocabulary.h"
+
+#include "math.h"
 
 /* One row per activation of the second pass: TC_ACTIVATION(kind, expression in x, a and b). */
 #define TC_ACTIVATION_LIST                                                                                   \
@@ -80,3 +86,5 @@ static void tc_activate_rows(const tc_epilogue_f32 *epilogue, float *c, int64_t 
       break;
   }
 }
+
+#endif

@@ -1,4 +1,10 @@
 /* Logarithms, e^x - 1, rounding and extremes on f32 vectors: what the elementwise families need beside math.h. */
+#ifndef TINYCOMP_KERNELS_COMMON_LOG_H
+#define TINYCOMP_KERNELS_COMMON_LOG_H
+
+#include "vocabulary.h"
+
+#include "math.h"
 
 /* ln x, within 2 ulp, for all x: -infinity at 0, NaN below, and subnormal numbers too. With x = m * 2^n and f = m - 1,
  * s = f / (2 + f): ln m = 2 artanh s, whose series converges fast for |s| < 0.172. */
@@ -48,3 +54,5 @@ TC_INLINE tc_vf tc_vf_ceil(tc_vf x) {
 /* The larger and the smaller of two numbers; NaN if either is. */
 TC_INLINE tc_vf tc_vf_maximum(tc_vf a, tc_vf b) { return tc_vf_select(tc_vf_eq(a, a), tc_vf_max(a, b), a); }
 TC_INLINE tc_vf tc_vf_minimum(tc_vf a, tc_vf b) { return tc_vf_select(tc_vf_eq(a, a), tc_vf_min(a, b), a); }
+
+#endif

@@ -1,5 +1,9 @@
 /* Elementary functions on f32 vectors. Coefficients are minimax fits in the relative error (Lawson's iteration on the
  * linearised problem); the quoted errors were measured against double precision. All of them propagate NaN. */
+#ifndef TINYCOMP_KERNELS_COMMON_MATH_H
+#define TINYCOMP_KERNELS_COMMON_MATH_H
+
+#include "vocabulary.h"
 
 /* Horner's rule, coefficients from the constant up; an unrolled loop of fused multiply-adds. */
 #define TC_POLYNOMIAL(x, coefficients) \
@@ -80,3 +84,5 @@ TC_INLINE tc_vf tc_vf_sigmoid(tc_vf x) { return tc_vf_div(tc_vf_set1(1.0f), tc_v
 
 /* x / (1 + e^-x) */
 TC_INLINE tc_vf tc_vf_silu(tc_vf x) { return tc_vf_div(x, tc_vf_sigmoid_divisor(x)); }
+
+#endif

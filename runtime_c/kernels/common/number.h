@@ -1,6 +1,11 @@
 /* The types that kernels for numbers of every kind compute with, and which of them an enum tc_type names.
  *
  * TC_NUMBER(kind, type, wide): sums and products are formed in `wide`, in which integers wrap around. */
+#ifndef TINYCOMP_KERNELS_COMMON_NUMBER_H
+#define TINYCOMP_KERNELS_COMMON_NUMBER_H
+
+#include "vocabulary.h"
+
 #define TC_NUMBER_LIST               \
   TC_NUMBER(F32, float, float)       \
   TC_NUMBER(F64, double, double)     \
@@ -25,3 +30,5 @@ static int tc_number_size(int64_t type) {
       return 0;
   }
 }
+
+#endif

@@ -1,5 +1,15 @@
 /* conv2d_f32: convolution as a product of windows and packed weights. State: per group the padded bias, then per group
  * the packed panels, then zeros for positions outside the image. */
+#ifndef TINYCOMP_KERNELS_CONV_CONV2D_F32_H
+#define TINYCOMP_KERNELS_CONV_CONV2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
+#include "../gemm/grid.h"
+#include "conv2d_rows.h"
 
 enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
 
@@ -60,19 +70,18 @@ static void conv_check(tc_prepare *prepare) {
              "a pixel stride is smaller than the number of channels");
   const int64_t weights =
       TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
-  tc_touch(prepare, CONV_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, CONV_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
-           sizeof(float));
-  tc_touch(prepare, CONV_RESIDUAL,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->out_channels),
-           sizeof(float));
+  tc_touch_image(prepare, CONV_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, CONV_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels,
+                 sizeof(float));
+  tc_touch_image(prepare, CONV_RESIDUAL, p->batch, p->out_height, p->out_width, p->residual_pixel_stride,
+                 p->out_channels, sizeof(float));
   tc_touch(prepare, CONV_W, weights, sizeof(float));
   tc_touch(prepare, CONV_BIAS, p->out_channels, sizeof(float));
   /* The padded sizes of everything that conv_plan_make multiplies. */
   TC_PRODUCT(prepare, p->out_channels + p->groups * TC_LANES, p->channels / p->groups + 1, p->kernel_height,
              p->kernel_width, sizeof(float));
+  prepare->work.flops = 2.0 * TC_COUNT(p->batch, p->out_height, p->out_width, weights);
+  prepare->work.algorithm = p->algorithm;
 }
 
 static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
@@ -178,3 +187,5 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
     tc_grid_run(&plan.grid, &block);
   }
 }
+
+#endif

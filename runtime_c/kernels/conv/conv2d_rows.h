@@ -1,6 +1,10 @@
 /* Where a block of output pixels finds its input: through one pointer per kernel position and pixel (direct), or
  * through one per line of the kernel (lines), whose values are adjacent in memory unless the line leaves the image.
  * Positions advance incrementally; only pixels near a border check bounds. */
+#ifndef TINYCOMP_KERNELS_CONV_CONV2D_ROWS_H
+#define TINYCOMP_KERNELS_CONV_CONV2D_ROWS_H
+
+#include "vocabulary.h"
 
 /* The first input position of an output pixel's window; may lie outside the image. */
 typedef struct conv_pixel {
@@ -190,3 +194,5 @@ static void conv_copy_patches(const tc_window *w, const conv_source *source, int
     conv_pixel_next(w, &pixel);
   }
 }
+
+#endif

@@ -5,6 +5,18 @@
  * block are transformed, multiplied with the transformed weights as 16 or 36 small matrix products, and transformed
  * back. State: the padded bias, zeros for pixels outside the image, then per product the packed panels. Scratch: row
  * pointers, transformed patches [product][tile][channel], products [product][tile][column]. */
+#ifndef TINYCOMP_KERNELS_CONV_CONV2D_WINOGRAD_F32_H
+#define TINYCOMP_KERNELS_CONV_CONV2D_WINOGRAD_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
+#include "conv2d_rows.h"
+#include "conv2d_f32.h"
+#include "winograd_tile.h"
 
 enum { WINO_GROUP = 128 }; /* output channels of a unit where there are few blocks */
 
@@ -83,6 +95,8 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
   prepare->units = plan.blocks * plan.groups;
   prepare->cost = 2.0 * (double)plan.tiles * plan.products * (double)p->channels * (double)p->out_channels;
+  prepare->work.done = prepare->cost;
+  prepare->work.algorithm = plan.out == 2 ? TC_CONV_WINOGRAD_2 : TC_CONV_WINOGRAD_4;
   prepare->state_bytes =
       (plan.padded_out + plan.padded_in + plan.products * plan.panel_floats) * (int64_t)sizeof(float);
   TC_SHARE(prepare, p->channels, p->out_channels, plan.out);
@@ -314,3 +328,5 @@ static void TC_NAME(tc_conv2d_winograd_f32)(const tc_call *call, int64_t begin, 
     wino_end(&u);
   }
 }
+
+#endif

@@ -3,6 +3,12 @@
  * +-1 and infinity, and with 0, +-3/4, +-3/2 and infinity. These keep the error of float at that of a direct
  * convolution; for m = 4 the usual 0, +-1, +-2 lose about two bits. Functions that take `out` = m as a literal are
  * inlined, so that the branches on it vanish. */
+#ifndef TINYCOMP_KERNELS_CONV_WINOGRAD_TILE_H
+#define TINYCOMP_KERNELS_CONV_WINOGRAD_TILE_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
 
 /* The largest tile's sides, and its number of products. */
 enum { WINO_OUT = 4, WINO_IN = WINO_OUT + 2, WINO_PRODUCTS = WINO_IN * WINO_IN };
@@ -145,3 +151,5 @@ TC_INLINE void wino_output_columns(const int out, const float *products, int64_t
     }
   }
 }
+
+#endif

@@ -4,6 +4,15 @@
  * pixel: such a phase is a convolution of its own, with the micro-kernel of gemm/tile_f32.h. A unit is one output line
  * of one group. State: per group the padded bias, then per group and phase the packed panels, then zeros for positions
  * outside the image. Scratch: row pointers. */
+#ifndef TINYCOMP_KERNELS_CONV_TRANSPOSE_CONV_TRANSPOSE2D_F32_H
+#define TINYCOMP_KERNELS_CONV_TRANSPOSE_CONV_TRANSPOSE2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/pack_f32.h"
+#include "../gemm/block_f32.h"
 
 enum { DECONV_Y, DECONV_X, DECONV_W, DECONV_BIAS };
 
@@ -60,11 +69,9 @@ static void deconv_check(tc_prepare *prepare) {
              (long long)p->channels, (long long)p->out_channels);
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->out_channels,
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, DECONV_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
-           sizeof(float));
-  tc_touch(prepare, DECONV_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, DECONV_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels,
+                 sizeof(float));
+  tc_touch_image(prepare, DECONV_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
   const int64_t per_group = p->out_channels / p->groups;
   tc_touch(prepare, DECONV_W, TC_PRODUCT(prepare, p->channels, per_group, p->kernel_height, p->kernel_width),
            sizeof(float));
@@ -87,7 +94,7 @@ static void TC_NAME(tc_conv_transpose2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t taps = p->kernel_height * p->kernel_width;
   const int64_t floats = p->groups * (plan.bias_floats + plan.panel_floats) + tc_round_up(plan.depth, TC_LANES);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, p->groups);
-  prepare->cost =
+  prepare->cost = prepare->work.flops =
       2.0 * (double)(p->batch * p->height * p->width) * (double)p->channels * (double)plan.width * (double)taps;
   prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width, p->stride_height,
@@ -239,3 +246,5 @@ static void TC_NAME(tc_conv_transpose2d_f32)(const tc_call *call, int64_t begin,
     }
   }
 }
+
+#endif

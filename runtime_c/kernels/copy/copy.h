@@ -4,6 +4,12 @@
  * Rows of few elements are copied many at a time, one of their columns after the other.
  * Transposition: as rows, but the source is contiguous along another dimension, which becomes the last but one; the
  * last two are copied in blocks. Units are pieces of rows or such blocks. */
+#ifndef TINYCOMP_KERNELS_COPY_COPY_H
+#define TINYCOMP_KERNELS_COPY_COPY_H
+
+#include "vocabulary.h"
+
+#include "transpose.h"
 
 enum { COPY_TO, COPY_FROM };
 
@@ -230,3 +236,5 @@ static void TC_NAME(tc_copy)(const tc_call *call, int64_t begin, int64_t end) {
   const copy_plan *plan = call->state;
   (plan->transposes ? copy_blocks : copy_rows)(call, plan, p->element_size, begin, end);
 }
+
+#endif

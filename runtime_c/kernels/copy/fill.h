@@ -1,4 +1,10 @@
 /* fill: a strided fill with one bit pattern. Units are pieces of rows. State: the collapsed walk. */
+#ifndef TINYCOMP_KERNELS_COPY_FILL_H
+#define TINYCOMP_KERNELS_COPY_FILL_H
+
+#include "vocabulary.h"
+
+#include "copy.h"
 
 enum { FILL_PIECE_BYTES = 32 * 1024 };
 
@@ -44,3 +50,5 @@ static void TC_NAME(tc_fill)(const tc_call *call, int64_t begin, int64_t end) {
     tc_rows_next(&walk);
   }
 }
+
+#endif

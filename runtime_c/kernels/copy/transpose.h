@@ -3,6 +3,10 @@
  * With few rows or columns (an image's three channels) the loop has them as a literal, so that the compiler interleaves
  * whole vectors. Otherwise a block is walked in small squares that use every cache line of `from` at once and are
  * turned in registers, but those of 8-byte elements. Vectors of 16 bytes are native to every instruction set. */
+#ifndef TINYCOMP_KERNELS_COPY_TRANSPOSE_H
+#define TINYCOMP_KERNELS_COPY_TRANSPOSE_H
+
+#include "vocabulary.h"
 
 typedef struct tc_transpose {
   void *to;
@@ -190,3 +194,5 @@ static void tc_transpose_block(const tc_transpose *block, int64_t element_size) 
       tc_transpose_uint64_t(block);
   }
 }
+
+#endif

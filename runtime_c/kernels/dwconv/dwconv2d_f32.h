@@ -4,6 +4,13 @@
  * The usual windows go through tiles of two lines by four pixels: every input vector is loaded once and added to all
  * the sums that it belongs to, which a single line would load three times for a 3x3 window. What lies outside the image
  * is left out, so every sum sees the positions of its window that are inside, in their order. */
+#ifndef TINYCOMP_KERNELS_DWCONV_DWCONV2D_F32_H
+#define TINYCOMP_KERNELS_DWCONV_DWCONV2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
 
 enum { DW_Y, DW_X, DW_W, DW_BIAS, DW_RESIDUAL };
 
@@ -41,13 +48,10 @@ static void dw_check(tc_prepare *prepare) {
              p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels &&
                  (!tc_present(prepare, DW_RESIDUAL) || p->residual_pixel_stride >= p->channels),
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, DW_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, DW_Y, tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, DW_RESIDUAL,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, DW_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, DW_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, DW_RESIDUAL, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->channels,
+                 sizeof(float));
   tc_touch(prepare, DW_W, TC_PRODUCT(prepare, p->channels, p->kernel_height, p->kernel_width), sizeof(float));
   tc_touch(prepare, DW_BIAS, p->channels, sizeof(float));
 }
@@ -64,6 +68,7 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t taps = p->kernel_height * p->kernel_width, padded = tc_round_up(p->channels, TC_LANES);
   prepare->units = p->batch * tc_ceil_div(p->out_height, DW_LINES);
   prepare->cost = 4.0 * (double)(p->batch * p->out_height) * (double)p->out_width * (double)p->channels * (double)taps;
+  prepare->work.flops = prepare->cost / 2;
   prepare->state_bytes = TC_PRODUCT(prepare, taps + 1, padded, sizeof(float));
   TC_SHARE(prepare, p->channels, taps);
 }
@@ -337,3 +342,5 @@ static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t
     tc_activate_rows(&epilogue, out, p->y_pixel_stride, band.lines * p->out_width, p->channels);
   }
 }
+
+#endif

@@ -1,4 +1,11 @@
 /* Arithmetic on two f32 sources, either of which may repeat. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_BINARY_F32_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_BINARY_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/log.h"
+#include "rows.h"
 
 /* One row per operation on vectors: TC_BINARY(kind, expression in x and y). */
 #define TC_BINARY_LIST                \
@@ -95,3 +102,5 @@ static element_fn binary_f32_find(int64_t op) {
       return NULL;
   }
 }
+
+#endif

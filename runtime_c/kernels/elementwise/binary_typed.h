@@ -1,5 +1,11 @@
 /* Arithmetic on integers and doubles, comparisons and logic, with plain loops. Integers wrap around; a division by zero
  * gives 0. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_BINARY_TYPED_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_BINARY_TYPED_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
 
 /* Arithmetic that is defined for all operands. */
 #define TC_INTEGER(kind, type, wraps, below)                                                  \
@@ -125,3 +131,5 @@ TC_ROW(logical_EQUAL, uint8_t, uint8_t, !x == !y)
 enum { LOGICAL_OPS = TC_LOGICAL_EQUAL + 1 };
 
 static const element_fn logical_rows[LOGICAL_OPS] = {logical_AND, logical_OR, logical_XOR, logical_EQUAL};
+
+#endif

@@ -1,4 +1,13 @@
 /* elementwise: a program of element-wise steps over blocks of its operands. State: the plan. Units are blocks. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
+#include "../cast/cast.h"
+#include "program.h"
+#include "plan.h"
 
 /* `rows` rows of `columns` elements, one after the other. */
 #define ELEMENT_PLANE(type)                                                                                     \
@@ -88,6 +97,11 @@ static void TC_NAME(tc_elementwise_prepare)(tc_prepare *prepare) {
   }
   if (tc_refused(prepare)) {
     return;
+  }
+  for (int i = 0; i < program.steps; i++) {
+    if (program.step[i].kind != TC_ELEMENT_CAST) {
+      tc_operate(prepare, program.step[i].type, (double)count);
+    }
   }
   element_plan plan;
   element_plan_make(&plan, &program, types);
@@ -189,3 +203,5 @@ static void TC_NAME(tc_elementwise)(const tc_call *call, int64_t begin, int64_t 
     tc_rows_next(&walk);
   }
 }
+
+#endif

@@ -1,4 +1,12 @@
 /* How a program is run: the walk over blocks, where every value of a block lies, and what each step calls. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_PLAN_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_PLAN_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
+#include "../cast/cast.h"
+#include "program.h"
 
 /* A block stays in the first-level cache with all that is computed from it. Rows shorter than MERGED share a block. */
 enum { ELEMENT_BLOCK = 2048, ELEMENT_BLOCK_LEAST = 128, ELEMENT_MERGED = 512, ELEMENT_CACHE = 16 * 1024 };
@@ -182,3 +190,5 @@ static void element_plan_make(element_plan *plan, const element_program *program
   nd.rank = outer;
   plan->rows = tc_rows_make(&nd, plan->block / tc_max(plan->inner, 1));
 }
+
+#endif

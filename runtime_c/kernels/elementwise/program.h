@@ -1,4 +1,16 @@
 /* The program of a call, read from its constant and checked: nothing of it is used before. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_PROGRAM_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_PROGRAM_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
+#include "unary_f32.h"
+#include "unary_typed.h"
+#include "binary_f32.h"
+#include "binary_typed.h"
+#include "where.h"
+#include "../cast/cast.h"
 
 enum { ELEMENT_INPUTS = 11, ELEMENT_OUTPUTS = 4, ELEMENT_IMMEDIATES = 32, ELEMENT_STEPS = 96 };
 enum { ELEMENT_VALUES = ELEMENT_INPUTS + ELEMENT_IMMEDIATES + ELEMENT_STEPS };
@@ -156,3 +168,5 @@ static void element_program_check(tc_prepare *prepare, element_program *program,
     element_check_operands(prepare, program);
   }
 }
+
+#endif

@@ -1,4 +1,8 @@
 /* What every step of an element-wise program is: a function of one block. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_ROWS_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_ROWS_H
+
+#include "vocabulary.h"
 
 /* The sources follow each other with steps of 1; functions that say so also take a step of 0, which repeats. The result
  * overlaps no source. a and b are coefficients. */
@@ -37,3 +41,5 @@ typedef void (*element_fn)(const element_rows *rows);
   TC_INTEGER(U64, uint64_t, uint64_t, ELEMENT_NEVER)
 #define ELEMENT_BELOW(x) ((x) < 0)
 #define ELEMENT_NEVER(x) false
+
+#endif

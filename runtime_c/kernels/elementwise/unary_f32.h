@@ -1,4 +1,13 @@
 /* Functions of one f32. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_UNARY_F32_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_UNARY_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/log.h"
+#include "../common/activation.h"
+#include "rows.h"
 
 /* One row per function that is computed on vectors: TC_UNARY(kind, expression in x, a and b). */
 #define TC_UNARY_LIST                                                             \
@@ -120,3 +129,5 @@ static element_fn unary_find(int64_t op) {
       return NULL;
   }
 }
+
+#endif

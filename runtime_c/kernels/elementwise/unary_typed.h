@@ -1,4 +1,11 @@
 /* Functions of one integer or double, with plain loops. Integers wrap around. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_UNARY_TYPED_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_UNARY_TYPED_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
+#include "unary_f32.h"
 
 #define UNARY_ROW(name, type, expression)                            \
   static void name(const element_rows *rows) {                       \
@@ -87,3 +94,5 @@ static const element_fn unary_typed[TC_TYPES][UNARY_OPS] = {
     TC_INTEGER_LIST
 #undef TC_INTEGER
 };
+
+#endif

@@ -1,4 +1,10 @@
 /* Choice between two sources of 1, 2, 4 or 8 byte elements by a condition of bytes. */
+#ifndef TINYCOMP_KERNELS_ELEMENTWISE_WHERE_H
+#define TINYCOMP_KERNELS_ELEMENTWISE_WHERE_H
+
+#include "vocabulary.h"
+
+#include "rows.h"
 
 #define WHERE_ROW(type)                                              \
   static void where_##type(const element_rows *rows) {               \
@@ -19,3 +25,5 @@ WHERE_ROW(uint64_t)
 static element_fn where_find(int size) {
   return size == 1 ? where_uint8_t : size == 2 ? where_uint16_t : size == 4 ? where_uint32_t : where_uint64_t;
 }
+
+#endif

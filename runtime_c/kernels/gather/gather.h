@@ -1,5 +1,11 @@
 /* gather: slices of data[outer, axis, inner bytes] by indices that count from the end if they are negative. A unit is
  * one slice; a piece of many small ones would not be faster, as a thread takes its units in one go. */
+#ifndef TINYCOMP_KERNELS_GATHER_GATHER_H
+#define TINYCOMP_KERNELS_GATHER_GATHER_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { GATHER_Y, GATHER_DATA, GATHER_INDICES };
 
@@ -9,6 +15,7 @@ static void TC_NAME(tc_gather_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, GATHER_Y, TC_PRODUCT(prepare, p->outer, p->count, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_DATA, TC_PRODUCT(prepare, p->outer, p->axis, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_INDICES, p->count, (int)p->index_size);
+  tc_move(prepare, GATHER_DATA, TC_COUNT(p->outer, tc_min(p->count, p->axis), p->inner), p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->outer, p->count);
   tc_lead(prepare, prepare->units);
   prepare->cost = (double)prepare->units * (8.0 + (double)p->inner * (double)p->element_size);
@@ -41,3 +48,5 @@ static void TC_NAME(tc_gather)(const tc_call *call, int64_t begin, int64_t end) 
     gather_slices(call, bytes, begin, end);
   }
 }
+
+#endif

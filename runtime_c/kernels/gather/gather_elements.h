@@ -1,5 +1,11 @@
 /* gather_elements: one element per index, in a walk over the data in which an index takes the place of one coordinate.
  * State: the collapsed walk. Units are pieces of rows. */
+#ifndef TINYCOMP_KERNELS_GATHER_GATHER_ELEMENTS_H
+#define TINYCOMP_KERNELS_GATHER_GATHER_ELEMENTS_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { GATHER_ELEMENTS_Y, GATHER_ELEMENTS_DATA, GATHER_ELEMENTS_INDICES };
 
@@ -74,3 +80,5 @@ static void TC_NAME(tc_gather_elements)(const tc_call *call, int64_t begin, int6
     tc_rows_next(&walk);
   }
 }
+
+#endif

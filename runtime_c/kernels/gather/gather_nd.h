@@ -1,4 +1,10 @@
 /* gather_nd: slices addressed by tuples of indices. A unit is one slice. */
+#ifndef TINYCOMP_KERNELS_GATHER_GATHER_ND_H
+#define TINYCOMP_KERNELS_GATHER_GATHER_ND_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { GATHER_ND_Y, GATHER_ND_DATA, GATHER_ND_INDICES };
 
@@ -25,6 +31,7 @@ static void TC_NAME(tc_gather_nd_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, GATHER_ND_DATA, TC_PRODUCT(prepare, p->batch, elements, p->inner), (int)p->element_size);
   tc_touch(prepare, GATHER_ND_INDICES, TC_PRODUCT(prepare, p->batch, p->count, p->depth), (int)p->index_size);
   TC_PRODUCT(prepare, p->inner, p->element_size); /* also where another size is 0 */
+  tc_move(prepare, GATHER_ND_DATA, TC_COUNT(p->batch, tc_min(p->count, elements), p->inner), p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->count);
   tc_lead(prepare, prepare->units);
   prepare->cost = (double)prepare->units * (8.0 * (double)p->depth + (double)p->inner * (double)p->element_size);
@@ -61,3 +68,5 @@ static void TC_NAME(tc_gather_nd)(const tc_call *call, int64_t begin, int64_t en
     gather_nd_slices(call, bytes, begin, end);
   }
 }
+
+#endif

@@ -1,4 +1,8 @@
 /* What an index means, for all kernels that gather or scatter. */
+#ifndef TINYCOMP_KERNELS_GATHER_INDEX_H
+#define TINYCOMP_KERNELS_GATHER_INDEX_H
+
+#include "vocabulary.h"
 
 /* The position that an index means, or -1 if it is out of range. */
 TC_INLINE int64_t tc_index(const void *indices, int64_t size, int64_t i, int64_t axis) {
@@ -38,4 +42,8 @@ static void tc_touch_indexed(tc_prepare *prepare, int operand, const int64_t siz
   if (!tc_refused(prepare) && prepare->extents[operand] > 0) {
     prepare->extents[operand] += axis > 0 ? TC_PRODUCT(prepare, axis - 1, axis_stride, element_size) : 0;
   }
+  const double there = tc_distinct(sizes, strides, TC_ND_DIMS) * (double)axis;
+  tc_move(prepare, operand, fmin((double)tc_product(prepare, sizes, TC_ND_DIMS), there), element_size);
 }
+
+#endif

@@ -1,4 +1,10 @@
 /* reverse_sequence: the first steps of every sequence in reverse order. A unit is one step of one sequence. */
+#ifndef TINYCOMP_KERNELS_GATHER_REVERSE_SEQUENCE_H
+#define TINYCOMP_KERNELS_GATHER_REVERSE_SEQUENCE_H
+
+#include "vocabulary.h"
+
+#include "index.h"
 
 enum { REVERSE_Y, REVERSE_X, REVERSE_LENGTHS };
 
@@ -30,3 +36,5 @@ static void TC_NAME(tc_reverse_sequence)(const tc_call *call, int64_t begin, int
            (size_t)bytes);
   }
 }
+
+#endif

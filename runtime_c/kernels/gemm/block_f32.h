@@ -1,4 +1,11 @@
 /* A block: up to a few hundred rows by one panel of columns, over the whole depth. */
+#ifndef TINYCOMP_KERNELS_GEMM_BLOCK_F32_H
+#define TINYCOMP_KERNELS_GEMM_BLOCK_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "tile_f32.h"
 
 /* More depth than this and a panel no longer stays in the second-level cache: the depth is then cut into parts. */
 enum { TC_DEPTH_WHOLE = 2048, TC_DEPTH_PART = 1024 };
@@ -78,3 +85,5 @@ static void tc_block_run(const tc_block_f32 *block) {
   } while (begin < total);
   tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
 }
+
+#endif

@@ -2,6 +2,14 @@
  * of it is used so little that all depends on its arrival: read from the second or third level of the cache, four
  * panels at once take a single row half the time of one after another. Every element is still one sum in the order of
  * its depth. */
+#ifndef TINYCOMP_KERNELS_GEMM_FEW_ROWS_F32_H
+#define TINYCOMP_KERNELS_GEMM_FEW_ROWS_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "tile_f32.h"
+#include "block_f32.h"
 
 enum { TC_FEW_ROWS = 5 };
 
@@ -121,3 +129,5 @@ static void tc_few_run(const tc_block_f32 *block) {
     }
   }
 }
+
+#endif

@@ -1,4 +1,13 @@
 /* gemm_f32: a row-major matrix times a constant one. State: the padded bias, then the packed panels. */
+#ifndef TINYCOMP_KERNELS_GEMM_GEMM_F32_H
+#define TINYCOMP_KERNELS_GEMM_GEMM_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "pack_f32.h"
+#include "block_f32.h"
+#include "grid.h"
 
 enum { GEMM_C, GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
@@ -13,22 +22,22 @@ static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
              "a row stride is shorter than its row");
   tc_check_grid(prepare, p->block_rows, p->panel_order);
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
-  const int64_t flops = TC_PRODUCT(prepare, p->m, p->n, p->k);
+  const int64_t macs = TC_PRODUCT(prepare, p->m, p->n, p->k);
   if (tc_refused(prepare)) {
     return;
   }
   const int64_t padded = TC_PRODUCT(prepare, p->k + 1, p->n + TC_LANES, sizeof(float));
-  tc_touch(prepare, GEMM_C, tc_span(prepare, p->m, p->ldc, p->n), sizeof(float));
-  tc_touch(prepare, GEMM_A, tc_span(prepare, p->m, p->lda, p->k), sizeof(float));
+  tc_touch_rows(prepare, GEMM_C, p->m, p->ldc, p->n, sizeof(float));
+  tc_touch_rows(prepare, GEMM_A, p->m, p->lda, p->k, sizeof(float));
   tc_touch(prepare, GEMM_B, TC_PRODUCT(prepare, p->k, p->n), sizeof(float));
   tc_touch(prepare, GEMM_BIAS, p->n, sizeof(float));
-  tc_touch(prepare, GEMM_RESIDUAL, tc_span(prepare, p->m, p->ldr, p->n), sizeof(float));
+  tc_touch_rows(prepare, GEMM_RESIDUAL, p->m, p->ldr, p->n, sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
   const tc_grid grid = gemm_grid(p, prepare->l2_bytes);
   prepare->units = grid.row_blocks * grid.panels;
-  prepare->cost = 2.0 * (double)flops;
+  prepare->cost = prepare->work.flops = 2.0 * (double)macs;
   prepare->state_bytes = padded;
   TC_SHARE(prepare, p->k, p->n, p->trans_b);
   prepare->scratch_bytes = grid.block_rows * (int64_t)sizeof(float *);
@@ -74,3 +83,5 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
     tc_grid_run(&grid, &block);
   }
 }
+
+#endif

@@ -1,4 +1,13 @@
 /* How an output of rows x columns is cut into blocks, and in which order a thread visits them. */
+#ifndef TINYCOMP_KERNELS_GEMM_GRID_H
+#define TINYCOMP_KERNELS_GEMM_GRID_H
+
+#include "vocabulary.h"
+
+#include "tile_f32.h"
+#include "block_f32.h"
+#include "few_rows_f32.h"
+
 typedef struct tc_grid {
   int64_t rows, columns;
   int64_t block_rows;
@@ -71,3 +80,5 @@ static inline void tc_grid_run(const tc_grid *grid, const tc_block_f32 *block) {
     tc_block_run(block);
   }
 }
+
+#endif

@@ -3,6 +3,16 @@
  *
  * Scratch: row pointers, the panel's bias, the packed panel, and the packed rows of A if its columns are not adjacent.
  */
+#ifndef TINYCOMP_KERNELS_GEMM_MATMUL_F32_H
+#define TINYCOMP_KERNELS_GEMM_MATMUL_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/activation.h"
+#include "tile_f32.h"
+#include "pack_f32.h"
+#include "block_f32.h"
+#include "grid.h"
 
 enum { MATMUL_C, MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_RESIDUAL };
 
@@ -22,17 +32,6 @@ static tc_grid matmul_grid(const tc_matmul_f32_params *p) {
                    .panel_outer = true};
 }
 
-/* States what a call touches of an operand with these strides. */
-static void matmul_touch(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4]) {
-  int64_t last = 0;
-  bool empty = false;
-  for (int i = 0; i < 4; i++) {
-    empty |= sizes[i] <= 0;
-    last += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, strides[i]) : 0;
-  }
-  tc_touch(prepare, operand, empty ? 0 : last + 1, sizeof(float));
-}
-
 static void TC_NAME(tc_matmul_f32_prepare)(tc_prepare *prepare) {
   const tc_matmul_f32_params *p = prepare->params;
   const int64_t macs = TC_PRODUCT(prepare, p->batch0, p->batch1, p->m, p->n, p->k);
@@ -42,9 +41,9 @@ static void TC_NAME(tc_matmul_f32_prepare)(tc_prepare *prepare) {
   }
   const int64_t block_rows = matmul_block_rows(p), a_rows = p->a_column == 1 ? 0 : block_rows;
   const int64_t floats = TC_PRODUCT(prepare, p->k, TC_PANEL + a_rows, sizeof(float));
-#define MATMUL_TOUCH(operand, rows, columns, row, column, batch0_stride, batch1_stride)  \
-  matmul_touch(prepare, operand, (const int64_t[]){p->batch0, p->batch1, rows, columns}, \
-               (const int64_t[]){batch0_stride, batch1_stride, row, column})
+#define MATMUL_TOUCH(operand, rows, columns, row, column, batch0_stride, batch1_stride)       \
+  tc_touch_matrices(prepare, operand, (const int64_t[]){p->batch0, p->batch1, rows, columns}, \
+                    (const int64_t[]){batch0_stride, batch1_stride, row, column}, sizeof(float))
   MATMUL_TOUCH(MATMUL_C, p->m, p->n, p->c_row, 1, p->c_batch0, p->c_batch1);
   MATMUL_TOUCH(MATMUL_A, p->m, p->k, p->a_row, p->a_column, p->a_batch0, p->a_batch1);
   MATMUL_TOUCH(MATMUL_B, p->k, p->n, p->b_row, p->b_column, p->b_batch0, p->b_batch1);
@@ -57,7 +56,7 @@ static void TC_NAME(tc_matmul_f32_prepare)(tc_prepare *prepare) {
   }
   const tc_grid grid = matmul_grid(p);
   prepare->units = TC_PRODUCT(prepare, p->batch0, p->batch1, grid.row_blocks * grid.panels);
-  prepare->cost = 2.0 * (double)macs;
+  prepare->cost = prepare->work.flops = 2.0 * (double)macs;
   prepare->scratch_bytes = floats + block_rows * (int64_t)sizeof(float *) + TC_PANEL * (int64_t)sizeof(float);
 }
 
@@ -137,3 +136,5 @@ static void TC_NAME(tc_matmul_f32)(const tc_call *call, int64_t begin, int64_t e
     tc_block_run(&block);
   }
 }
+
+#endif

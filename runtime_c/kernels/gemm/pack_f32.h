@@ -1,4 +1,11 @@
 /* Packing the right operand of a product into panels, see tile_f32.h. */
+#ifndef TINYCOMP_KERNELS_GEMM_PACK_F32_H
+#define TINYCOMP_KERNELS_GEMM_PACK_F32_H
+
+#include "vocabulary.h"
+
+#include "../copy/transpose.h"
+#include "tile_f32.h"
 
 /* Where a right operand lies: element (tap, depth, column) is at data[tap*tap_stride + ...]. */
 typedef struct tc_matrix_f32 {
@@ -92,3 +99,5 @@ static void tc_pack_panels(const tc_matrix_f32 *b, float *out) {
     out += b->taps * b->depth * tc_round_up(tc_min(b->columns - column, TC_PANEL), TC_LANES);
   }
 }
+
+#endif

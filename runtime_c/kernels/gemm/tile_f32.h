@@ -3,6 +3,10 @@
  * The left operand comes as row pointers: rows[t * row_stride + m] points at the `depth` values of tap t for row m. A
  * matrix has one tap; a convolution has one per kernel position. The right operand is one packed panel: for every tap
  * and every depth, the panel's columns side by side, padded with zeros to whole vectors. */
+#ifndef TINYCOMP_KERNELS_GEMM_TILE_F32_H
+#define TINYCOMP_KERNELS_GEMM_TILE_F32_H
+
+#include "vocabulary.h"
 
 typedef struct tc_tile_f32 {
   const float *const *rows;
@@ -164,3 +168,5 @@ static const tc_tile_f32_fn tc_tiles_f32[TC_TILE_VECTORS + 1][13] = {
     TC_TILE_LIST
 #undef TC_TILE
 };
+
+#endif

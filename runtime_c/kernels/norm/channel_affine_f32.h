@@ -1,4 +1,12 @@
 /* channel_affine_f32: one factor and one summand per channel of NHWC pixels. A unit is a piece of pixels. */
+#ifndef TINYCOMP_KERNELS_NORM_CHANNEL_AFFINE_F32_H
+#define TINYCOMP_KERNELS_NORM_CHANNEL_AFFINE_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/partial.h"
+#include "../common/activation.h"
 
 enum { AFFINE_Y, AFFINE_X, AFFINE_SCALE, AFFINE_SHIFT };
 
@@ -17,6 +25,7 @@ static void TC_NAME(tc_channel_affine_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->pixels, affine_piece(p));
   prepare->cost = (double)count * 3;
+  prepare->work.flops = (double)count * 2;
 }
 
 static void TC_NAME(tc_channel_affine_f32)(const tc_call *call, int64_t begin, int64_t end) {
@@ -36,3 +45,5 @@ static void TC_NAME(tc_channel_affine_f32)(const tc_call *call, int64_t begin, i
     tc_activate_rows(&epilogue, y, 0, 1, p->channels);
   }
 }
+
+#endif

@@ -2,6 +2,13 @@
  * channels, instance normalisation. A unit is one image and a few neighbouring groups, which are read three times.
  *
  * Scratch: for every channel of a unit its mean and its factor. */
+#ifndef TINYCOMP_KERNELS_NORM_GROUP_NORM_F32_H
+#define TINYCOMP_KERNELS_NORM_GROUP_NORM_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
+#include "../reduce/steps.h"
 
 enum { GROUP_NORM_Y, GROUP_NORM_X, GROUP_NORM_SCALE, GROUP_NORM_BIAS };
 
@@ -27,6 +34,7 @@ static void TC_NAME(tc_group_norm_f32_prepare)(tc_prepare *prepare) {
   const int64_t together = group_norm_batch(p), width = p->channels / p->groups * together;
   prepare->units = p->batch * tc_ceil_div(p->groups, together);
   prepare->cost = (double)count * 8;
+  prepare->work.flops = (double)count * 7;
   prepare->scratch_bytes = TC_PRODUCT(prepare, 2, width, sizeof(float));
 }
 
@@ -95,3 +103,5 @@ static void TC_NAME(tc_group_norm_f32)(const tc_call *call, int64_t begin, int64
     group_norm_apply(call, image, channel, channels);
   }
 }
+
+#endif

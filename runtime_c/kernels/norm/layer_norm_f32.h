@@ -1,4 +1,11 @@
 /* layer_norm_f32: rows brought to mean 0 and variance 1, or only to root mean square 1. A unit is one row. */
+#ifndef TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
+#define TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
+#include "../reduce/steps.h"
 
 enum { LAYER_NORM_Y, LAYER_NORM_X, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
 
@@ -13,6 +20,7 @@ static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, LAYER_NORM_BIAS, p->columns, sizeof(float));
   prepare->units = count ? p->rows : 0;
   prepare->cost = (double)count * 8;
+  prepare->work.flops = (double)count * 7;
 }
 
 /* y = (x - mean) * factor, times scale and plus bias where there are such. */
@@ -49,3 +57,5 @@ static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64
     }
   }
 }
+
+#endif

@@ -1,6 +1,14 @@
 /* lrn_f32: local response normalisation across the channels of NHWC pixels. A unit is a piece of pixels.
  *
  * Scratch: the squares of one pixel, with zeros for the channels that windows reach beyond either end. */
+#ifndef TINYCOMP_KERNELS_NORM_LRN_F32_H
+#define TINYCOMP_KERNELS_NORM_LRN_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/log.h"
+#include "../common/partial.h"
 
 enum { LRN_Y, LRN_X };
 
@@ -20,6 +28,7 @@ static void TC_NAME(tc_lrn_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->pixels, LRN_PIECE);
   prepare->cost = (double)count * (double)(p->size + 30);
+  prepare->work.flops = (double)count * (double)(2 * p->size + 4);
   prepare->scratch_bytes = TC_PRODUCT(prepare, p->channels + p->size + TC_LANES, sizeof(float));
 }
 
@@ -49,3 +58,5 @@ static void TC_NAME(tc_lrn_f32)(const tc_call *call, int64_t begin, int64_t end)
     lrn_pixel(p, (float *)call->operands[LRN_Y] + at, (const float *)call->operands[LRN_X] + at, call->scratch);
   }
 }
+
+#endif

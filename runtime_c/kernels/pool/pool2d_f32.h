@@ -1,5 +1,13 @@
 /* pool2d_f32: maximum or average over NHWC windows. A unit is one line of output pixels and a strip of channels, so
  * that pooling a whole image to one pixel has as many units as the image has strips. */
+#ifndef TINYCOMP_KERNELS_POOL_POOL2D_F32_H
+#define TINYCOMP_KERNELS_POOL_POOL2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/log.h"
+#include "../common/partial.h"
+#include "walk.h"
 
 enum { POOL_Y, POOL_X };
 
@@ -24,11 +32,9 @@ static void TC_NAME(tc_pool2d_f32_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  tc_touch(prepare, POOL_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, POOL_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, POOL_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, sizeof(float));
+  tc_touch_image(prepare, POOL_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
+  prepare->work.flops = TC_COUNT(p->batch, p->out_height, p->out_width, p->channels, p->kernel_height, p->kernel_width);
   const int64_t strips = TC_PRODUCT(prepare, p->channels) ? tc_ceil_div(p->channels, POOL_STRIP) : 0;
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, strips);
   prepare->cost =
@@ -110,3 +116,5 @@ static void TC_NAME(tc_pool2d_f32)(const tc_call *call, int64_t begin, int64_t e
     pool_line(call, unit / strips, channel, tc_min(p->channels - channel, POOL_STRIP));
   }
 }
+
+#endif

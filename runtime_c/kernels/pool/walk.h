@@ -1,4 +1,8 @@
 /* A walk over the windows of one line of output pixels, for pools of any type. */
+#ifndef TINYCOMP_KERNELS_POOL_WALK_H
+#define TINYCOMP_KERNELS_POOL_WALK_H
+
+#include "vocabulary.h"
 
 /* The part of a window's line or column that lies inside: positions [first, last), and how many ONNX counts. */
 typedef struct pool_range {
@@ -61,3 +65,5 @@ static void pool_walk_to(pool_walk *walk, int64_t out_x) {
   walk->counted = walk->rows.counted * columns.counted;
   walk->was_inside = inside;
 }
+
+#endif

@@ -1,5 +1,9 @@
 /* quantize_f32 and dequantize_f32: linear quantisation per tensor or per channel. Units are pieces of rows: a row has
  * one scale, or, with adjacent channels, one scale per element. */
+#ifndef TINYCOMP_KERNELS_QUANT_QUANTIZE_F32_H
+#define TINYCOMP_KERNELS_QUANT_QUANTIZE_F32_H
+
+#include "vocabulary.h"
 
 enum { QUANT_Y, QUANT_X, QUANT_SCALE, QUANT_ZERO };
 
@@ -107,6 +111,7 @@ static void quant_prepare(tc_prepare *prepare, int y_size, int x_size, int zero_
   const quant_rows rows = quant_rows_of(p);
   prepare->units = rows.rows * rows.pieces;
   prepare->cost = 4.0 * (double)count;
+  prepare->work.flops = 2.0 * (double)count;
 }
 
 static void quant_run(const tc_call *call, const quant_fn functions[2], int y_size, int x_size, int zero_size,
@@ -148,3 +153,5 @@ static void TC_NAME(tc_dequantize_f32)(const tc_call *call, int64_t begin, int64
   const quant_type *type = quant_type_of(p->type);
   quant_run(call, type->dequantize, sizeof(float), type->size, type->size, begin, end);
 }
+
+#endif

@@ -1,4 +1,12 @@
 /* Blocks of 8-bit products: which rows of the output belong together, and running one block by one panel. */
+#ifndef TINYCOMP_KERNELS_QUANT8_BLOCK_Q8_H
+#define TINYCOMP_KERNELS_QUANT8_BLOCK_Q8_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "requantize.h"
+#include "tile_q8.h"
 
 /* How rows are cut into blocks. They lie in lines of `width`: the lines of an image, or a matrix as one line. A block
  * is several whole lines or a piece of one, so that what it reads of an image is a rectangle. */
@@ -97,3 +105,5 @@ static void q8_block_run(const q8_block *block) {
     q8_finish_rows(r, &block->scale, sums, sums_stride, block->y, block->y_stride, block->row_count, block->columns);
   }
 }
+
+#endif

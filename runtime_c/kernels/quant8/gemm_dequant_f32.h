@@ -7,6 +7,17 @@
  *
  * State: the padded bias, then for each panel its scales and zero points [block][columns], then its codes less the
  * middle of their range: bytes [depth][columns], or two numbers of the depth in a byte, the first one below. */
+#ifndef TINYCOMP_KERNELS_QUANT8_GEMM_DEQUANT_F32_H
+#define TINYCOMP_KERNELS_QUANT8_GEMM_DEQUANT_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/partial.h"
+#include "../common/activation.h"
+#include "../gemm/tile_f32.h"
+#include "../gemm/block_f32.h"
+#include "qmatmul.h"
 
 enum { DEQUANT_Y, DEQUANT_X, DEQUANT_W, DEQUANT_SCALES, DEQUANT_ZEROS, DEQUANT_BIAS };
 
@@ -53,9 +64,10 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const dequant_plan plan = dequant_plan_make(p);
-  tc_touch(prepare, DEQUANT_Y, tc_span(prepare, p->m, p->ldc, p->n), sizeof(float));
-  tc_touch(prepare, DEQUANT_X, tc_span(prepare, p->m, p->lda, p->k), sizeof(float));
+  tc_touch_rows(prepare, DEQUANT_Y, p->m, p->ldc, p->n, sizeof(float));
+  tc_touch_rows(prepare, DEQUANT_X, p->m, p->lda, p->k, sizeof(float));
   tc_touch(prepare, DEQUANT_W, codes, 1);
+  tc_move(prepare, DEQUANT_W, (double)(codes * p->bits / 8), 1);
   tc_touch(prepare, DEQUANT_SCALES, TC_PRODUCT(prepare, p->n, plan.blocks), sizeof(float));
   tc_touch(prepare, DEQUANT_ZEROS, TC_PRODUCT(prepare, p->n, plan.blocks), 1);
   tc_touch(prepare, DEQUANT_BIAS, p->n, sizeof(float));
@@ -64,6 +76,7 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = plan.panels * plan.row_blocks;
   prepare->cost = tc_max(2, p->m) * (double)padded + (double)macs;
+  prepare->work.flops = 2.0 * (double)macs;
   prepare->state_bytes = TC_PRODUCT(prepare, plan.panels, plan.panel_bytes + DEQUANT_COLUMNS * (int64_t)sizeof(float));
   prepare->scratch_bytes = plan.few_rows ? (p->m + 1) * (plan.depth + plan.blocks) * (int64_t)sizeof(float)
                                          : TC_PRODUCT(prepare, p->k, TC_PANEL, sizeof(float)) +
@@ -268,3 +281,5 @@ static void TC_NAME(tc_gemm_dequant_f32)(const tc_call *call, int64_t begin, int
   const dequant_plan plan = dequant_plan_make(call->params);
   (plan.few_rows ? dequant_few_rows : dequant_many_rows)(call, &plan, begin, end);
 }
+
+#endif

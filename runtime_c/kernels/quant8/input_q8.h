@@ -1,5 +1,13 @@
 /* The left operand of 8-bit products: a copy of what a block reads of x, in the form of the micro-kernel, with the zero
  * point where there is no image. So padding costs nothing, and numbers are widened once for all columns. */
+#ifndef TINYCOMP_KERNELS_QUANT8_INPUT_Q8_H
+#define TINYCOMP_KERNELS_QUANT8_INPUT_Q8_H
+
+#include "vocabulary.h"
+
+#include "../conv/conv2d_rows.h"
+#include "tile_q8.h"
+#include "block_q8.h"
 
 /* Where a product finds x, and how it is copied: line by line, so that the windows of neighbouring pixels share what
  * they have in common and each kernel line is a tap; or each window for itself, as one tap, where the windows have
@@ -170,3 +178,5 @@ static int64_t q8_copied_bytes(tc_prepare *prepare, const q8_input *in, const q8
   }
   return TC_PRODUCT(prepare, cut->piece, q8_window_pitch(in)) + rest;
 }
+
+#endif

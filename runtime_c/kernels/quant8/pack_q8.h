@@ -1,4 +1,11 @@
 /* Packing the weights of 8-bit products into panels, see tile_q8.h. */
+#ifndef TINYCOMP_KERNELS_QUANT8_PACK_Q8_H
+#define TINYCOMP_KERNELS_QUANT8_PACK_Q8_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "tile_q8.h"
 
 /* Where weights lie. The depth of a tap runs over `outer` times `inner` numbers; element (tap, outer, inner, column) is
  * at tap * tap_stride + ..., in elements. They may be unaligned. */
@@ -91,3 +98,5 @@ static void q8_pack(const q8_weights *w, q8_form form, const void *bias, int64_t
     panels += line * width;
   }
 }
+
+#endif

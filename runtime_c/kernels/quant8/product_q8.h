@@ -1,5 +1,17 @@
 /* 8-bit products with constant weights, of which matrices and convolutions are two kinds. State: the form of words that
  * the weights allow, then for each group the arrays of requantize.h and the packed panels. */
+#ifndef TINYCOMP_KERNELS_QUANT8_PRODUCT_Q8_H
+#define TINYCOMP_KERNELS_QUANT8_PRODUCT_Q8_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "../gemm/grid.h"
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "block_q8.h"
+#include "input_q8.h"
 
 enum { Q8_Y, Q8_X, Q8_W, Q8_BIAS, Q8_FACTOR };
 
@@ -136,3 +148,5 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
     q8_block_run(&block);
   }
 }
+
+#endif

@@ -1,5 +1,12 @@
 /* qbinary: the sum, difference or product of two tensors of 8-bit numbers, as its definition in float32 says step by
  * step. Units are pieces of rows. State: the collapsed walk. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QBINARY_H
+#define TINYCOMP_KERNELS_QUANT8_QBINARY_H
+
+#include "vocabulary.h"
+
+#include "../copy/copy.h"
+#include "requantize.h"
 
 enum { QBINARY_Y, QBINARY_A, QBINARY_B };
 
@@ -29,7 +36,9 @@ static void TC_NAME(tc_qbinary_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = qbinary_rows(p).units;
-  prepare->cost = 4.0 * (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  const double count = (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  prepare->cost = 4.0 * count;
+  prepare->work.flops = 6.0 * count; /* two operands become floats, one operation, and the way back */
   prepare->state_bytes = sizeof(tc_rows);
 }
 
@@ -142,3 +151,5 @@ static void TC_NAME(tc_qbinary)(const tc_call *call, int64_t begin, int64_t end)
     tc_rows_next(&walk);
   }
 }
+
+#endif

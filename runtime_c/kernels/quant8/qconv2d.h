@@ -1,4 +1,14 @@
 /* qconv2d: convolution of 8-bit numbers. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QCONV2D_H
+#define TINYCOMP_KERNELS_QUANT8_QCONV2D_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
   const int64_t channels = p->channels / p->groups, positions = p->kernel_height * p->kernel_width;
@@ -41,11 +51,13 @@ static void qconv_check(tc_prepare *prepare) {
              (long long)p->channels, (long long)p->out_channels);
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->out_channels,
              "a pixel stride is smaller than the number of channels");
-  TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
-  tc_touch(prepare, Q8_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels), 1);
-  tc_touch(prepare, Q8_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels),
-           q8_size(&result));
+  const int64_t weights =
+      TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
+  prepare->work.integer_operations = 2.0 * TC_COUNT(p->batch, p->out_height, p->out_width, weights);
+  prepare->work.algorithm = p->algorithm;
+  tc_touch_image(prepare, Q8_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, 1);
+  tc_touch_image(prepare, Q8_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels,
+                 q8_size(&result));
 }
 
 static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
@@ -74,3 +86,5 @@ static void TC_NAME(tc_qconv2d)(const tc_call *call, int64_t begin, int64_t end)
   const q8_product product = qconv_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }
+
+#endif

@@ -9,6 +9,20 @@
  * A unit is a block of tiles of 2x2 output pixels times a panel of output channels. State: the arrays of requantize.h,
  * a pixel that holds nothing but the zero point, and the panels, each with its 16 products one after another. Scratch:
  * row pointers, products [product][tile][column], transformed patches [product][tile][channel]. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QCONV2D_WINOGRAD_H
+#define TINYCOMP_KERNELS_QUANT8_QCONV2D_WINOGRAD_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "../gemm/grid.h"
+#include "../conv/conv2d_rows.h"
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "block_q8.h"
+#include "product_q8.h"
+#include "qconv2d.h"
 
 enum {
   QWINO_OUT = 2,
@@ -88,6 +102,8 @@ static void TC_NAME(tc_qconv2d_winograd_prepare)(tc_prepare *prepare) {
   }
   prepare->units = plan.blocks * plan.panels;
   prepare->cost = 2.0 * (double)multiplications;
+  prepare->work.done = 2.0 * TC_COUNT(QWINO_PRODUCTS, plan.tiles, p->channels, p->out_channels);
+  prepare->work.algorithm = TC_CONV_WINOGRAD_2;
   prepare->state_bytes = Q8_ARRAYS * plan.padded * (int64_t)sizeof(int32_t) + plan.patch + panels;
   prepare->scratch_bytes = block + QWINO_PRODUCTS * QWINO_GAP * 2;
   TC_SHARE(prepare, p->channels, p->out_channels, p->x_zero_point, p->rule);
@@ -351,3 +367,5 @@ static void TC_NAME(tc_qconv2d_winograd)(const tc_call *call, int64_t begin, int
     qwino_transform_output(&b, column);
   }
 }
+
+#endif

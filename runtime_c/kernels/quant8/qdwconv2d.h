@@ -3,6 +3,16 @@
  *
  * Numbers of two neighbouring lines of the kernel go into pairs, which are multiplied and added at once. State: the
  * arrays of requantize.h, then the weights as pairs, [pair of lines][column][padded channels]. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QDWCONV2D_H
+#define TINYCOMP_KERNELS_QUANT8_QDWCONV2D_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 enum { QDW_LINES = 4, QDW_PIXELS = Q8_PIXELS };
 
@@ -39,9 +49,9 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   }
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, Q8_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels), 1);
-  tc_touch(prepare, Q8_Y, tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           q8_size(&result));
+  tc_touch_image(prepare, Q8_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, 1);
+  tc_touch_image(prepare, Q8_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels,
+                 q8_size(&result));
   tc_touch(prepare, Q8_W, weights, q8_weight_size(&result));
   tc_touch(prepare, Q8_BIAS, p->channels, sizeof(int32_t));
   q8_check_result(prepare, &result, Q8_FACTOR, p->channels);
@@ -53,7 +63,7 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = p->batch * plan.bands;
-  prepare->cost = 2.0 * (double)outputs * (double)weights;
+  prepare->cost = prepare->work.integer_operations = 2.0 * (double)outputs * (double)weights;
   prepare->state_bytes = TC_PRODUCT(prepare, words, sizeof(int32_t));
   prepare->scratch_bytes = copies + TC_LANES; /* the last pixel is read in whole vectors */
   TC_SHARE(prepare, p->channels, p->kernel_height, p->kernel_width, p->x_zero_point, p->weight_type, p->rule);
@@ -233,3 +243,5 @@ static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t en
     }
   }
 }
+
+#endif

@@ -1,4 +1,14 @@
 /* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QGEMM_H
+#define TINYCOMP_KERNELS_QUANT8_QGEMM_H
+
+#include "vocabulary.h"
+
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "input_q8.h"
+#include "product_q8.h"
 
 static q8_product qgemm_product(const tc_qgemm_params *p, q8_form form) {
   q8_product product = {.result = Q8_RESULT(p),
@@ -35,11 +45,11 @@ static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
   const tc_qgemm_params *p = prepare->params;
   TC_REQUIRE(prepare, p->trans_b == 0 || p->trans_b == 1, "trans_b must be 0 or 1");
   TC_REQUIRE(prepare, p->x_row_stride >= p->k && p->y_row_stride >= p->n, "a row stride is shorter than its row");
-  TC_PRODUCT(prepare, p->m, p->n, p->k);
+  prepare->work.integer_operations = 2.0 * (double)TC_PRODUCT(prepare, p->m, p->n, p->k);
   TC_PRODUCT(prepare, p->k, p->n);
   const q8_result result = Q8_RESULT(p);
-  tc_touch(prepare, Q8_X, tc_span(prepare, p->m, p->x_row_stride, p->k), 1);
-  tc_touch(prepare, Q8_Y, tc_span(prepare, p->m, p->y_row_stride, p->n), q8_size(&result));
+  tc_touch_rows(prepare, Q8_X, p->m, p->x_row_stride, p->k, 1);
+  tc_touch_rows(prepare, Q8_Y, p->m, p->y_row_stride, p->n, q8_size(&result));
   if (tc_refused(prepare)) {
     return;
   }
@@ -59,3 +69,5 @@ static void TC_NAME(tc_qgemm)(const tc_call *call, int64_t begin, int64_t end) {
   const q8_product product = qgemm_product(call->params, q8_form_in(call->state));
   q8_product_run(call, &product, begin, end);
 }
+
+#endif

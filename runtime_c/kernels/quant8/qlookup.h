@@ -1,5 +1,9 @@
 /* qlookup: a function of one 8-bit number as a table of its 256 values. Units are pieces of rows. State: a
  * qlookup_table. Tables that only flip bits, such as those between int8 and uint8, need no lookup. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QLOOKUP_H
+#define TINYCOMP_KERNELS_QUANT8_QLOOKUP_H
+
+#include "vocabulary.h"
 
 enum { QLOOKUP_Y, QLOOKUP_X, QLOOKUP_TABLE };
 
@@ -28,8 +32,8 @@ static void TC_NAME(tc_qlookup_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->x_row_stride >= p->columns && p->y_row_stride >= p->columns,
              "a row stride is shorter than its row");
   const int64_t count = TC_PRODUCT(prepare, p->rows, p->columns);
-  tc_touch(prepare, QLOOKUP_Y, tc_span(prepare, p->rows, p->y_row_stride, p->columns), (int)p->element_size);
-  tc_touch(prepare, QLOOKUP_X, tc_span(prepare, p->rows, p->x_row_stride, p->columns), 1);
+  tc_touch_rows(prepare, QLOOKUP_Y, p->rows, p->y_row_stride, p->columns, (int)p->element_size);
+  tc_touch_rows(prepare, QLOOKUP_X, p->rows, p->x_row_stride, p->columns, 1);
   tc_touch(prepare, QLOOKUP_TABLE, QLOOKUP_VALUES, (int)p->element_size);
   if (tc_refused(prepare)) {
     return;
@@ -90,3 +94,5 @@ static void TC_NAME(tc_qlookup)(const tc_call *call, int64_t begin, int64_t end)
     }
   }
 }
+
+#endif

@@ -3,6 +3,16 @@
  * points; the panel, and the rows where one block holds them all, are copied once for all units that need them.
  *
  * Scratch: sums, the panel's arrays of requantize.h, the packed panel, row pointers, copied rows. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QMATMUL_H
+#define TINYCOMP_KERNELS_QUANT8_QMATMUL_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "requantize.h"
+#include "tile_q8.h"
+#include "pack_q8.h"
+#include "block_q8.h"
 
 enum { QMATMUL_Y, QMATMUL_X, QMATMUL_W, QMATMUL_X_ZERO, QMATMUL_W_ZERO, QMATMUL_BIAS, QMATMUL_FACTOR };
 
@@ -30,18 +40,6 @@ static qmatmul_plan qmatmul_plan_make(const tc_qmatmul_params *p) {
   return plan;
 }
 
-/* States what a call touches of an operand of these sizes and strides. */
-static void qmatmul_touch(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
-                          int element_size) {
-  int64_t last = 0;
-  bool empty = false;
-  for (int i = 0; i < 4; i++) {
-    empty |= sizes[i] <= 0;
-    last += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, strides[i]) : 0;
-  }
-  tc_touch(prepare, operand, empty ? 0 : last + 1, element_size);
-}
-
 static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
   const tc_qmatmul_params *p = prepare->params;
   const int64_t macs = TC_PRODUCT(prepare, p->batch0, p->batch1, p->m, p->n, p->k);
@@ -58,12 +56,12 @@ static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
     return;
   }
   const qmatmul_plan plan = qmatmul_plan_make(p);
-  qmatmul_touch(prepare, QMATMUL_Y, (const int64_t[]){p->batch0, p->batch1, p->m, p->n},
-                (const int64_t[]){p->y_batch0, p->y_batch1, p->y_row, 1}, q8_size(&plan.result));
-  qmatmul_touch(prepare, QMATMUL_X, (const int64_t[]){p->batch0, p->batch1, p->m, p->k},
-                (const int64_t[]){p->x_batch0, p->x_batch1, p->x_row, p->x_column}, 1);
-  qmatmul_touch(prepare, QMATMUL_W, (const int64_t[]){p->batch0, p->batch1, p->k, p->n},
-                (const int64_t[]){p->w_batch0, p->w_batch1, p->w_row, p->w_column}, 1);
+  tc_touch_matrices(prepare, QMATMUL_Y, (const int64_t[]){p->batch0, p->batch1, p->m, p->n},
+                    (const int64_t[]){p->y_batch0, p->y_batch1, p->y_row, 1}, q8_size(&plan.result));
+  tc_touch_matrices(prepare, QMATMUL_X, (const int64_t[]){p->batch0, p->batch1, p->m, p->k},
+                    (const int64_t[]){p->x_batch0, p->x_batch1, p->x_row, p->x_column}, 1);
+  tc_touch_matrices(prepare, QMATMUL_W, (const int64_t[]){p->batch0, p->batch1, p->k, p->n},
+                    (const int64_t[]){p->w_batch0, p->w_batch1, p->w_row, p->w_column}, 1);
   tc_touch(prepare, QMATMUL_X_ZERO, 1, 1);
   tc_touch(prepare, QMATMUL_W_ZERO, p->w_zeros, 1);
   tc_touch(prepare, QMATMUL_BIAS, p->n, sizeof(int32_t));
@@ -73,6 +71,7 @@ static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
   }
   prepare->units = TC_PRODUCT(prepare, p->batch0, p->batch1, plan.row_blocks, plan.panels);
   prepare->cost = (double)macs;
+  prepare->work.integer_operations = 2.0 * (double)macs;
   prepare->scratch_bytes =
       TC_PRODUCT(prepare, TC_PANEL * (int64_t)sizeof(int32_t), plan.block_rows + Q8_ARRAYS + plan.words) +
       TC_PRODUCT(prepare, plan.block_rows, plan.pitch + (int64_t)sizeof(char *)) + 64;
@@ -196,3 +195,5 @@ static void TC_NAME(tc_qmatmul)(const tc_call *call, int64_t begin, int64_t end)
                              .y_stride = p->y_row});
   }
 }
+
+#endif

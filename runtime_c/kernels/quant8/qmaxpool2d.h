@@ -1,5 +1,12 @@
 /* qmaxpool2d: the maximum of 8-bit numbers over NHWC windows. A unit is one line of output pixels and a strip of
  * channels. The loops over channels are plain C, which the compiler turns into vectors of bytes. */
+#ifndef TINYCOMP_KERNELS_QUANT8_QMAXPOOL2D_H
+#define TINYCOMP_KERNELS_QUANT8_QMAXPOOL2D_H
+
+#include "vocabulary.h"
+
+#include "../pool/walk.h"
+#include "../pool/pool2d_f32.h"
 
 enum { QMAXPOOL_STRIP = 64 };
 
@@ -9,9 +16,10 @@ static void TC_NAME(tc_qmaxpool2d_prepare)(tc_prepare *prepare) {
   tc_check_window(prepare, &window);
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
              "a pixel stride is smaller than the number of channels");
-  tc_touch(prepare, POOL_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels), 1);
-  tc_touch(prepare, POOL_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels), 1);
+  tc_touch_image(prepare, POOL_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, 1);
+  tc_touch_image(prepare, POOL_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, 1);
+  prepare->work.integer_operations =
+      TC_COUNT(p->batch, p->out_height, p->out_width, p->channels, p->kernel_height, p->kernel_width);
   const int64_t strips = TC_PRODUCT(prepare, p->channels) ? tc_ceil_div(p->channels, QMAXPOOL_STRIP) : 0;
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, strips);
   prepare->cost = 0.25 * (double)p->kernel_height * (double)p->kernel_width * (double)p->out_width *
@@ -55,3 +63,5 @@ static void TC_NAME(tc_qmaxpool2d)(const tc_call *call, int64_t begin, int64_t e
     qmaxpool_line(call, unit / strips, channel, tc_min(p->channels - channel, QMAXPOOL_STRIP));
   }
 }
+
+#endif

@@ -1,5 +1,11 @@
 /* From exact 32-bit sums to what a quantised product stores: 8-bit numbers by either rule, the sums themselves, or
  * floats. */
+#ifndef TINYCOMP_KERNELS_QUANT8_REQUANTIZE_H
+#define TINYCOMP_KERNELS_QUANT8_REQUANTIZE_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
 
 /* The fields that all quantised products share. */
 typedef struct q8_result {
@@ -194,3 +200,5 @@ TC_INLINE void q8_store_pixels(const int count, const q8_result *r, const q8_sca
   const q8_scale from_c = q8_scale_at(scale, c);
   q8_finish_rows(r, &from_c, sums, TC_LANES, y, y_pixel, count, tc_min(channels, TC_LANES));
 }
+
+#endif

@@ -4,6 +4,13 @@
  * left operand comes as row pointers, as in tile_f32.h; rows may end within a word, whose rest meets weights of 0. The
  * right one is one packed panel: for every tap and word, those of the panel's columns side by side, padded to whole
  * vectors. */
+#ifndef TINYCOMP_KERNELS_QUANT8_TILE_Q8_H
+#define TINYCOMP_KERNELS_QUANT8_TILE_Q8_H
+
+#include "vocabulary.h"
+
+#include "../gemm/tile_f32.h"
+#include "requantize.h"
 
 typedef enum q8_form {
   Q8_WIDE,   /* pairs of numbers of 16 bits */
@@ -177,3 +184,5 @@ static q8_form q8_form_of(const q8_result *r) {
 #endif
   return Q8_NARROW;
 }
+
+#endif

@@ -1,5 +1,13 @@
 /* The cells of recurrent networks: what becomes of the sums of one row and one panel. Source: the ONNX documentation of
  * RNN, GRU and LSTM, whose order of gates and names of functions these are. */
+#ifndef TINYCOMP_KERNELS_RECURRENT_CELLS_H
+#define TINYCOMP_KERNELS_RECURRENT_CELLS_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/partial.h"
+#include "../elementwise/rows.h"
 
 typedef struct recurrent_function {
   element_fn apply;
@@ -173,3 +181,5 @@ static const recurrent_kind recurrent_kinds[RECURRENT_CELL_KINDS] = {
     [TC_CELL_GRU_LINEAR] = {3, 1, {{0, 3, RECURRENT_FUNCTIONS(gru_linear)}}},
 };
 #undef RECURRENT_FUNCTIONS
+
+#endif

@@ -4,6 +4,10 @@
  * units: [panel][depth][unit vector][gate][TC_LANES], so that the cell can follow while the sums are in the first-level
  * cache, and, as a product for few rows takes as long as the matrix takes to arrive, while the next panel is under way.
  */
+#ifndef TINYCOMP_KERNELS_RECURRENT_PRODUCT_H
+#define TINYCOMP_KERNELS_RECURRENT_PRODUCT_H
+
+#include "vocabulary.h"
 
 enum { RECURRENT_VECTORS = 4 }; /* in a panel */
 #if TC_REGISTERS == 32
@@ -118,3 +122,5 @@ static void recurrent_product(const float *const *rows, int64_t count, int64_t d
     recurrent_tiles[end - m][vectors](rows + m, depth, panel, sums + m * vectors * TC_LANES);
   }
 }
+
+#endif

@@ -4,6 +4,14 @@
  *
  * Scratch, in rows of hidden units that are padded to whole vectors: hidden states before and after a step, the cell's
  * states or the update gates, the reset states; then the sums of one panel. */
+#ifndef TINYCOMP_KERNELS_RECURRENT_RECURRENT_F32_H
+#define TINYCOMP_KERNELS_RECURRENT_RECURRENT_F32_H
+
+#include "vocabulary.h"
+
+#include "../elementwise/unary_f32.h"
+#include "product.h"
+#include "cells.h"
 
 enum {
   RECURRENT_Y,
@@ -63,7 +71,7 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   const int64_t states =
       tc_span(prepare, p->directions, p->state_direction, tc_span(prepare, p->batch, p->state_batch, p->hidden));
   const int64_t y = tc_span(prepare, p->directions, p->y_direction, tc_span(prepare, p->batch, p->y_batch, p->hidden));
-  tc_touch(prepare, RECURRENT_Y, tc_span(prepare, p->steps, p->y_time, y), sizeof(float));
+  tc_touch_rows(prepare, RECURRENT_Y, p->steps, p->y_time, y, sizeof(float));
   for (int i = 0; i < 2; i++) {
     tc_touch(prepare, (int[]){RECURRENT_LAST_H, RECURRENT_LAST_C}[i], states, sizeof(float));
     tc_touch(prepare, (int[]){RECURRENT_FIRST_H, RECURRENT_FIRST_C}[i], states, sizeof(float));
@@ -74,8 +82,15 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, RECURRENT_BIAS, p->directions * p->hidden, sizeof(float));
   tc_touch(prepare, RECURRENT_PEEPHOLES, 3 * p->directions * p->hidden, sizeof(float));
   tc_touch(prepare, RECURRENT_LENGTHS, p->batch, sizeof(int32_t));
+  const double state = TC_COUNT(p->directions, p->batch, p->hidden);
+  tc_move(prepare, RECURRENT_Y, (double)p->steps * state, sizeof(float));
+  tc_move(prepare, RECURRENT_X, TC_COUNT(p->steps, p->batch, columns), sizeof(float));
+  for (int i = 0; i < 2; i++) {
+    tc_move(prepare, (int[]){RECURRENT_LAST_H, RECURRENT_LAST_C}[i], state, sizeof(float));
+    tc_move(prepare, (int[]){RECURRENT_FIRST_H, RECURRENT_FIRST_C}[i], state, sizeof(float));
+  }
   prepare->units = p->directions * recurrent_blocks(p);
-  prepare->cost = 2.0 * (double)TC_PRODUCT(prepare, p->steps, p->batch, weights);
+  prepare->cost = prepare->work.flops = 2.0 * (double)TC_PRODUCT(prepare, p->steps, p->batch, weights);
   prepare->scratch_bytes = RECURRENT_ROWS * (RECURRENT_BUFFERS * width + RECURRENT_VECTORS * (int64_t)sizeof(tc_vf));
   prepare->state_bytes = TC_PRODUCT(prepare, p->directions, recurrent_kinds[p->cell].gates, p->hidden, width);
   TC_SHARE(prepare, p->directions, p->cell, p->hidden);
@@ -276,3 +291,5 @@ static void TC_NAME(tc_recurrent_f32)(const tc_call *call, int64_t begin, int64_
     recurrent_copy_states(&run, RECURRENT_LAST_C, run.c, true);
   }
 }
+
+#endif

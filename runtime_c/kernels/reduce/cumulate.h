@@ -1,4 +1,10 @@
 /* cumulate: running sums or products along an axis. A unit is a strip of neighbouring columns. */
+#ifndef TINYCOMP_KERNELS_REDUCE_CUMULATE_H
+#define TINYCOMP_KERNELS_REDUCE_CUMULATE_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
 
 enum { CUMULATE_Y, CUMULATE_X };
 
@@ -20,6 +26,7 @@ static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, CUMULATE_STRIP));
   prepare->cost = 2.0 * (double)count;
+  tc_operate(prepare, p->type, (double)count);
 }
 
 #define TC_NUMBER(kind, type, wide)                                                                                   \
@@ -56,3 +63,5 @@ static void TC_NAME(tc_cumulate)(const tc_call *call, int64_t begin, int64_t end
     }
   }
 }
+
+#endif

@@ -4,6 +4,13 @@
  * Integers wrap around, as their sums and products do in ONNX. Roots, logarithms and exponentials are formed in double
  * and cut off towards zero. A strip of running results lies side by side, one per column; adjacent elements are dealt
  * out to a whole strip, whose results are joined at the end. */
+#ifndef TINYCOMP_KERNELS_REDUCE_REDUCE_H
+#define TINYCOMP_KERNELS_REDUCE_REDUCE_H
+
+#include "vocabulary.h"
+
+#include "../cast/cast.h"
+#include "reduce_f32.h"
 
 enum { NUMBERS_STRIP = 64 };
 
@@ -54,6 +61,7 @@ static void TC_NAME(tc_reduce_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, p->middle, tc_ceil_div(p->inner, NUMBERS_STRIP));
+  tc_operate(prepare, p->type, (double)count);
   prepare->cost = (double)count * (p->op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
 
@@ -207,3 +215,5 @@ static void TC_NAME(tc_reduce)(const tc_call *call, int64_t begin, int64_t end) 
 #undef NUMBERS_LIST
 #undef NUMBERS_SIGNED
 #undef NUMBERS_UNSIGNED
+
+#endif

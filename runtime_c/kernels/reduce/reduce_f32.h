@@ -1,5 +1,11 @@
 /* reduce_f32: reductions over up to two groups of axes. A unit is one result of adjacent elements, or a strip of
  * columns if the reduced elements lie apart. */
+#ifndef TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
+#define TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
+
+#include "vocabulary.h"
+
+#include "steps.h"
 
 enum { REDUCE_Y, REDUCE_X };
 
@@ -71,6 +77,7 @@ static void TC_NAME(tc_reduce_f32_prepare)(tc_prepare *prepare) {
   }
   const tc_reduce_f32_params p = reduce_simplify(given);
   prepare->units = TC_PRODUCT(prepare, p.outer, p.middle, reduce_strips(&p));
+  prepare->work.flops = (double)count;
   prepare->cost = (double)count * (p.op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
 
@@ -141,3 +148,5 @@ static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t e
     reduce_finish(&p, y, columns, shifts);
   }
 }
+
+#endif

@@ -1,5 +1,14 @@
 /* softmax_f32: softmax or its logarithm along an axis. A unit is one row of adjacent elements, or a vector of rows
  * whose elements are `inner` apart. The result may replace the operand. */
+#ifndef TINYCOMP_KERNELS_REDUCE_SOFTMAX_F32_H
+#define TINYCOMP_KERNELS_REDUCE_SOFTMAX_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/log.h"
+#include "../common/partial.h"
+#include "steps.h"
 
 enum { SOFTMAX_Y, SOFTMAX_X };
 
@@ -14,6 +23,7 @@ static void TC_NAME(tc_softmax_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = p->outer * (p->inner == 1 ? 1 : tc_ceil_div(p->inner, TC_LANES));
   prepare->cost = (double)count * 20;
+  prepare->work.flops = (double)count * 5;
 }
 
 /* The largest element. NaN may be lost: it returns with the exponentials. */
@@ -107,3 +117,5 @@ static void TC_NAME(tc_softmax_f32)(const tc_call *call, int64_t begin, int64_t 
     softmax_columns(y + at, x + at, p, tc_min(p->inner - column, TC_LANES));
   }
 }
+
+#endif

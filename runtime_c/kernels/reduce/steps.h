@@ -1,6 +1,14 @@
 /* The loops of all reductions: along a row of adjacent elements, and down columns that lie side by side.
  *
  * Long sums are cut into parts that are added up at the end, so that rounding errors grow with the length of a part. */
+#ifndef TINYCOMP_KERNELS_REDUCE_STEPS_H
+#define TINYCOMP_KERNELS_REDUCE_STEPS_H
+
+#include "vocabulary.h"
+
+#include "../common/math.h"
+#include "../common/log.h"
+#include "../common/partial.h"
 
 enum { REDUCE_PART = 4096, REDUCE_PART_ROWS = 32, REDUCE_VECTORS = 4, REDUCE_STRIP = REDUCE_VECTORS * TC_LANES };
 
@@ -132,3 +140,5 @@ TC_REDUCE_LIST
 #undef REDUCE_LANES
 #undef REDUCE_ROW
 #undef REDUCE_COLUMNS
+
+#endif

@@ -1,6 +1,12 @@
 /* resize2d_f32: separable interpolation of NHWC images from tables of positions and weights. A unit is one output line:
  * the input lines are blended into scratch, and its pixels are then blended or picked. State: whether the tables'
  * positions lie inside the image, which is checked once. */
+#ifndef TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
+#define TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
+
+#include "vocabulary.h"
+
+#include "../common/partial.h"
 
 enum { RESIZE_Y, RESIZE_X, RESIZE_LINES, RESIZE_COLUMNS, RESIZE_LINE_WEIGHTS, RESIZE_COLUMN_WEIGHTS };
 
@@ -22,11 +28,9 @@ static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t column_entries = TC_PRODUCT(prepare, p->out_width, p->column_taps);
   const int64_t count = TC_PRODUCT(prepare, p->batch, p->out_height, p->out_width, p->channels);
   TC_PRODUCT(prepare, p->batch, p->height, p->width, p->channels);
-  tc_touch(prepare, RESIZE_Y,
-           tc_image_span(prepare, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels),
-           sizeof(float));
-  tc_touch(prepare, RESIZE_X, tc_image_span(prepare, p->batch, p->height, p->width, p->x_pixel_stride, p->channels),
-           sizeof(float));
+  tc_touch_image(prepare, RESIZE_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels,
+                 sizeof(float));
+  tc_touch_image(prepare, RESIZE_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
   tc_touch(prepare, RESIZE_LINES, line_entries, sizeof(int64_t));
   tc_touch(prepare, RESIZE_COLUMNS, column_entries, sizeof(int64_t));
   tc_touch(prepare, RESIZE_LINE_WEIGHTS, line_entries, sizeof(float));
@@ -37,6 +41,10 @@ static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
   }
   prepare->units = count ? p->batch * p->out_height : 0;
   prepare->cost = (double)count * (double)(p->line_taps + p->column_taps);
+  const double values = TC_COUNT(count, p->line_taps, p->column_taps);
+  const double there = TC_COUNT(p->batch, p->height, p->width, p->channels);
+  prepare->work.flops = tc_max(p->line_taps, p->column_taps) > 1 ? 2.0 * values : 0;
+  tc_move(prepare, RESIZE_X, fmin(values, there), sizeof(float));
   prepare->state_bytes = sizeof(int64_t);
 }
 
@@ -107,3 +115,5 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     }
   }
 }
+
+#endif

@@ -1,6 +1,13 @@
 /* scatter_elements: writes one element per index, in a walk in which the index takes the place of one coordinate of the
  * result. The last dimension of the walk is that coordinate, so that rows, which are the units, never meet. State: the
  * collapsed walk. */
+#ifndef TINYCOMP_KERNELS_SCATTER_SCATTER_ELEMENTS_H
+#define TINYCOMP_KERNELS_SCATTER_SCATTER_ELEMENTS_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
+#include "steps.h"
 
 enum { SCATTER_ELEMENTS_Y, SCATTER_ELEMENTS_INDICES, SCATTER_ELEMENTS_UPDATES };
 
@@ -34,8 +41,10 @@ static void TC_NAME(tc_scatter_elements_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
+  const double count = (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
   prepare->units = scatter_elements_rows(p).units;
-  prepare->cost = 10.0 * (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
+  prepare->cost = 10.0 * count;
+  tc_operate(prepare, p->type, p->reduction == TC_SCATTER_REPLACE ? 0 : count);
   prepare->state_bytes = sizeof(tc_rows);
 }
 
@@ -64,3 +73,5 @@ static void TC_NAME(tc_scatter_elements)(const tc_call *call, int64_t begin, int
     tc_rows_next(&walk);
   }
 }
+
+#endif

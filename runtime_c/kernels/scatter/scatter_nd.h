@@ -1,5 +1,13 @@
 /* scatter_nd: writes slices where tuples of indices say. A unit is one piece of all slices, so that slices that meet
  * are written in order, whatever the number of threads. */
+#ifndef TINYCOMP_KERNELS_SCATTER_SCATTER_ND_H
+#define TINYCOMP_KERNELS_SCATTER_SCATTER_ND_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
+#include "../gather/gather_nd.h"
+#include "steps.h"
 
 enum { SCATTER_ND_Y, SCATTER_ND_INDICES, SCATTER_ND_UPDATES };
 
@@ -19,6 +27,8 @@ static void TC_NAME(tc_scatter_nd_prepare)(tc_prepare *prepare) {
   }
   prepare->units = tc_ceil_div(p->inner, SCATTER_ND_PIECE);
   prepare->cost = 8.0 * (double)count;
+  tc_move(prepare, SCATTER_ND_Y, TC_COUNT(tc_min(p->count, elements), p->inner), p->element_size);
+  tc_operate(prepare, p->type, p->reduction == TC_SCATTER_REPLACE ? 0 : (double)count);
 }
 
 static void TC_NAME(tc_scatter_nd)(const tc_call *call, int64_t begin, int64_t end) {
@@ -36,3 +46,5 @@ static void TC_NAME(tc_scatter_nd)(const tc_call *call, int64_t begin, int64_t e
          (const char *)call->operands[SCATTER_ND_UPDATES] + (tuple * p->inner + first) * size, count);
   }
 }
+
+#endif

@@ -1,4 +1,10 @@
 /* What scattering does with an element that it meets: replace it, or combine it with the new one. */
+#ifndef TINYCOMP_KERNELS_SCATTER_STEPS_H
+#define TINYCOMP_KERNELS_SCATTER_STEPS_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
 
 typedef void (*scatter_fn)(void *to, const void *from, int64_t count);
 
@@ -74,3 +80,5 @@ static void scatter_check(tc_prepare *prepare, int64_t element_size, int64_t typ
              "there is no reduction %lld of numbers of type %lld in %lld bytes", (long long)reduction, (long long)type,
              (long long)element_size);
 }
+
+#endif

@@ -1,5 +1,11 @@
 /* tensor_scatter: writes new steps into a cache, in every batch entry from a place of its own on. A unit is one batch
  * entry and one of the dimensions before the axis, as its steps may wrap around onto each other. */
+#ifndef TINYCOMP_KERNELS_SCATTER_TENSOR_SCATTER_H
+#define TINYCOMP_KERNELS_SCATTER_TENSOR_SCATTER_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
 
 enum { TENSOR_SCATTER_Y, TENSOR_SCATTER_UPDATES, TENSOR_SCATTER_STARTS };
 
@@ -13,6 +19,7 @@ static void TC_NAME(tc_tensor_scatter_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, TENSOR_SCATTER_STARTS, p->batch, 8);
   TC_PRODUCT(prepare, p->inner, p->element_size); /* also where another size is 0 */
   TC_PRODUCT(prepare, p->axis, p->count);
+  tc_move(prepare, TENSOR_SCATTER_Y, (double)count, p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->outer);
   prepare->cost = (double)count * (double)p->element_size;
 }
@@ -44,3 +51,5 @@ static void TC_NAME(tc_tensor_scatter)(const tc_call *call, int64_t begin, int64
     }
   }
 }
+
+#endif

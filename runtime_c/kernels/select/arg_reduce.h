@@ -1,4 +1,11 @@
 /* arg_reduce: where the largest or smallest element along an axis is. A unit is a strip of neighbouring columns. */
+#ifndef TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
+#define TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
+#include "../reduce/steps.h"
 
 enum { ARG_Y, ARG_X };
 
@@ -18,6 +25,7 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, ARG_STRIP));
   prepare->cost = 2.0 * (double)count;
+  tc_operate(prepare, p->type, (double)count);
 }
 
 /* The place of one row's extreme: found by vectors first, then looked for; NaN counts as both largest and smallest. */
@@ -88,3 +96,5 @@ static void TC_NAME(tc_arg_reduce)(const tc_call *call, int64_t begin, int64_t e
     }
   }
 }
+
+#endif

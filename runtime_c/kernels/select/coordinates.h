@@ -1,5 +1,9 @@
 /* coordinates: the positions that were found in segments, side by side and as tuples of indices. A unit is a segment.
  */
+#ifndef TINYCOMP_KERNELS_SELECT_COORDINATES_H
+#define TINYCOMP_KERNELS_SELECT_COORDINATES_H
+
+#include "vocabulary.h"
 
 enum { COORDINATES_Y, COORDINATES_COUNT, COORDINATES_POSITIONS, COORDINATES_COUNTS };
 
@@ -52,3 +56,5 @@ static void TC_NAME(tc_coordinates)(const tc_call *call, int64_t begin, int64_t 
     *(int64_t *)call->operands[COORDINATES_COUNT] = row;
   }
 }
+
+#endif

@@ -2,6 +2,10 @@
  * a heap, and taken off it one by one until enough are kept; each is compared with all that are kept, a vector at a
  * time. Scratch: the heap, then the edges and areas of the boxes kept, padded to whole vectors with empty boxes at 0.
  */
+#ifndef TINYCOMP_KERNELS_SELECT_NMS_F32_H
+#define TINYCOMP_KERNELS_SELECT_NMS_F32_H
+
+#include "vocabulary.h"
 
 enum { NMS_POSITIONS, NMS_COUNTS, NMS_BOXES, NMS_SCORES, NMS_MOST, NMS_IOU, NMS_LEAST };
 
@@ -35,6 +39,7 @@ static void TC_NAME(tc_nms_f32_prepare)(tc_prepare *prepare) {
   prepare->scratch_bytes = tc_round_up(p->boxes * (int64_t)sizeof(uint64_t), TC_ALIGNMENT) +
                            nms_stride(p) * NMS_FIGURES * (int64_t)sizeof(float);
   prepare->cost = 8.0 * (double)scores;
+  prepare->work.flops = (double)scores;
 }
 
 /* A number that is smaller the better a box is: its score, falling, then its position. */
@@ -174,3 +179,5 @@ static void TC_NAME(tc_nms_f32)(const tc_call *call, int64_t begin, int64_t end)
     ((int64_t *)call->operands[NMS_COUNTS])[segment] = nms_segment(call, segment, room, iou, positions);
   }
 }
+
+#endif

@@ -1,5 +1,11 @@
 /* one_hot: one of two values everywhere, the other where an index points. A unit is one slice of the outer dimension.
  */
+#ifndef TINYCOMP_KERNELS_SELECT_ONE_HOT_H
+#define TINYCOMP_KERNELS_SELECT_ONE_HOT_H
+
+#include "vocabulary.h"
+
+#include "../gather/index.h"
 
 enum { ONE_HOT_Y, ONE_HOT_INDICES, ONE_HOT_VALUES };
 
@@ -48,3 +54,5 @@ static void TC_NAME(tc_one_hot)(const tc_call *call, int64_t begin, int64_t end)
           call->operands[ONE_HOT_INDICES], unit * p->inner);
   }
 }
+
+#endif

@@ -1,5 +1,11 @@
 /* top_k: the largest or smallest elements along an axis, and where they are. A heap holds the best of a row so far, the
  * worst of them at its root, and is sorted at the end. A unit is one row; its scratch is the heap, of positions. */
+#ifndef TINYCOMP_KERNELS_SELECT_TOP_K_H
+#define TINYCOMP_KERNELS_SELECT_TOP_K_H
+
+#include "vocabulary.h"
+
+#include "../common/number.h"
 
 enum { TOP_VALUES, TOP_INDICES, TOP_X };
 
@@ -15,6 +21,7 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, TOP_INDICES, results, sizeof(int64_t));
   const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
   tc_touch(prepare, TOP_X, count, size);
+  tc_operate(prepare, p->type, (double)count);
   if (tc_refused(prepare) || results == 0) {
     return;
   }
@@ -96,3 +103,5 @@ static void TC_NAME(tc_top_k)(const tc_call *call, int64_t begin, int64_t end) {
     }
   }
 }
+
+#endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,7 +14,7 @@ from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.library import address, ffi, kernel_named, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
-from tinycomp.runtime.native.program import SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
+from tinycomp.runtime.native.program import ALGORITHMS, SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
 from tinycomp.runtime.spec import array_dtype
 
 
@@ -87,6 +88,37 @@ class _Context:
         self.address = address(self.handle)
         self.inputs = ffi.new("void *[]", max(inputs, 1))
         self.outputs = ffi.new("void *[]", max(outputs, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Hold what one kernel call has to do by its definition, an exponential or a comparison counting as one operation.
+
+    Attributes:
+        flops: Operations on floating-point numbers.
+        integer_operations: Operations on all other numbers.
+        read: Bytes of the elements that it has to read, each once.
+        written: Bytes of the elements that it has to write.
+        done: Operations of the algorithm in use, where that gets by with fewer (Winograd); else all of both kinds.
+        algorithm: The algorithm's name, where there is a choice.
+    """
+
+    flops: int
+    integer_operations: int
+    read: int
+    written: int
+    done: int
+    algorithm: str = ""
+
+    @property
+    def operations(self) -> int:
+        """Operations of both kinds."""
+        return self.flops + self.integer_operations
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
 
 
 class NativeProgram:
@@ -202,6 +234,20 @@ class NativeProgram:
         ):
             self._raise_run(context.error)
         return [seconds[i] for i in range(len(self.program.instructions))]
+
+    def work(self, instruction: int) -> Work:
+        """Return what an instruction has to do, as its kernel states it.
+
+        Raises:
+            IndexError: If there is no such instruction.
+        """
+        work = ffi.new("tc_work *")
+        if not lib.tc_program_work(self.handle, instruction, work):
+            raise IndexError(f"{self.program.name} has no instruction {instruction}")
+        return Work(
+            int(work.flops), int(work.integer_operations), int(work.read), int(work.written), int(work.done),
+            ALGORITHMS.get(work.algorithm, ""),
+        )  # fmt: skip
 
     def _create(self, isa: str | None) -> Any:
         error, out = ffi.new("tc_error *"), ffi.new("tc_program **")

@@ -1,5 +1,5 @@
 /* Checks of window geometry. */
-#include "conv.h"
+#include "window.h"
 
 void tc_check_window(tc_prepare *prepare, const tc_window *w) {
   enum { MOST = 1 << 24 }; /* a product of two stays far below 2^63 */
@@ -16,7 +16,7 @@ void tc_check_window(tc_prepare *prepare, const tc_window *w) {
   }
 }
 
-int64_t tc_image_span(tc_prepare *prepare, int64_t batch, int64_t height, int64_t width, int64_t stride,
-                      int64_t channels) {
-  return tc_span(prepare, TC_PRODUCT(prepare, batch, height, width), stride, channels);
+void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width, int64_t stride,
+                    int64_t channels, int element_size) {
+  tc_touch_rows(prepare, operand, TC_PRODUCT(prepare, batch, height, width), stride, channels, element_size);
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.test_quantized import calls, conv, kernels
+from tests.targets.c.quantized.test_layers import calls, conv, kernels
 from tests.targets.quantized_arithmetic import evaluate
 from tests.targets.quantized_layers import Layer
 from tinycomp.driver.pipeline import partitioning_passes

@@ -12,7 +12,7 @@ import pytest
 import tinycomp
 from tests.quantization.networks import Network, by_onnxruntime
 from tests.targets.c.harness import Case, compile_for
-from tests.targets.c.test_quantized import kernels
+from tests.targets.c.quantized.test_layers import kernels
 from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
 from tests.targets.quantized_layers import Layer
 from tinycomp.errors import TargetError

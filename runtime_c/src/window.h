@@ -1,6 +1,6 @@
 /* The geometry that all two-dimensional window kernels share: convolutions and pools over NHWC images. */
-#ifndef TINYCOMP_CONV_H
-#define TINYCOMP_CONV_H
+#ifndef TINYCOMP_WINDOW_H
+#define TINYCOMP_WINDOW_H
 
 #include "kernel.h"
 
@@ -22,8 +22,8 @@ typedef struct tc_window {
 /* Refuses sizes that make no sense or that could overflow the sums and products of positions. */
 void tc_check_window(tc_prepare *prepare, const tc_window *window);
 
-/* Elements of an image tensor from its first to its last, its pixels being `stride` apart. */
-int64_t tc_image_span(tc_prepare *prepare, int64_t batch, int64_t height, int64_t width, int64_t stride,
-                      int64_t channels);
+/* States what is touched of images whose pixels are `stride` apart. */
+void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width, int64_t stride,
+                    int64_t channels, int element_size);
 
 #endif

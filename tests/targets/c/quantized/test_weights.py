@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
-from tests.targets.c.test_quantized import kernels
+from tests.targets.c.quantized.test_layers import kernels
 
 K, N = 64, 24
 TYPES = {

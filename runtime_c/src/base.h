@@ -1,0 +1,30 @@
+/* What every part of the runtime uses: errors, aligned memory, and arithmetic on sizes. */
+#ifndef TINYCOMP_BASE_H
+#define TINYCOMP_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tinycomp.h"
+
+/* How the words of the SIMD vocabularies are declared. */
+#define TC_INLINE static inline __attribute__((always_inline, unused))
+
+/* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
+#define TC_MAX_BYTES ((int64_t)1 << 48)
+
+enum { TC_ALIGNMENT = 64 };
+
+/* Fills an error and returns its code. */
+int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
+void *tc_allocate(int64_t bytes);
+void tc_free(void *memory);
+
+static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t tc_round_up(int64_t a, int64_t b) { return tc_ceil_div(a, b) * b; }
+
+#endif

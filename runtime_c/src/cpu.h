@@ -1,0 +1,14 @@
+/* Which instruction sets the processor of this machine has. */
+#ifndef TINYCOMP_CPU_H
+#define TINYCOMP_CPU_H
+
+#include <stdbool.h>
+
+bool tc_cpu_has_scalar(void);
+bool tc_cpu_has_neon(void);
+bool tc_cpu_has_avx2(void);
+bool tc_cpu_has_avx512(void);
+/* Whether AVX-512 multiplies quads of bytes. */
+bool tc_cpu_has_avx512vnni(void);
+
+#endif
