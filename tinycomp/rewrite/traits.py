@@ -13,7 +13,6 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.ops.opaque import is_opaque
 
-_BARRIERS = frozenset({(TINYCOMP, "StopFusion")})
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 
 
@@ -45,7 +44,7 @@ def has_trait(node: Node, trait: str) -> bool:
 
 def is_barrier(node: Node) -> bool:
     """Tell whether the node is a ``StopFusion``."""
-    return (node.domain, node.op) in _BARRIERS
+    return (node.domain, node.op) == (TINYCOMP, "StopFusion")
 
 
 def is_structural(node: Node) -> bool:
