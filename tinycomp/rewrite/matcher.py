@@ -382,14 +382,12 @@ def pattern(
     Raises:
         PatternError: If the function does not describe a pattern.
     """
-    if function is None:
-        return lambda f: _compiled(f, name, through)
-    return _compiled(function, name, through)
 
+    def compiled(function: Callable[..., Any]) -> Pattern:
+        title = name or function.__name__
+        return Pattern(title, *trace(function, title), through=through)
 
-def _compiled(function: Callable[..., Any], name: str, through: bool | Iterable[str]) -> Pattern:
-    name = name or function.__name__
-    return Pattern(name, *trace(function, name), through=through)
+    return compiled if function is None else compiled(function)
 
 
 # Matching -----------------------------------------------------------------------------------------------------------
@@ -781,10 +779,6 @@ def _dominated(pattern: Dominance, value: Value | None, anchored: bool, search: 
     return search.combined(pattern, value, (goals,))
 
 
-def _result(pattern: Result, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-    return _operator(pattern.op, value, anchored, search, pattern.index)
-
-
 def _operator(
     pattern: OpPattern, value: Value | None, anchored: bool, search: Search, index: int = 0
 ) -> Iterator[Choice]:
@@ -1067,7 +1061,7 @@ _FITS: Mapping[type[ValuePattern], Callable[[Any, Value | None, Search], bool]] 
 """How the leaves, which have no parts and leave no goals, stand for a value."""
 _CHOICES: Mapping[type[ValuePattern], Callable[[Any, Value | None, bool, Search], Iterator[Choice]]] = {
     OpPattern: _operator,
-    Result: _result,
+    Result: lambda pattern, value, anchored, search: _operator(pattern.op, value, anchored, search, pattern.index),
     AnyOf: _alternatives,
     Where: _constrained,
     Repeat: _repeated,
@@ -1129,23 +1123,11 @@ def _may_be_const(pattern: Const, value: Value | None, anchored: bool, feasible:
     return pattern.value is None or _is_const(value.const, pattern.value)
 
 
-def _may_be_absent(pattern: Absent, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-    return value is None
-
-
 def _may_be_one(pattern: AnyOf, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
     for option in _open_options(pattern, value, anchored, feasible):
         if feasible.may_stand(option, value, anchored):
             return True
     return False
-
-
-def _may_be_inner(pattern: Where, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-    return feasible.may_stand(pattern.inner, value, anchored)
-
-
-def _may_be_result(pattern: Result, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-    return _may_be_operator(pattern.op, value, anchored, feasible, pattern.index)
 
 
 def _may_be_operator(
@@ -1186,11 +1168,13 @@ def _operands_may(pattern: OpPattern, node: Node, feasible: Feasibility) -> bool
 
 _MAY: Mapping[type[ValuePattern], Callable[[Any, Value | None, bool, Feasibility], bool]] = {
     OpPattern: _may_be_operator,
-    Result: _may_be_result,
+    Result: lambda pattern, value, anchored, feasible: _may_be_operator(
+        pattern.op, value, anchored, feasible, pattern.index
+    ),
     AnyOf: _may_be_one,
-    Where: _may_be_inner,
+    Where: lambda pattern, value, anchored, feasible: feasible.may_stand(pattern.inner, value, anchored),
     Const: _may_be_const,
-    Absent: _may_be_absent,
+    Absent: lambda pattern, value, anchored, feasible: value is None,
 }
 """How what can rule a value out judges it; the others may always stand."""
 

@@ -12,7 +12,6 @@ from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS, is_opaque
 
-_BARRIERS = frozenset({(TINYCOMP, "StopFusion")})
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 
 
@@ -44,7 +43,7 @@ def has_trait(node: Node, trait: str) -> bool:
 
 def is_barrier(node: Node) -> bool:
     """Tell whether the node is a ``StopFusion``."""
-    return (node.domain, node.op) in _BARRIERS
+    return (node.domain, node.op) == (TINYCOMP, "StopFusion")
 
 
 def is_structural(node: Node) -> bool:

@@ -189,11 +189,4 @@ def _fill(pad: Node) -> float | None:
     return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
 
-RULES = (
-    merge_transposes,
-    transpose_to_reshape,
-    merge_views,
-    gather_all_to_reshape,
-    explicit_pads,
-    merge_pad,
-)
+RULES = (merge_transposes, transpose_to_reshape, merge_views, gather_all_to_reshape, explicit_pads, merge_pad)

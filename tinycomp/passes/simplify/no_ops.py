@@ -260,7 +260,8 @@ def merge_clamps(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     first, second = (limits(inner), limits(outer)) if dtype in FLOATS else (None, None)
     if first is None or second is None:
         return None
-    both = (_limit(first[0], second), _limit(first[1], second))
+    low, high = (min(max(limit, second[0]), second[1]) for limit in first)
+    both = low, high
     if both == first:
         return inner.output
     if not is_private(op.graph, inner.output):
@@ -297,10 +298,6 @@ def _bound(value: Value | None, default: float) -> float:
     if value is None:
         return default
     return math.nan if value.const is None or value.const.size != 1 else float(value.const.reshape(-1)[0])
-
-
-def _limit(x: float, limits: Limits) -> float:
-    return min(max(x, limits[0]), limits[1])
 
 
 def _greatest(name: str) -> float:
