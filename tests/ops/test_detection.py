@@ -1,12 +1,15 @@
+"""NonMaxSuppression; RoiAlign and MaxRoiPool against onnxruntime, with random attributes."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.ops.harness import check, run_ours
-from tinycomp.errors import ExecutionError, TypeInferenceError
+from tests.ops.harness import assert_same, check, run_onnxruntime, run_ours, sample
+from tinycomp.errors import ExecutionError, MemoryLimitError, ModelError, TypeInferenceError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import TensorType
+from tinycomp.memory.budget import limited
 from tinycomp.ops.typing import infer_node_types
 
 
@@ -73,3 +76,86 @@ def test_the_first_version_has_a_shape_too():
     operands = [graph.add_input(n, TensorType("float32", (1, 5, k))) for n, k in (("boxes", 4), ("scores", 5))]
     for version in (10, 11):
         assert str(graph.add("NonMaxSuppression", operands, version=version).output.type) == "int64[?, 3]"
+
+
+def regions(rng: np.random.Generator, count: int, size: float) -> np.ndarray:
+    """Boxes of two corners, some beyond the image."""
+    corners = rng.uniform(-0.2 * size, 1.2 * size, (count, 2, 2))
+    return np.sort(corners, axis=1).reshape(count, 4).astype(np.float32)
+
+
+@pytest.mark.parametrize("version", [10, 16, 22])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("seed", range(6))
+def test_roi_align(version: int, mode: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((3, 2, 7, 9)).astype(np.float32)
+    scale = float(rng.choice([1.0, 0.5, 0.25]))
+    inputs = [x, regions(rng, 5, 8 / scale), rng.integers(0, 3, 5)]
+    attrs = {
+        "mode": mode, "output_height": int(rng.integers(1, 5)), "output_width": int(rng.integers(1, 5)),
+        "sampling_ratio": int(rng.integers(0, 3)), "spatial_scale": scale,
+    }  # fmt: skip
+    if version >= 16:
+        attrs["coordinate_transformation_mode"] = str(rng.choice(["half_pixel", "output_half_pixel"]))
+    (got,) = run_ours("RoiAlign", inputs, attrs, version)
+    (want,) = run_onnxruntime("RoiAlign", inputs, attrs, min(version, 16))
+    assert_same(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_roi_align_of_other_floats(dtype: str) -> None:
+    x = sample(dtype, (1, 2, 6, 6))
+    rois = np.array([[0, 1, 4, 5], [2, 2, 2, 2]]).astype(x.dtype)
+    (got,) = run_ours("RoiAlign", [x, rois, np.array([0, 0])], {"output_height": 2, "sampling_ratio": 2}, 22)
+    single = [x.astype(np.float32), rois.astype(np.float32), np.array([0, 0])]
+    (want,) = run_ours("RoiAlign", single, {"output_height": 2, "sampling_ratio": 2}, 22)
+    assert got.dtype == x.dtype
+    np.testing.assert_allclose(got.astype(np.float32), want, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_max_roi_pool(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scale = float(rng.choice([1.0, 0.5]))
+    rois = np.concatenate([rng.integers(0, 2, (5, 1)), regions(rng, 5, 8 / scale)], axis=1).astype(np.float32)
+    shape = [int(n) for n in rng.integers(1, 5, 2)]
+    attrs = {"pooled_shape": shape, "spatial_scale": scale}
+    check("MaxRoiPool", [sample("float32", (2, 3, 8, 9)), rois], attrs, 1, against=("onnxruntime",))
+
+
+def test_bad_operands_are_refused() -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    box = np.array([[0, 0, 2, 2]], np.float32)
+    with pytest.raises(
+        ExecutionError, match=r"RoiAlign: batch index out of bounds; expected indices in \[0, 0\]; found 1"
+    ):
+        run_ours("RoiAlign", [x, box, np.array([1])], {}, 16)
+    with pytest.raises(ExecutionError, match="RoiAlign: the operands do not fit each other"):
+        run_ours("RoiAlign", [x, box[:, :3], np.array([0])], {}, 16)
+    with pytest.raises(ModelError, match='RoiAlign: unknown mode; expected "avg" or "max"; found sum'):
+        run_ours("RoiAlign", [x, box, np.array([0])], {"mode": "sum"}, 16)
+    with pytest.raises(ModelError, match="RoiAlign: unknown coordinate_transformation_mode"):
+        run_ours("RoiAlign", [x, box, np.array([0])], {"coordinate_transformation_mode": "pixel"}, 16)
+    with pytest.raises(ModelError, match="MaxRoiPool: bad size of the result; expected two sizes above 0"):
+        run_ours("MaxRoiPool", [x, np.zeros((1, 5), np.float32)], {"pooled_shape": [0, 1]}, 1)
+    with pytest.raises(ExecutionError, match="MaxRoiPool: batch index out of bounds"):
+        run_ours("MaxRoiPool", [x, np.full((1, 5), -1, np.float32)], {"pooled_shape": [1, 1]}, 1)
+
+
+def test_a_huge_number_of_samples_is_refused_before_it_is_allocated() -> None:
+    inputs = [np.ones((1, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32), np.array([0])]
+    with limited(1 << 20), pytest.raises(MemoryLimitError):
+        run_ours("RoiAlign", inputs, {"sampling_ratio": 1 << 40}, 16)
+
+
+def test_nothing_to_pool() -> None:
+    x = np.ones((1, 2, 4, 4), np.float32)
+    none = np.empty((0, 4), np.float32), np.empty(0, np.int64)
+    assert run_ours("RoiAlign", [x, *none], {"output_width": 3}, 16)[0].shape == (0, 2, 1, 3)
+    assert run_ours("MaxRoiPool", [x, np.empty((0, 5), np.float32)], {"pooled_shape": [2, 3]}, 1)[0].shape == (
+        0,
+        2,
+        2,
+        3,
+    )

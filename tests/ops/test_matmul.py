@@ -1,3 +1,5 @@
+"""Matrix products and Einsum."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -80,3 +82,89 @@ def _node(op, shapes, result, **attrs):
 )
 def test_multiply_accumulate_counts(node, macs):
     assert OPS.find(node.op).macs(node) == macs
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3), (3, 4)]),
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("ij->ji", [(2, 3)]),
+        ("ij->", [(2, 3)]),
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        ("ij,jk", [(2, 3), (3, 4)]),
+        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 6)]),
+        ("bhid,bhjd->bhij", [(1, 2, 3, 4), (1, 2, 5, 4)]),
+        ("i,j->ij", [(3,), (4,)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+        ("b...->...", [(2, 3, 4)]),
+        ("...i,...i->i", [(2, 3, 4), (1, 4)]),
+        ("ii,ij->j", [(3, 3), (3, 2)]),
+        ("...,...->...", [(2, 3), (3,)]),
+        ("ij,kl->", [(2, 3), (4, 5)]),
+        ("abc,abd,abe->acde", [(2, 3, 2), (2, 3, 4), (2, 3, 1)]),
+        ("i,i,i->i", [(3,), (3,), (3,)]),
+        ("i->", [(0,)]),
+        (",ij->ji", [(), (2, 3)]),
+        ("bac,bad->dbc", [(2, 3, 4), (2, 3, 5)]),
+        (" i j , j k -> i k ", [(2, 3), (3, 4)]),
+        ("ij,jk->ik", [(0, 3), (3, 4)]),
+    ],
+)
+def test_einsum(equation, shapes):
+    operands = [sample("float32", s, i) for i, s in enumerate(shapes)]
+    check("Einsum", operands, {"equation": equation}, 12)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_equations(seed):
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip("abcdef", rng.integers(1, 5, 6).tolist(), strict=True))
+    terms = ["".join(rng.choice(list(sizes), rng.integers(0, 4))) for _ in range(rng.integers(1, 4))]
+    used = sorted(set("".join(terms)))
+    right = "".join(rng.permutation(used)[: rng.integers(0, len(used) + 1)]) if used else ""
+    equation = ",".join(terms) + "->" + right
+    operands = [rng.standard_normal([sizes[c] for c in term]) for term in terms]
+    got = run_ours("Einsum", operands, {"equation": equation})[0]
+    np.testing.assert_allclose(got, np.einsum(equation, *operands), rtol=1e-9, atol=1e-9, err_msg=equation)
+
+
+def test_einsum_in_every_dtype():
+    for dtype in allowed("Einsum", 28):
+        operands = [sample(dtype, (2, 3), 1, 0, 3), sample(dtype, (3, 4), 2, 0, 3)]
+        want = operands[0].astype(np.float64) @ operands[1].astype(np.float64)
+        got = run_ours("Einsum", operands, {"equation": "ij,jk->ik"})[0]
+        assert got.dtype == operands[0].dtype
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("equation", "text"),
+    [
+        ("ij,jk->ik->", 'malformed term "ik->"'), ("i.j,jk->ik", 'malformed term "i.j"'), ("ij->ij", "1 input terms"),
+        ("ij,jk->im", 'bad output label "m"'), ("ij,jk->ii", 'bad output label "i"'), ("i1,jk->ik", "malformed term"),
+        ("ijk,jk->ik", "does not fit the shapes"), ("ij,kj->ik", "does not fit the shapes"),
+    ],
+)  # fmt: skip
+def test_einsum_rejects_malformed_equations(equation, text):
+    with pytest.raises(ExecutionError, match="Einsum") as caught:
+        run_ours("Einsum", [np.ones((2, 3), "f"), np.ones((3, 4), "f")], {"equation": equation})
+    assert text in str(caught.value)
+
+
+def _einsum_node(equation, shapes):
+    inputs = [SimpleNamespace(type=SimpleNamespace(shape=shape)) for shape in shapes]
+    return SimpleNamespace(inputs=inputs, attrs={"equation": equation})
+
+
+@pytest.mark.parametrize(
+    ("node", "macs"),
+    [
+        (_einsum_node("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), 120),
+        (_einsum_node("...ij,jk->...ik", [(7, 3, 4), (4, 5)]), 420),
+        (_einsum_node("ij,jk->ik", [("N", 4), (4, 5)]), 20),
+    ],
+)
+def test_einsum_multiply_accumulate_counts(node, macs):
+    assert OPS.find("Einsum").macs(node) == macs

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import onnx
 import pytest
 
-from tinycomp.ops import OPS
+import tinycomp.ops
+from tinycomp.ops import FAMILIES, OPS
 
 SCHEMAS = [s for s in onnx.defs.get_all_schemas_with_history() if OPS.find(s.name, s.domain, s.since_version)]
 WITH_KERNEL = [s for s in SCHEMAS if OPS.find(s.name, s.domain, s.since_version).kernel]
@@ -20,6 +22,16 @@ OTHER_DEFAULTS = {
     ("GRU", "direction"): "the schema of version 1 says `foward`",
     ("GridSample", "mode"): "`linear` was called `bilinear` at first, and means the same",
 }
+
+
+def test_every_family_is_in_the_table():
+    files = Path(tinycomp.ops.__file__).parent.glob("*.py")
+    assert {f.stem for f in files if "\nFAMILY = OpFamily(" in f.read_text(encoding="utf-8")} == set(FAMILIES)
+
+
+def test_checks_and_plain_types_are_of_operators_of_onnx():
+    names = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
+    assert {*OPS.checks, *OPS.plain_types} <= names
 
 
 def label(schema):

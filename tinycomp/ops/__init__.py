@@ -16,13 +16,12 @@ import numpy as np
 from onnx import defs
 
 from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
-from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable
 
 if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-    from tinycomp.ir.types import Type
     from tinycomp.ops.reference import Bound
 
 __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind", "is_opaque", "unknown_domain"]

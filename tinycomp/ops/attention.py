@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.graph import Node
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, dtype_name, numpy_dtype
 from tinycomp.ops.activation import softmax_along
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-
 
 FAMILY = OpFamily("attention")
 

@@ -42,7 +42,7 @@ def legacy_broadcast(kernel: Callable[..., Any]) -> Callable[..., Any]:
             )  # fmt: skip
         return result
 
-    del run.__dict__["__wrapped__"]  # the registry must see this signature
+    del run.__dict__["__wrapped__"]  # the record must see this signature
     return run
 
 

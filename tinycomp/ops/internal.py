@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type, tensor
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-
 
 FAMILY = OpFamily("internal")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts, Operand, broadcast_shape, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, prod, widened
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-
 
 FAMILY = OpFamily("matmul")
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
 from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import Type
 from tinycomp.ops.facts import Facts, axis_in_range, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-    from tinycomp.ir.types import Type
 
 FAMILY = OpFamily("norm")
 

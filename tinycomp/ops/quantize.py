@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,9 +30,6 @@ from tinycomp.ops.numeric import (
     to_int32,
 )
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
 
 FAMILY = OpFamily("quantize")
 

@@ -22,15 +22,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import Type
 from tinycomp.ops.facts import Check, Operand
-
-if TYPE_CHECKING:
-    from tinycomp.ir.types import Type
-
 
 FLOATS = frozenset({"float16", "float32", "float64"})
 NUMBERS = FLOATS | {"int32", "int64"}
@@ -38,11 +35,11 @@ ANY_NUMBER = 1 << 30
 """More operands than any node has."""
 
 Kernel = Callable[..., Any]
-TypeRule = Callable[["Node"], "list[Type]"]
-BodyRule = Callable[["Node"], "tuple[list[Type], list[Type]]"]
-MacCount = Callable[["Node"], int]
-RowBound = Callable[["Node"], "int | None"]
-PlainTypeFunction = Callable[[Node, Sequence[Operand]], "Operand | None"]
+TypeRule = Callable[[Node], list[Type]]
+BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
+MacCount = Callable[[Node], int]
+RowBound = Callable[[Node], int | None]
+PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
 _P = TypeVar("_P", bound=PlainTypeFunction)

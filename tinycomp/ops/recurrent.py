@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError, did_you_mean
+from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, prod, quiet
 from tinycomp.ops.record import OpFamily
-
-if TYPE_CHECKING:
-    from tinycomp.ir.graph import Node
-
 
 FAMILY = OpFamily("recurrent")
 Activation = Callable[[Array], Array]
