@@ -43,7 +43,7 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 _Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
 
 _INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
-_SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
+_SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
 """The largest pool that the C runtime makes."""

@@ -23,6 +23,8 @@ OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
 """Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
 
 
+MAX_RANK = 8
+"""The most dimensions that the runtime's strided kernels take."""
 _COUNT_BYTES = 8
 """Of a number of rows."""
 
@@ -336,9 +338,6 @@ def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | flo
     >>> [n for n in eight("size", (5, 6), 1).values()]
     [1, 1, 1, 1, 1, 1, 5, 6]
     """
-    padding = _KERNEL_DIMS - len(values)
+    padding = MAX_RANK - len(values)
     assert padding >= 0, values
     return {f"{name}{i}": int(n) for i, n in enumerate([*[missing] * padding, *values])}
-
-
-_KERNEL_DIMS = 8

@@ -11,6 +11,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.rewrite import Match
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.common.activations import clip_bounds, spelling_of, spellings_at
 from tinycomp.targets.common.checks import channel_vector
@@ -36,7 +37,7 @@ class Activation:
         return {"activation": self.code, "activation_a": self.a, "activation_b": self.b}
 
 
-IDENTITY = Activation(0)
+IDENTITY = Activation(lib.TC_ACT_NONE)
 Read = Callable[[Node], Activation]
 
 
@@ -51,20 +52,20 @@ def _fixed(code: int) -> Read:
 def _clip(node: Node) -> Activation:
     bounds = clip_bounds(node)
     assert bounds is not None, node
-    return Activation(2, *bounds)
+    return Activation(lib.TC_ACT_CLIP, *bounds)
 
 
 READ: Mapping[str, Read] = {
-    "relu": _fixed(1),
+    "relu": _fixed(lib.TC_ACT_RELU),
     "clip": _clip,
-    "leaky_relu": lambda n: Activation(3, _attr(n, "alpha", 0.01)),
-    "sigmoid": _fixed(4),
-    "tanh": _fixed(5),
-    "silu": _fixed(6),
-    "hardswish": _fixed(7),
-    "hardsigmoid": lambda n: Activation(8, _attr(n, "alpha", 0.2), _attr(n, "beta", 0.5)),
-    "gelu": _fixed(9),
-    "gelu_tanh": _fixed(10),
+    "leaky_relu": lambda n: Activation(lib.TC_ACT_LEAKY_RELU, _attr(n, "alpha", 0.01)),
+    "sigmoid": _fixed(lib.TC_ACT_SIGMOID),
+    "tanh": _fixed(lib.TC_ACT_TANH),
+    "silu": _fixed(lib.TC_ACT_SILU),
+    "hardswish": _fixed(lib.TC_ACT_HARDSWISH),
+    "hardsigmoid": lambda n: Activation(lib.TC_ACT_HARDSIGMOID, _attr(n, "alpha", 0.2), _attr(n, "beta", 0.5)),
+    "gelu": _fixed(lib.TC_ACT_GELU_ERF),
+    "gelu_tanh": _fixed(lib.TC_ACT_GELU_TANH),
 }
 """The activation, from the node that gives the result, by the name of its spelling."""
 
@@ -81,7 +82,7 @@ def activation_of(argument: Value, result: Value) -> Activation:
 
 @dataclass(frozen=True)
 class Spelled:
-    """An activation that several operators of a chain spell out.
+    """An activation that several operators of a fusion group spell out.
 
     Attributes:
         argument: What it is a function of.
@@ -96,7 +97,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
     """Return the float32 activations that ``nodes`` spell out.
 
     Args:
-        nodes: A chain, in order.
+        nodes: A fusion group, in order.
         outputs: The results that something else reads.
 
     Returns:

@@ -1,13 +1,13 @@
-"""Room between the pixels of images whose lines would all fall into the same few sets of the first-level cache.
-
-A depthwise convolution reads the same few channels of neighbouring pixels on several lines, and comes back to the
-other half of each cache line afterwards. Where pixels are a power of two apart, all of those lie in a handful of sets
-and push each other out: 14x14x512 takes 2.2 times as long as it does with one more cache line per pixel (Zen 3).
-
-Images as the kernels read and write them: pixels evenly spaced, the channels of each side by side.
+"""Images as the kernels read and write them: pixels evenly spaced, the channels of each side by side.
 
 An image may be a slice of the channels of a larger one: kernels with pixel strides read slices (Split, Slice) and write
 them (Concat) in place.
+
+Some images have room between their pixels, since otherwise all lines would fall into the same few sets of the
+first-level cache: a depthwise convolution reads the same few channels of neighbouring pixels on several lines, and
+comes back to the other half of each cache line afterwards. Where pixels are a power of two apart, all of those lie in a
+handful of sets and push each other out: 14x14x512 takes 2.2 times as long as it does with one more cache line per pixel
+(Zen 3).
 """
 
 from __future__ import annotations
@@ -21,8 +21,75 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import tensor
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
-from tinycomp.targets.c.ops.movement import destination, leave
+from tinycomp.targets.c.codegen.placement import destination, leave
 from tinycomp.targets.common.checks import operand, static_type
+
+FLOAT = 4
+"""Bytes of a float32."""
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Where an image lies.
+
+    Attributes:
+        view: The first channel of the first pixel.
+        stride: Elements from one pixel to the next.
+    """
+
+    view: View
+    stride: int
+
+    def from_pixel(self, index: int) -> Pixels:
+        """Return the image that begins with a later pixel."""
+        return Pixels(self.view.at(index * self.stride * FLOAT), self.stride)
+
+
+def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
+    """Return the distance of pixels of shape (N, C, …) whose elements are ``steps`` apart, or None if it varies.
+
+    >>> pixel_stride((2, 3, 4, 5), (200, 1, 50, 10))
+    10
+    >>> pixel_stride((2, 3, 4, 5), (60, 20, 5, 1)) is None
+    True
+    """
+    channels = shape[1]
+    spaced = [(steps[d], math.prod(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
+    stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] else channels
+    for step, pixels in spaced:
+        if step != stride * pixels:
+            return None
+    return stride if stride >= channels and (channels == 1 or steps[1] == 1) else None
+
+
+def pixels_of(emit: Emitter, value: Value) -> Pixels:
+    """Return where an image is read: in place, if its pixels lie as the kernels want them."""
+    _, shape = static_type(value)
+    if value.const is None:
+        where = emit.strided(value, adjacent=False)
+        stride = pixel_stride(shape, where.strides)
+        if stride is not None:
+            return Pixels(where.view, stride)
+    return Pixels(emit.view(value), shape[1])
+
+
+def residual_of(emit: Emitter, value: Value, layout: str) -> Pixels:
+    """Return where an addend is read; layout assignment leaves constants alone, so they are put in order here."""
+    if value.const is None:
+        return pixels_of(emit, value)
+    order = memory_order(layout, value.const.ndim)
+    return Pixels(emit.constant(value.const.transpose(order)), value.const.shape[1])
+
+
+def pixels_to(emit: Emitter, value: Value) -> Pixels:
+    """Return where an image is written: where it is wanted in the end, if its pixels are evenly spaced there."""
+    shape = tensor(value.type).static_shape
+    assert shape is not None, value
+    where = destination(emit, value, lambda steps: pixel_stride(shape, steps) is not None)
+    stride = pixel_stride(shape, where.strides)
+    assert stride is not None, value
+    return Pixels(where.view, stride)
+
 
 CACHE_LINE = 64
 SETS = 64
@@ -98,70 +165,3 @@ def _lines_read(user: Node, value: Value) -> int | None:
         return None
     stride = (convolution.attrs.get("strides") or [1])[0]
     return int((BAND - 1) * stride + kernel)
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """Where an image lies.
-
-    Attributes:
-        view: The first channel of the first pixel.
-        stride: Elements from one pixel to the next.
-    """
-
-    view: View
-    stride: int
-
-    def from_pixel(self, index: int) -> Pixels:
-        """Return the image that begins with a later pixel."""
-        return Pixels(self.view.at(index * self.stride * FLOAT), self.stride)
-
-
-FLOAT = 4
-"""Bytes of a float32."""
-
-
-def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
-    """Return the distance of pixels of shape (N, C, …) whose elements are ``steps`` apart, or None if it varies.
-
-    >>> pixel_stride((2, 3, 4, 5), (200, 1, 50, 10))
-    10
-    >>> pixel_stride((2, 3, 4, 5), (60, 20, 5, 1)) is None
-    True
-    """
-    channels = shape[1]
-    spaced = [(steps[d], math.prod(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
-    stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] else channels
-    for step, pixels in spaced:
-        if step != stride * pixels:
-            return None
-    return stride if stride >= channels and (channels == 1 or steps[1] == 1) else None
-
-
-def pixels_of(emit: Emitter, value: Value) -> Pixels:
-    """Return where an image is read: in place, if its pixels lie as the kernels want them."""
-    _, shape = static_type(value)
-    if value.const is None:
-        where = emit.strided(value, adjacent=False)
-        stride = pixel_stride(shape, where.strides)
-        if stride is not None:
-            return Pixels(where.view, stride)
-    return Pixels(emit.view(value), shape[1])
-
-
-def residual_of(emit: Emitter, value: Value, layout: str) -> Pixels:
-    """Return where an addend is read; layout assignment leaves constants alone, so they are put in order here."""
-    if value.const is None:
-        return pixels_of(emit, value)
-    order = memory_order(layout, value.const.ndim)
-    return Pixels(emit.constant(value.const.transpose(order)), value.const.shape[1])
-
-
-def pixels_to(emit: Emitter, value: Value) -> Pixels:
-    """Return where an image is written: where it is wanted in the end, if its pixels are evenly spaced there."""
-    shape = tensor(value.type).static_shape
-    assert shape is not None, value
-    where = destination(emit, value, lambda steps: pixel_stride(shape, steps) is not None)
-    stride = pixel_stride(shape, where.strides)
-    assert stride is not None, value
-    return Pixels(where.view, stride)

@@ -1,23 +1,24 @@
-"""Operators that go row by row through operands whose number of rows, their first dimension, is counted at run time.
+"""Lowering rules, of which every operator of the C target has one: a check, a layout rule and a lowering.
 
-Their calls are emitted for the most rows that there may be, in memory for as many, and do no more than a run needs.
-That works where row i of every result follows from row i of those operands and from all of the others. A check gets
-the node, whose types have no size for these rows yet, and the operands with counted rows.
+Those of a family of operators stand together in one file. It looks like this; the check answers True or
+``reject("reason")`` and sees types that may still be symbolic, the lowering runs with static types and emits kernel
+calls::
 
-The form of the C target's rules: per operator a check, a layout rule and a lowering, together in one family file.
-
-A family file looks like this; the check answers True or ``reject("reason")`` and sees types that may still be symbolic,
-the lowering runs with static types and emits kernel calls::
-
-    FAMILY = Rules()
+    FAMILY = LoweringRules()
 
     @FAMILY.lower("Softmax", check=float_with_known_rank)
     def softmax(emit, node): ...
 
-An element-wise operator is not lowered alone: it adds its steps to the program of its chain (:mod:`chains`)::
+An element-wise operator is not lowered alone: it adds its steps to the program of its fusion group
+(:mod:`fusion_groups`)::
 
     @FAMILY.element("Add", check=numbers)
     def add(steps, node): ...
+
+Some operators go row by row through operands with a bounded dynamic dimension, their first one. Their calls are emitted
+for the bound, in memory for as many rows, and do no more than a run needs. That works where row i of every result
+follows from row i of those operands and from all of the others. The functions that tell so are a part of the rules;
+they get the node, whose types have no size for these rows yet, and the operands with such rows.
 """
 
 from __future__ import annotations
@@ -31,8 +32,102 @@ from tinycomp.ir.types import Dim, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.element_program import Build
-from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter
 from tinycomp.targets.common.checks import Check, Verdict, first, operand
+
+Lower = Callable[[Emitter, Node], None]
+RowWise = Callable[[Node, Set[Value]], bool]
+"""Tells whether a node goes row by row through the operands that have a bounded dynamic dimension."""
+
+
+@dataclass(frozen=True)
+class LoweringRule:
+    """How the C target treats one operator.
+
+    Attributes:
+        check: Whether it takes a node of this operator.
+        lower: Emits the kernel calls of one node, or None for an element-wise operator.
+        layout: Which memory orders it takes and gives.
+        build: Adds the steps of an element-wise operator to its fusion group's program.
+        unsigned: Whether its kernel takes 8-bit data as uint8 only.
+        either: Whether such a kernel can give int8 results all the same.
+        row_wise: Where it goes row by row; None for nowhere.
+    """
+
+    check: Check
+    lower: Lower | None
+    layout: LayoutRule
+    build: Build | None = None
+    unsigned: bool = False
+    either: bool = False
+    row_wise: RowWise | None = None
+
+
+@dataclass
+class LoweringRules:
+    """The rules of one family file, filled by its decorators while the file is imported."""
+
+    by_op: dict[tuple[str, str], LoweringRule] = field(default_factory=dict)
+
+    def lower(
+        self,
+        *ops: str,
+        check: Check,
+        layout: LayoutRule = LayoutRule.FOLLOW,
+        domain: str = "",
+        unsigned: bool = False,
+        either: bool = False,
+        row_wise: RowWise | None = None,
+    ) -> Callable[[Lower], Lower]:
+        """Register the decorated function as the lowering of ``ops``; see :class:`LoweringRule`."""
+
+        def register(function: Lower) -> Lower:
+            for op in ops:
+                assert (domain, op) not in self.by_op, op
+                self.by_op[domain, op] = LoweringRule(
+                    check, function, layout, unsigned=unsigned, either=either, row_wise=row_wise
+                )
+            return function
+
+        return register
+
+    def element(self, *ops: str, check: Check) -> Callable[[Build], Build]:
+        """Register the decorated function as that which adds the steps of ``ops`` to a fusion group's program."""
+
+        def register(function: Build) -> Build:
+            for op in ops:
+                assert ("", op) not in self.by_op, op
+                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function, row_wise=element_wise)
+            return function
+
+        return register
+
+
+def merged(families: Iterable[LoweringRules]) -> dict[tuple[str, str], LoweringRule]:
+    """Return the rules of several families in one table."""
+    table: dict[tuple[str, str], LoweringRule] = {}
+    for family in families:
+        assert not table.keys() & family.by_op.keys(), table.keys() & family.by_op.keys()
+        table |= family.by_op
+    return table
+
+
+def known_rank(node: Node) -> Verdict:
+    """Whether the ranks of all operands and results are known and within what the kernels take."""
+    for value in (*node.inputs, *node.used_outputs()):
+        if value is None:
+            continue
+        rank = tensor(value.type).rank
+        if rank is None:
+            return reject(f'the rank of "{value.name}" is unknown')
+        if rank > MAX_RANK:
+            return reject(f'"{value.name}" has rank {rank}, more than {MAX_RANK}')
+    return True
+
+
+def taken(node: Node) -> Verdict:
+    """The check of a composite, whose own checks have been asked already."""
+    return True
 
 
 def _rank(value: Value) -> int:
@@ -92,102 +187,3 @@ def inside_rows(node: Node, counted: Set[Value]) -> bool:
 def transposing(node: Node, counted: Set[Value]) -> bool:
     """Transpose inside rows."""
     return list(node.attrs.get("perm", ()))[:1] == [0]
-
-
-Lower = Callable[[Emitter, Node], None]
-RowWise = Callable[[Node, Set[Value]], bool]
-"""Whether a node goes row by row through the operands whose rows are counted at run time; see :mod:`row_wise`."""
-
-
-@dataclass(frozen=True)
-class LoweringRule:
-    """How the C target treats one operator.
-
-    Attributes:
-        check: Whether it takes a node of this operator.
-        lower: Emits the kernel calls of one node, or None for an element-wise operator.
-        layout: Which memory orders it takes and gives.
-        build: Adds the steps of an element-wise operator to its chain's program.
-        unsigned: Whether its kernel takes 8-bit data as uint8 only.
-        either: Whether such a kernel can give int8 results all the same.
-        row_wise: Where it goes row by row; None for nowhere.
-    """
-
-    check: Check
-    lower: Lower | None
-    layout: LayoutRule
-    build: Build | None = None
-    unsigned: bool = False
-    either: bool = False
-    row_wise: RowWise | None = None
-
-
-@dataclass
-class Rules:
-    """The rules of one family file, filled by its decorators while the file is imported."""
-
-    by_op: dict[tuple[str, str], LoweringRule] = field(default_factory=dict)
-
-    def lower(
-        self,
-        *ops: str,
-        check: Check,
-        layout: LayoutRule = LayoutRule.FOLLOW,
-        domain: str = "",
-        unsigned: bool = False,
-        either: bool = False,
-        row_wise: RowWise | None = None,
-    ) -> Callable[[Lower], Lower]:
-        """Register the decorated function as the lowering of ``ops``; see :class:`LoweringRule`."""
-
-        def register(function: Lower) -> Lower:
-            for op in ops:
-                assert (domain, op) not in self.by_op, op
-                self.by_op[domain, op] = LoweringRule(
-                    check, function, layout, unsigned=unsigned, either=either, row_wise=row_wise
-                )
-            return function
-
-        return register
-
-    def element(self, *ops: str, check: Check) -> Callable[[Build], Build]:
-        """Register the decorated function as that which adds the steps of ``ops`` to a chain's program."""
-
-        def register(function: Build) -> Build:
-            for op in ops:
-                assert ("", op) not in self.by_op, op
-                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function, row_wise=element_wise)
-            return function
-
-        return register
-
-
-def merged(families: Iterable[Rules]) -> dict[tuple[str, str], LoweringRule]:
-    """Return the rules of several families in one table."""
-    table: dict[tuple[str, str], LoweringRule] = {}
-    for family in families:
-        assert not table.keys() & family.by_op.keys(), table.keys() & family.by_op.keys()
-        table |= family.by_op
-    return table
-
-
-MAX_RANK = 8
-"""The most dimensions that the runtime's strided kernels take."""
-
-
-def known_rank(node: Node) -> Verdict:
-    """Whether the ranks of all operands and results are known and within what the kernels take."""
-    for value in (*node.inputs, *node.used_outputs()):
-        if value is None:
-            continue
-        rank = tensor(value.type).rank
-        if rank is None:
-            return reject(f'the rank of "{value.name}" is unknown')
-        if rank > MAX_RANK:
-            return reject(f'"{value.name}" has rank {rank}, more than {MAX_RANK}')
-    return True
-
-
-def taken(node: Node) -> Verdict:
-    """The check of a composite, whose own checks have been asked already."""
-    return True

@@ -15,12 +15,12 @@ from tinycomp.rewrite.match import Rejection
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.rules import Rules, taken
-from tinycomp.targets.c.ops.movement import destination
+from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.common.checks import first, operand, static_type, surely_equal
 from tinycomp.targets.common.composites import opened
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 NAME = "c.attention"
 _MAX_RANK = 4
 

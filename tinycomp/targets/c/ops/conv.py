@@ -18,7 +18,7 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
 from tinycomp.targets.c.codegen.images import Pixels, pixels_of, pixels_to, residual_of, spaced
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
 
 
@@ -83,7 +83,7 @@ def _runs(depth: Window) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             yield from ((plane, 1, taps) for plane in planes)
 
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 

@@ -6,10 +6,10 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.detection import most_of_a_class
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.targets.c.codegen.emitter import Emitter, eight
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.common.checks import all_of, dtypes, first, operand, ranks, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 _INDEX_BYTES = 8
 
 

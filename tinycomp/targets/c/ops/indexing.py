@@ -9,13 +9,15 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
-from tinycomp.targets.c.codegen.rules import Rules, gathering, gathering_tuples, known_rank
-from tinycomp.targets.c.ops.movement import element_size, emit_copy, movable
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy
+from tinycomp.targets.c.codegen.rules import LoweringRules, gathering, gathering_tuples, known_rank
+from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def index_check(node: Node) -> Verdict:
@@ -122,7 +124,10 @@ def reverse_sequence(emit: Emitter, node: Node) -> None:
     emit.call("reverse_sequence", [node.output, data, lengths], params, node)
 
 
-_REDUCTIONS = ("none", "add", "mul", "max", "min")
+_REDUCTIONS = {
+    "none": lib.TC_SCATTER_REPLACE, "add": lib.TC_SCATTER_ADD, "mul": lib.TC_SCATTER_MUL, "max": lib.TC_SCATTER_MAX,
+    "min": lib.TC_SCATTER_MIN,
+}  # fmt: skip
 
 
 def _reduction(node: Node) -> str:
@@ -142,7 +147,7 @@ def _step_params(node: Node) -> dict[str, int | float]:
     return {
         "element_size": element_size(node.output),
         "type": TYPES.get(tensor(node.output.type).dtype, 0),
-        "reduction": _REDUCTIONS.index(_reduction(node)),
+        "reduction": _REDUCTIONS[_reduction(node)],
     }
 
 

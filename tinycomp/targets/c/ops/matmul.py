@@ -13,11 +13,12 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
-from tinycomp.targets.c.ops.movement import destination, reshaped
+from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.c.ops.movement import reshaped
 from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 BATCH_DIMS = 2
 """So many batch dimensions the kernels have."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -12,12 +12,13 @@ from tinycomp.ir.layout import strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_chain
-from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View, lies_as, nd_params, same_steps
-from tinycomp.targets.c.codegen.rules import MAX_RANK, Rules, inside_rows, known_rank, reshaping, transposing
+from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_fusion_group
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params, same_steps
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
+from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, transposing
 from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def movable(node: Node) -> Verdict:
@@ -27,31 +28,6 @@ def movable(node: Node) -> Verdict:
         if dtype in ("?", "string") or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
             return reject(f'"{value.name}" is {value.type}; only elements of 1, 2, 4 or 8 bytes are moved')
     return True
-
-
-def element_size(value: Value) -> int:
-    """Bytes of one element; one of fewer than 8 bits has a byte of its own."""
-    return numpy_dtype(tensor(value.type).dtype).itemsize
-
-
-def emit_copy(
-    emit: Emitter,
-    node: Node,
-    target: View,
-    source: View,
-    shape: Sequence[int],
-    to: Sequence[int],
-    origin: Sequence[int],
-    size: int,
-) -> None:
-    """Emit a strided copy of ``shape`` elements; strides are in elements and follow the same order of dimensions."""
-    if 0 in shape:
-        return
-    order = sorted(range(len(shape)), key=lambda d: -to[d])
-    params = nd_params(
-        [shape[d] for d in order], to_stride=[to[d] for d in order], from_stride=[origin[d] for d in order]
-    )
-    emit.call("copy", [target, source], {"element_size": size, **params}, node)
 
 
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
@@ -90,21 +66,6 @@ def _whole_bytes(node: Node) -> Verdict:
 def bit_cast(emit: Emitter, node: Node) -> None:
     """The same bytes are read as another type."""
     leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
-
-
-def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
-    """Let a result of a node lie where its elements are, or will be; at once if that is its own memory order."""
-    result, shape = static_type(value)
-    to = strides(result)
-    if same_steps(shape, source.strides, to):
-        emit.alias(value, source.view)
-        return
-
-    def move() -> None:
-        size = element_size(value)
-        emit_copy(emit, node, emit.view(value), source.view, shape, to, source.strides, size)
-
-    emit.postpone(value, source, move)
 
 
 def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
@@ -148,40 +109,6 @@ def transpose(emit: Emitter, node: Node) -> None:
     where = emit.strided(source, adjacent=False)
     perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
     leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
-
-
-def _rows_are_adjacent(steps: tuple[int, ...]) -> bool:
-    return steps[-1] == 1
-
-
-def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], bool] = _rows_are_adjacent) -> Strided:
-    """Return where a kernel that writes with strides puts its result.
-
-    If all that happens to the result is a transposition, it is written as the transposition wants it; if it is joined
-    to others, into its slice of the whole.
-
-    Args:
-        emit: Holds the places.
-        value: The result.
-        fits: Which strides the kernel can write; those of the value's own memory order are always among them.
-    """
-    plain = strides(tensor(value.type))
-    (user,) = value.users if len(value.users) == 1 and value not in emit.graph.outputs else (None,)
-    if user is not None and user.op == "Transpose" and user.domain == "" and not user.is_composite:
-        type_, shape = static_type(user.output)
-        steps = [0] * len(shape)
-        for dim, step in zip(user.attrs.get("perm", reversed(range(len(shape)))), strides(type_), strict=True):
-            steps[dim] = step
-        if fits(tuple(steps)) and tuple(steps) != plain:
-            place = Strided(emit.view(user.output), tuple(steps))
-            leave(emit, user, value, place)
-            return place
-    part = emit.joined(value)
-    if part is not None and fits(part.strides) and not lies_as(tensor(value.type), part.strides):
-        assert value.producer is not None, value
-        leave(emit, value.producer, value, part)
-        return part
-    return Strided(emit.view(value), plain)
 
 
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
@@ -403,7 +330,7 @@ def trilu(emit: Emitter, node: Node) -> None:
     def build(steps: Steps, node: Node) -> Ref:
         return steps.where(steps.read_strided(line), steps.read(source), steps.read_strided(zero))
 
-    emit_chain(emit, [node], [node.output], build)
+    emit_fusion_group(emit, [node], [node.output], build)
 
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)

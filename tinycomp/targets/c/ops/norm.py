@@ -12,7 +12,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import image
 from tinycomp.targets.common.checks import (
     Verdict,
@@ -26,7 +26,7 @@ from tinycomp.targets.common.checks import (
     surely_equal,
 )
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def _trailing_scale(node: Node) -> Verdict:

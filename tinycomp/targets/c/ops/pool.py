@@ -10,15 +10,15 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, image, window_of, window_params
 from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
-FAMILY = Rules()
-_MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
+FAMILY = LoweringRules()
 
 
 def _values_only(node: Node) -> Verdict:
@@ -44,9 +44,9 @@ def pool(emit: Emitter, node: Node) -> None:
     x = first(node)
     _, (batch, channels, *sizes) = static_type(x)
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
-    mode = None if tensor(x.type).dtype in EIGHT_BITS else _MAX
+    mode = None if tensor(x.type).dtype in EIGHT_BITS else lib.TC_POOL_MAX
     if node.op == "AveragePool":
-        mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+        mode = lib.TC_POOL_AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else lib.TC_POOL_AVERAGE
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     if window.rank == 2:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
@@ -97,7 +97,7 @@ def global_pool(emit: Emitter, node: Node) -> None:
     sizes = {"height": source.height, "width": source.width}
     ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
     params = {
-        "mode": _MAX if node.op == "GlobalMaxPool" else _AVERAGE,
+        "mode": lib.TC_POOL_MAX if node.op == "GlobalMaxPool" else lib.TC_POOL_AVERAGE,
         "batch": source.batch,
         "channels": source.channels,
         **sizes,

@@ -14,27 +14,19 @@ from tinycomp.ops.recurrent import activation_names
 from tinycomp.ops.recurrent_activations import Resolved, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
-_CODES: Mapping[str, int] = {
-    "relu": 1,
-    "leakyrelu": 3,
-    "sigmoid": 4,
-    "tanh": 5,
-    "hardsigmoid": 8,
-    "softplus": 43,
-    "softsign": 44,
-    "elu": 45,
-    "thresholdedrelu": 49,
-    "affine": 62,
-    "scaledtanh": 63,
+_FUNCTIONS = {
+    name.replace("_", "").lower(): code
+    for name, code in (codes("tc_activation", "TC_ACT_") | codes("tc_unary", "TC_UNARY_")).items()
 }
-"""The functions in ``enum tc_activation`` and ``enum tc_unary``, by ONNX's names in lower case."""
+"""Codes of functions by ONNX's names in lower case."""
 
 _ABSENT = Resolved("tanh", None, None)
 _DEFAULTS: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +34,7 @@ _DEFAULTS: Mapping[str, tuple[str, ...]] = {
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
-_RNN, _LSTM, _GRU, _GRU_LINEAR = range(4)
+_CELLS = codes("tc_cell", "TC_CELL_")
 _GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
@@ -130,7 +122,7 @@ def recurrent(emit: Emitter, node: Node) -> None:
     inputs = _emit_inputs(emit, node, shape, bias)
     reverse = int(node.attrs.get("direction", "forward") == "reverse")
     params = {
-        "cell": {"RNN": _RNN, "LSTM": _LSTM, "GRU": _GRU_LINEAR if linear else _GRU}[node.op],
+        "cell": lib.TC_CELL_GRU_LINEAR if linear else _CELLS[node.op],
         "coupled": int(bool(node.attrs.get("input_forget", 0))),
         "clip": float(node.attrs.get("clip", 0.0)) or math.inf,
         **shape.params(),
@@ -164,7 +156,7 @@ def _functions(node: Node, ways: int) -> list[tuple[Resolved, ...]]:
 def _function_params(functions: tuple[Resolved, ...]) -> dict[str, int | float]:
     params: dict[str, int | float] = {}
     for letter, function in zip("fgh", functions, strict=True):
-        params[letter] = _CODES[function.name]
+        params[letter] = _FUNCTIONS[function.name]
         params[f"{letter}_a"], params[f"{letter}_b"] = float(function.alpha or 0.0), float(function.beta or 0.0)
     return params
 

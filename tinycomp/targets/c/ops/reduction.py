@@ -12,20 +12,21 @@ from tinycomp.ir.layout import CHANNELS_LAST, memory_order
 from tinycomp.ir.types import ROW_MAJOR, TensorType, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.placement import element_size
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.indexing import around_axis, second
-from tinycomp.targets.c.ops.movement import element_size, movable
+from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 REDUCTIONS = {
-    "ReduceSum": 0, "ReduceMean": 1, "ReduceMax": 2, "ReduceMin": 3, "ReduceProd": 4, "ReduceL1": 5, "ReduceL2": 6,
-    "ReduceSumSquare": 7, "ReduceLogSum": 8, "ReduceLogSumExp": 9,
-}  # fmt: skip
-"""Codes of ``enum tc_reduction``."""
+    f"Reduce{name.title().replace('_', '')}": code for name, code in codes("tc_reduction", "TC_REDUCE_").items()
+}
+"""Codes of reductions by operator, such as ``ReduceLogSum``."""
 
 
 def reduced_axes(node: Node) -> list[int]:

@@ -14,12 +14,12 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import image
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 _LARGEST = 4096
 """The largest input size along an axis: its table is read off a square matrix of this size."""

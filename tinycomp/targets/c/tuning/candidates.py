@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.tuning import cost
 
-DIRECT, LINES, WINOGRAD_2, WINOGRAD_4 = 1, 2, 3, 4
+DIRECT, LINES = lib.TC_CONV_DIRECT, lib.TC_CONV_LINES
+WINOGRAD_2, WINOGRAD_4 = lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
 
 _OUT = {WINOGRAD_2: 2, WINOGRAD_4: 4}
