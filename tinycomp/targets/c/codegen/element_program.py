@@ -15,7 +15,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
-from tinycomp.ir.types import bits, tensor
+from tinycomp.ir.types import bits
 from tinycomp.ops.cast import cast_array
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nd_params
@@ -114,7 +114,7 @@ class Steps:
     def read(self, value: Value) -> Ref:
         """Return a value of the region: the result of an earlier operator, a scalar constant or an input."""
         if value not in self._refs:
-            dtype = tensor(value.type).dtype
+            dtype = value.dtype
             if value.const is not None and value.const.size == 1 and dtype in TYPES:
                 self._refs[value] = self.constant(value.const.reshape(()), dtype)
             else:
@@ -129,7 +129,7 @@ class Steps:
 
     def give(self, value: Value, ref: Ref) -> None:
         """State that ``ref``, rounded to the type of ``value``, is the value."""
-        self._refs[value] = self.cast(ref, tensor(value.type).dtype)
+        self._refs[value] = self.cast(ref, value.dtype)
 
     def constant(self, number: Any, dtype: str) -> Ref:
         """Return a scalar constant."""
@@ -219,8 +219,7 @@ class Steps:
         params = nd_params([shape[d] for d in order], **walks)
         words = [int(params[f"size{d}"]) for d in range(MAX_RANK)]
         for i, value in enumerate(self.inputs):
-            dtype = value.dtype if isinstance(value, StridedInput) else tensor(value.type).dtype
-            words += [_code(dtype), *(int(params[f"x{i}_{d}"]) for d in range(MAX_RANK))]
+            words += [_code(value.dtype), *(int(params[f"x{i}_{d}"]) for d in range(MAX_RANK))]
         return words
 
 

@@ -169,7 +169,7 @@ class Emitter:
         """
         if value in self._postponed:
             source, _ = self._postponed[value]
-            shape = tensor(value.type).static_shape
+            shape = value.static_shape
             assert shape is not None, value
             if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
                 return source

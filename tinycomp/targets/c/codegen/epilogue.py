@@ -106,7 +106,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
     found: dict[Node, Spelled | None] = {}
     members, wanted = set(nodes), set(outputs)
     for node in reversed(nodes):
-        if node in found or tensor(node.output.type).dtype != "float32":
+        if node in found or node.output.dtype != "float32":
             continue
         for spelling, match in spellings_at(node, single=False):
             inner = [n for n in match.matched if n is not node]

@@ -20,14 +20,13 @@ from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
 from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
 from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
-from tinycomp.targets.common.checks import first
 from tinycomp.targets.common.composites import own_parameters
 
 Table = Mapping[tuple[str, str], LoweringRule]
 
 
 def _hand_on(emit: Emitter, node: Node) -> None:
-    emit.alias(node.outputs[0], emit.view(first(node)))
+    emit.alias(node.outputs[0], emit.view(node.operand(0)))
 
 
 STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)

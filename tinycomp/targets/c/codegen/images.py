@@ -19,10 +19,9 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
-from tinycomp.ir.types import tensor
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
 from tinycomp.targets.c.codegen.placement import destination, leave
-from tinycomp.targets.common.checks import operand, static_type
+from tinycomp.targets.common.checks import static_type
 
 FLOAT = 4
 """Bytes of a float32."""
@@ -83,7 +82,7 @@ def residual_of(emit: Emitter, value: Value, layout: str) -> Pixels:
 
 def pixels_to(emit: Emitter, value: Value) -> Pixels:
     """Return where an image is written: where it is wanted in the end, if its pixels are evenly spaced there."""
-    shape = tensor(value.type).static_shape
+    shape = value.static_shape
     assert shape is not None, value
     where = destination(emit, value, lambda steps: pixel_stride(shape, steps) is not None)
     stride = pixel_stride(shape, where.strides)
@@ -133,7 +132,7 @@ def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
     Returns:
         Where to write, or None if the image should lie as usual.
     """
-    shape = tensor(value.type).static_shape
+    shape = value.static_shape
     if shape is None or len(shape) != 4 or emit.graph.is_output(value) or not value.users or 0 in shape:
         return None
     channels, _, width = shape[1:]
@@ -158,8 +157,7 @@ def _lines_read(user: Node, value: Value) -> int | None:
     if convolution is None or [v is value for v in user.inputs] != [True, *[False] * (len(user.inputs) - 1)]:
         return None
     _, (_, channels, *_) = static_type(value)
-    weights = operand(convolution, 1)
-    assert weights is not None, user
+    weights = convolution.operand(1)
     _, (filters, _, kernel, *_) = static_type(weights)
     if not convolution.attrs.get("group", 1) == channels == filters:
         return None

@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import Dim, tensor
+from tinycomp.ir.types import Dim
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.element_program import Build
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter
-from tinycomp.targets.common.checks import Check, Verdict, first, operand
+from tinycomp.targets.common.checks import Check, Verdict
 
 Lower = Callable[[Emitter, Node], None]
 RowWise = Callable[[Node, Set[Value]], bool]
@@ -117,7 +117,7 @@ def known_rank(node: Node) -> Verdict:
     for value in (*node.inputs, *node.used_outputs()):
         if value is None:
             continue
-        rank = tensor(value.type).rank
+        rank = value.rank
         if rank is None:
             return reject(f'the rank of "{value.name}" is unknown')
         if rank > MAX_RANK:
@@ -132,7 +132,7 @@ def taken(node: Node) -> Verdict:
 
 def _rank(value: Value) -> int:
     """The number of dimensions, which the operators' own checks have found to be known; 0 where it is not."""
-    return tensor(value.type).rank or 0
+    return value.rank or 0
 
 
 def element_wise(node: Node, counted: Set[Value]) -> bool:
@@ -141,7 +141,7 @@ def element_wise(node: Node, counted: Set[Value]) -> bool:
     for value in node.inputs:
         if value is None:
             continue
-        shape = tensor(value.type).shape
+        shape = value.shape
         if shape is None or (value in counted and len(shape) != rank):
             return False
         if value not in counted and len(shape) == rank and shape[:1] != (1,):
@@ -151,7 +151,7 @@ def element_wise(node: Node, counted: Set[Value]) -> bool:
 
 def reshaping(node: Node, counted: Set[Value]) -> bool:
     """Where the elements of a row stay together."""
-    before, after = tensor(first(node).type).shape, tensor(node.output.type).shape
+    before, after = node.operand(0).shape, node.output.shape
     if not before or not after or isinstance(after[0], int):
         return False
     size = _row_size(before)
@@ -165,22 +165,22 @@ def _row_size(shape: tuple[Dim, ...]) -> int | None:
 
 def gathering(node: Node, counted: Set[Value]) -> bool:
     """Gather: whole slices by counted indices, or the same places of every counted row."""
-    data, indices = first(node), operand(node, 1)
+    data, indices = node.operand(0), node.optional_operand(1)
     axis = int(node.attrs.get("axis", 0)) % max(_rank(data), 1)
     return (indices in counted and data not in counted and axis == 0) or (indices not in counted and axis > 0)
 
 
 def gathering_tuples(node: Node, counted: Set[Value]) -> bool:
     """GatherND: slices of one tensor by counted tuples."""
-    indices = operand(node, 1)
-    one_tensor = first(node) not in counted and not node.attrs.get("batch_dims", 0)
+    indices = node.optional_operand(1)
+    one_tensor = node.operand(0) not in counted and not node.attrs.get("batch_dims", 0)
     return one_tensor and indices is not None and _rank(indices) > 1
 
 
 def inside_rows(node: Node, counted: Set[Value]) -> bool:
     """Concat and Split along another dimension than that of the rows."""
     parts = node.inputs if node.op == "Concat" else node.inputs[:1]
-    axis = int(node.attrs.get("axis", 0)) % max(_rank(first(node)), 1)
+    axis = int(node.attrs.get("axis", 0)) % max(_rank(node.operand(0)), 1)
     return axis > 0 and all(value in counted for value in parts)
 
 

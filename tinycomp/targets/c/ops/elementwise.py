@@ -7,14 +7,13 @@ import math
 import ml_dtypes
 
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
 from tinycomp.targets.c.codegen.epilogue import READ
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, dtypes, first, operand
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes
 
 FAMILY = LoweringRules()
 
@@ -44,8 +43,7 @@ _COEFFICIENTS = {
 
 def _read(steps: Steps, node: Node, index: int = 0) -> Ref:
     """An operand in the type that it is computed in."""
-    value = operand(node, index)
-    assert value is not None, node
+    value = node.operand(index)
     return steps.wide(steps.read(value))
 
 
@@ -94,7 +92,7 @@ def relu(steps: Steps, node: Node) -> Ref:
 
 def _clip_check(node: Node) -> Verdict:
     for value in node.inputs[1:]:
-        if value is not None and tensor(value.type).shape not in ((), (1,)):
+        if value is not None and value.shape not in ((), (1,)):
             return reject(f'the bound "{value.name}" is {value.type}, not one number')
     return True
 
@@ -115,9 +113,9 @@ def clip(steps: Steps, node: Node) -> Ref:
 
 def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
     """A bound of a Clip: an operand, an attribute, or the end of a float's range; an absent one of integers is None."""
-    if operand(node, index) is not None:
+    if node.optional_operand(index) is not None:
         return _read(steps, node, index)
-    dtype = tensor(first(node).type).dtype
+    dtype = node.operand(0).dtype
     if dtype not in FLOATS:
         return None
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -150,7 +148,7 @@ def _broadcast_check(node: Node) -> Verdict:
 
 
 def _one_dtype(node: Node) -> Verdict:
-    found = sorted({tensor(v.type).dtype for v in node.inputs if v is not None})
+    found = sorted({v.dtype for v in node.inputs if v is not None})
     return len(found) == 1 or reject(f"operands of different dtypes: {', '.join(found)}")
 
 
@@ -187,7 +185,7 @@ FAMILY.element("BitwiseAnd", "BitwiseOr", "BitwiseXor", check=all_of(dtypes(*INT
 
 
 def _power_check(node: Node) -> Verdict:
-    base, exponent = (tensor(v.type).dtype for v in node.inputs[:2] if v is not None)
+    base, exponent = (v.dtype for v in node.inputs[:2] if v is not None)
     if base in INTEGERS and base not in ("int32", "int64"):
         return reject(f"powers of {base}")
     return exponent != "uint64" or base in FLOATS or reject("exponents of uint64")
@@ -199,9 +197,8 @@ def power(steps: Steps, node: Node) -> Ref:
 
     A square is a product, which takes a twentieth of the time: normalisations that a model spells out are full of them.
     """
-    x, exponent = _read(steps, node), operand(node, 1)
-    assert exponent is not None, node
-    by = tensor(exponent.type).dtype
+    x, exponent = _read(steps, node), node.operand(1)
+    by = exponent.dtype
     mixed = x.dtype in INTEGERS and by != x.dtype
     computed = x.dtype if not mixed else "int64" if by in INTEGERS else "float64"
     base = steps.cast(x, computed)
@@ -266,7 +263,7 @@ def where(steps: Steps, node: Node) -> Ref:
 
 
 def _cast_check(node: Node) -> Verdict:
-    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
+    source, result = node.operand(0).dtype, node.output.dtype
     if source not in TYPES or result not in TYPES:
         return reject(f"no conversion from {source} to {result}")
     return True
@@ -276,4 +273,4 @@ def _cast_check(node: Node) -> Verdict:
 def cast(steps: Steps, node: Node) -> Ref:
     """Add a conversion."""
     saturate, round_mode = bool(node.attrs.get("saturate", 1)), str(node.attrs.get("round_mode", "up"))
-    return steps.cast(steps.read(first(node)), tensor(node.output.type).dtype, saturate, round_mode)
+    return steps.cast(steps.read(node.operand(0)), node.output.dtype, saturate, round_mode)

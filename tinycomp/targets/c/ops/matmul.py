@@ -16,7 +16,7 @@ from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_a
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import reshaped
-from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
+from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, static_type, surely_equal
 
 FAMILY = LoweringRules()
 BATCH_DIMS = 2
@@ -38,7 +38,7 @@ def batches_fit(*factors: Value | None) -> Verdict:
 
 
 def _addend_check(node: Node) -> Verdict:
-    addend = operand(node, 2)
+    addend = node.optional_operand(2)
     if addend is None:
         return True
     shape = getattr(addend.type, "shape", None)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.recurrent import activation_names
 from tinycomp.ops.recurrent_activations import Resolved, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
@@ -18,7 +17,7 @@ from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, operand, ranks, static_type
 
 FAMILY = LoweringRules()
 
@@ -39,8 +38,8 @@ _GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _lengths_check(node: Node) -> Verdict:
-    lengths = operand(node, 4)
-    if lengths is None or tensor(lengths.type).dtype == "int32":
+    lengths = node.optional_operand(4)
+    if lengths is None or lengths.dtype == "int32":
         return True
     return reject(f'the sequence lengths "{lengths.name}" are {lengths.type}, not int32')
 
@@ -75,7 +74,7 @@ class _Shape:
     @classmethod
     def of(cls, node: Node) -> _Shape:
         batch_first = bool(node.attrs.get("layout", 0))
-        outer, inner, width = static_type(first(node))[1]
+        outer, inner, width = static_type(node.operand(0))[1]
         steps, batch = (inner, outer) if batch_first else (outer, inner)
         ways, _, hidden = _constant(node, 2).shape
         return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
@@ -138,8 +137,7 @@ def recurrent(emit: Emitter, node: Node) -> None:
 
 
 def _constant(node: Node, index: int) -> np.ndarray:
-    value = operand(node, index)
-    assert value is not None
+    value = node.operand(index)
     assert value.const is not None, value
     return value.const
 
@@ -166,7 +164,7 @@ def _biases(node: Node, shape: _Shape, linear: bool) -> tuple[np.ndarray | None,
 
     All gates add their two biases at once, but for the hidden gate of a GRU that resets its product.
     """
-    if operand(node, 3) is None:
+    if node.optional_operand(3) is None:
         return None, None
     given = _constant(node, 3).reshape(shape.ways, 2, shape.gates, shape.hidden)
     outer, inner = given[:, 0].copy(), given[:, 1]
@@ -192,7 +190,7 @@ def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: np.ndarray | No
     }
     weights = emit.constant(_constant(node, 1))
     placed = None if bias is None else emit.constant(bias)
-    emit.call("gemm_f32", [result, first(node), weights, placed, None], params, node)
+    emit.call("gemm_f32", [result, node.operand(0), weights, placed, None], params, node)
     return result
 
 
