@@ -1,4 +1,4 @@
-"""Packed weights that several programs use."""
+"""Programs made ready for this machine, and how they run: packed weights, thread pools and contexts."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ def _buffer(array: Array, writable: bool) -> Any:
 
 
 def _place(operand: Operand, where: str) -> tuple[int, int, int]:
-    """An operand as the runtime describes it."""
+    """Return an operand as the runtime describes it."""
     try:
         return _SPACE_CODES[operand.space], operand.index, operand.offset
     except KeyError:

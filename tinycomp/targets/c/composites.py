@@ -58,7 +58,7 @@ def add_composites(target: Target) -> None:
 
 
 def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
-    """``product``, an optional addition, and an optional activation; at least one of the two must be there."""
+    """Match ``product``, an optional addition, and an optional activation; at least one of the two must be there."""
     added = P.Add(product, residual)
     return any_activation(added | product) | added
 
@@ -97,6 +97,6 @@ def _addend_kind(value: Value, result: Value, axis: int) -> str | Rejection:
 
 
 def _full_gemm_addend(anchor: Node) -> bool:
-    """Whether C of a Gemm is as large as the result, and so takes the place of the one residual."""
+    """Tell whether C of a Gemm is as large as the result, and so takes the place of the one residual."""
     value = anchor.optional_operand(2) if anchor.op == "Gemm" else None
     return value is not None and _addend_kind(value, anchor.output, -1) == "residual"

@@ -224,7 +224,7 @@ class Steps:
 
 
 def _code(dtype: str) -> int:
-    """The code of a type; one that is only chosen between or copied is taken for an integer of its size."""
+    """Return the code of a type; one that is only chosen between or copied is taken for an integer of its size."""
     return TYPES[dtype if dtype in TYPES else _BY_SIZE[bits(dtype) // 8]]
 
 
@@ -240,7 +240,7 @@ def _value_bits(array: np.ndarray) -> int:
 
 
 def broadcast_strides(value: Value | StridedInput, shape: Sequence[int]) -> list[int]:
-    """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
+    """Return the element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
     if isinstance(value, StridedInput):
         return list(value.strides)
     type_, own = static_type(value)

@@ -1,4 +1,4 @@
-"""Activations that kernels apply before they store: the runtime's code for each of the shared spellings."""
+"""What kernels apply before they store, bias, residual and activation, and how composites spell it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
 
 
 def _hidden(match: Match, inner: Sequence[Node], wanted: set[Value]) -> bool:
-    """Whether nothing but the match reads what its inner operators give."""
+    """Tell whether nothing but the match reads what its inner operators give."""
     matched = set(match.matched)
     return all(n.output not in wanted and matched.issuperset(n.output.users) for n in inner)
 
@@ -136,7 +136,7 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
 
 
 def bias_and_residual(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
-    """As :func:`epilogue_operands`, but leave the residual where it is."""
+    """Do as :func:`epilogue_operands`, but leave the residual where it is."""
     result = tensor(fused.output.type)
     vectors = []
     own = fused.operands[2] if len(fused.operands) > 2 else None
@@ -214,12 +214,12 @@ def _anchor_and_adds(body: Graph) -> tuple[Node, list[Node]]:
 
 
 def _constants_elsewhere(body: Graph, outer: Mapping[Value | None, Value], readers: Set[Node]) -> bool:
-    """Whether a node that is none of ``readers`` reads an input of the body that stands for a constant."""
+    """Tell whether a node that is none of ``readers`` reads an input of the body that stands for a constant."""
     return any(outer[v].is_const and not v.users.keys() <= readers for v in body.inputs)
 
 
 def _following_add(value: Value) -> Node | None:
-    """The Add that is the only reader of ``value``."""
+    """Return the Add that is the only reader of ``value``."""
     if len(value.users) != 1:
         return None
     (user,) = value.users

@@ -1,4 +1,4 @@
-"""Grouping: which element-wise operators of a region become one kernel call.
+"""Fusion groups: which element-wise operators of a region become one kernel call.
 
 A fusion group is made of operators whose results have one shape and layout, also where only a run shows how many rows
 there are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be

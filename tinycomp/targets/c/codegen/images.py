@@ -112,7 +112,7 @@ class Band:
     width: int
 
     def is_crowded(self, stride: int) -> bool:
-        """Whether some set of the cache has more lines to hold than it can, if pixels are ``stride`` floats apart.
+        """Tell whether some set of the cache has more lines to hold than it can, if pixels are ``stride`` floats apart.
 
         >>> Band(4, 14).is_crowded(512), Band(4, 14).is_crowded(528)
         (True, False)
@@ -151,7 +151,7 @@ def _gains(band: Band, usual: int, wider: int) -> bool:
 
 
 def _lines_read(user: Node, value: Value) -> int | None:
-    """Lines of ``value`` that a depthwise convolution reads at a time; None if ``user`` is anything else."""
+    """Return the lines of ``value`` that a depthwise convolution reads at a time; None if ``user`` is anything else."""
     nodes = user.body.nodes if user.is_composite else (user,)
     convolution = next((n for n in nodes if n.op == "Conv"), None)
     if convolution is None or [v is value for v in user.inputs] != [True, *[False] * (len(user.inputs) - 1)]:

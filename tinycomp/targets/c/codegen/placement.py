@@ -12,7 +12,7 @@ from tinycomp.targets.common.checks import static_type
 
 
 def element_size(value: Value) -> int:
-    """Bytes of one element; one of fewer than 8 bits has a byte of its own."""
+    """Return the bytes of one element; one of fewer than 8 bits has a byte of its own."""
     return numpy_dtype(value.dtype).itemsize
 
 

@@ -113,7 +113,7 @@ def merged(families: Iterable[LoweringRules]) -> dict[tuple[str, str], LoweringR
 
 
 def known_rank(node: Node) -> Verdict:
-    """Whether the ranks of all operands and results are known and within what the kernels take."""
+    """Tell whether the ranks of all operands and results are known and within what the kernels take."""
     for value in (*node.inputs, *node.used_outputs()):
         if value is None:
             continue
@@ -126,17 +126,17 @@ def known_rank(node: Node) -> Verdict:
 
 
 def taken(node: Node) -> Verdict:
-    """The check of a composite, whose own checks have been asked already."""
+    """Return the check of a composite, whose own checks have been asked already."""
     return True
 
 
 def _rank(value: Value) -> int:
-    """The number of dimensions, which the operators' own checks have found to be known; 0 where it is not."""
+    """Return the number of dimensions, which the operators' own checks have found to be known; 0 where it is not."""
     return value.rank or 0
 
 
 def element_wise(node: Node, counted: Set[Value]) -> bool:
-    """Where all counted operands have the result's rank, and the others are repeated for every row."""
+    """Tell so where all counted operands have the result's rank, and the others are repeated for every row."""
     rank = _rank(node.output)
     for value in node.inputs:
         if value is None:
@@ -150,7 +150,7 @@ def element_wise(node: Node, counted: Set[Value]) -> bool:
 
 
 def reshaping(node: Node, counted: Set[Value]) -> bool:
-    """Where the elements of a row stay together."""
+    """Tell so where the elements of a row stay together."""
     before, after = node.operand(0).shape, node.output.shape
     if not before or not after or isinstance(after[0], int):
         return False
@@ -164,26 +164,26 @@ def _row_size(shape: tuple[Dim, ...]) -> int | None:
 
 
 def gathering(node: Node, counted: Set[Value]) -> bool:
-    """Gather: whole slices by counted indices, or the same places of every counted row."""
+    """Tell so of Gather: whole slices by counted indices, or the same places of every counted row."""
     data, indices = node.operand(0), node.optional_operand(1)
     axis = int(node.attrs.get("axis", 0)) % max(_rank(data), 1)
     return (indices in counted and data not in counted and axis == 0) or (indices not in counted and axis > 0)
 
 
 def gathering_tuples(node: Node, counted: Set[Value]) -> bool:
-    """GatherND: slices of one tensor by counted tuples."""
+    """Tell so of GatherND: slices of one tensor by counted tuples."""
     indices = node.optional_operand(1)
     one_tensor = node.operand(0) not in counted and not node.attrs.get("batch_dims", 0)
     return one_tensor and indices is not None and _rank(indices) > 1
 
 
 def inside_rows(node: Node, counted: Set[Value]) -> bool:
-    """Concat and Split along another dimension than that of the rows."""
+    """Tell so of Concat and Split along another dimension than that of the rows."""
     parts = node.inputs if node.op == "Concat" else node.inputs[:1]
     axis = int(node.attrs.get("axis", 0)) % max(_rank(node.operand(0)), 1)
     return axis > 0 and all(value in counted for value in parts)
 
 
 def transposing(node: Node, counted: Set[Value]) -> bool:
-    """Transpose inside rows."""
+    """Tell so of Transpose inside rows."""
     return list(node.attrs.get("perm", ()))[:1] == [0]

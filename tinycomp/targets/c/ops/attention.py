@@ -37,7 +37,7 @@ def add_attention(target: Target) -> None:
 
 
 def _scaled(x: ValuePattern) -> ValuePattern:
-    """``x``, or ``x`` scaled by a constant number: exporters scale the scores, or queries and keys by the root."""
+    """Match ``x``, or ``x`` scaled by a constant: exporters scale the scores, or queries and keys by the root."""
     factor, divisor = (P.const.where(value=lambda c: c.size == 1) for _ in range(2))
     return (x * factor) | (x / divisor) | x
 

@@ -42,7 +42,7 @@ _COEFFICIENTS = {
 
 
 def _read(steps: Steps, node: Node, index: int = 0) -> Ref:
-    """An operand in the type that it is computed in."""
+    """Return an operand in the type that it is computed in."""
     value = node.operand(index)
     return steps.wide(steps.read(value))
 
@@ -112,7 +112,7 @@ def clip(steps: Steps, node: Node) -> Ref:
 
 
 def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
-    """A bound of a Clip: an operand, an attribute, or the end of a float's range; an absent one of integers is None."""
+    """Return a bound of a Clip: an operand, an attribute, or the end of a float's range; None for integers."""
     if node.optional_operand(index) is not None:
         return _read(steps, node, index)
     dtype = node.operand(0).dtype

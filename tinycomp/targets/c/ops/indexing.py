@@ -1,4 +1,4 @@
-"""Reading elements and slices at indices on the C target; an index out of range makes the run fail."""
+"""Gathering and scattering on the C target; an index out of range makes the run fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAMILY = LoweringRules()
 
 
 def index_check(node: Node) -> Verdict:
-    """Whether operand 1 holds indices of 32 or 64 bits."""
+    """Tell whether operand 1 holds indices of 32 or 64 bits."""
     dtype = node.operand(1).dtype
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
 
@@ -62,13 +62,13 @@ def gather_elements(emit: Emitter, node: Node) -> None:
 
 
 def tuple_check(node: Node) -> Verdict:
-    """Whether the number of indices that make a tuple is known."""
+    """Tell whether the number of indices that make a tuple is known."""
     depth = (node.operand(1).shape or (None,))[-1]
     return isinstance(depth, int) or reject("the number of indices in a tuple is not known")
 
 
 def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict[str, int | float]:
-    """Parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
+    """Return the parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
     depth = static_type(indices)[1][-1]
     stop = batch + depth
     return {
@@ -135,7 +135,7 @@ def _reduction_check(node: Node) -> Verdict:
 
 
 def _step_params(node: Node) -> dict[str, int | float]:
-    """Element size, type and reduction; without one the type does not matter."""
+    """Return element size, type and reduction; without one the type does not matter."""
     return {
         "element_size": element_size(node.output),
         "type": TYPES.get(node.output.dtype, 0),

@@ -22,7 +22,7 @@ FAMILY = LoweringRules()
 
 
 def movable(node: Node) -> Verdict:
-    """Whether the elements are of 1, 2, 4 or 8 whole bytes."""
+    """Tell whether the elements are of 1, 2, 4 or 8 whole bytes."""
     for value in node.used_outputs():
         dtype = value.dtype
         if dtype in ("?", "string") or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
@@ -32,7 +32,7 @@ def movable(node: Node) -> Verdict:
 
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
-    """The elements stay where they are until somebody needs them in the new order: two changes in a row may cancel."""
+    """Leave the elements where they are until somebody needs them in the new order: two changes in a row may cancel."""
     leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
@@ -41,7 +41,7 @@ RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 @FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
 def reshape(emit: Emitter, node: Node) -> None:
-    """A row-major reshape moves nothing."""
+    """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
     where = emit.strided(source, adjacent=False)
     steps = reshaped(static_type(source)[1], where.strides, static_type(node.output)[1])
@@ -52,7 +52,7 @@ def reshape(emit: Emitter, node: Node) -> None:
 
 
 def _whole_bytes(node: Node) -> Verdict:
-    """Whether elements are told apart by their bytes alone: a number of fewer bits lies in a byte with its sign."""
+    """Tell whether bytes alone tell elements apart: a number of fewer bits lies in a byte with its sign."""
     source, result = node.operand(0).dtype, node.output.dtype
     if result == "bool" != source:
         return reject(f"bytes of {source} may be other than the two of bool")
@@ -64,7 +64,7 @@ def _whole_bytes(node: Node) -> Verdict:
 
 @FAMILY.lower("BitCast", check=all_of(movable, known_rank, _whole_bytes), layout=LayoutRule.ROW_MAJOR)
 def bit_cast(emit: Emitter, node: Node) -> None:
-    """The same bytes are read as another type."""
+    """Read the same bytes as another type."""
     leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
@@ -134,7 +134,7 @@ def _split_check(node: Node) -> Verdict:
 
 @FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def split(emit: Emitter, node: Node) -> None:
-    """Every result is a slice of the operand."""
+    """Make every result a slice of the operand."""
     source = node.operand(0)
     where, (_, shape) = emit.strided(source, adjacent=False), static_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
@@ -147,7 +147,7 @@ def split(emit: Emitter, node: Node) -> None:
 
 
 def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
-    """Whether it takes the same part of every row."""
+    """Tell whether it takes the same part of every row."""
     return all(axis > 0 for axis, *_ in _slices(node, node.operand(0).rank or 1))
 
 
@@ -177,7 +177,7 @@ def slice_(emit: Emitter, node: Node) -> None:
 
 
 def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
-    """Axis, start, stop and step of every sliced axis, from either form of the operator."""
+    """Return the axis, start, stop and step of every sliced axis, from either form of the operator."""
 
     def given(index: int, name: str) -> list[int] | None:
         constant = node.const(index)
@@ -242,7 +242,7 @@ def _pads(node: Node, rank: int) -> tuple[list[int], list[int]]:
 
 
 def _pattern(node: Node) -> int:
-    """The padding value as the bits of one element, as a signed 64-bit number."""
+    """Return the padding value as the bits of one element, as a signed 64-bit number."""
     dtype = node.operand(0).dtype
     value = node.const(2)
     number = node.attrs.get("value", 0) if value is None else value.reshape(-1)[0]
@@ -278,7 +278,7 @@ def tile(emit: Emitter, node: Node) -> None:
 
 
 def _blocks(node: Node, channels: int, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[list[int], ...]:
-    """Strides of the deep and of the wide tensor over batch, channel, line, line in block, column, column in block.
+    """Return the strides of both tensors over batch, channel, line, line in block, column, column in block.
 
     Args:
         node: DepthToSpace or SpaceToDepth.
@@ -332,7 +332,7 @@ def trilu(emit: Emitter, node: Node) -> None:
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
-    """The result is a constant, once the shape is known."""
+    """Make the result a constant, which it is once the shape is known."""
     type_, (rows, columns) = static_type(node.output)
     shift = min(max(int(node.attrs.get("k", 0)), -rows), columns)
     emit.alias(node.output, emit.constant(np.eye(rows, columns, shift).astype(numpy_dtype(type_.dtype))))

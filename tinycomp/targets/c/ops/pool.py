@@ -25,7 +25,7 @@ def _values_only(node: Node) -> Verdict:
 
 
 def _numbers(node: Node) -> Verdict:
-    """Whether a pool is of float32, or the maximum of bytes in an image."""
+    """Tell whether a pool is of float32, or the maximum of bytes in an image."""
     if node.op == "MaxPool" and node.output.dtype in EIGHT_BITS:
         return ranks(3, 4)(node)
     return all_of(float32, ranks(3, 4, 5))(node)
@@ -59,7 +59,7 @@ def pool(emit: Emitter, node: Node) -> None:
 
 
 def _joined(a: Window, b: Window) -> Window:
-    """The geometry along the axes of both."""
+    """Return the geometry along the axes of both."""
     return Window(*(getattr(a, f.name) + getattr(b, f.name) for f in fields(a)))
 
 

@@ -1,4 +1,4 @@
-"""Reductions and softmax on the C target, along one run of neighbouring axes in memory order."""
+"""What goes along axes on the C target: reductions, softmax, running sums, and the selection of elements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reduced_axes(node: Node) -> list[int]:
 
 
 def _runs_check(node: Node) -> Verdict:
-    """Whether the axes are two runs at most, in each memory order that the operand may have."""
+    """Tell whether the axes are two runs at most, in each memory order that the operand may have."""
     axes, rank = reduced_axes(node), node.operand(0).rank or 0
     kept = bool(node.attrs.get("keepdims", 1))
     layouts = [ROW_MAJOR, *([CHANNELS_LAST[rank]] if kept and rank in CHANNELS_LAST else [])]
@@ -50,7 +50,7 @@ def _runs_check(node: Node) -> Verdict:
 
 
 def _places(axes: Sequence[int], layout: str, rank: int) -> list[int]:
-    """Where axes lie in memory."""
+    """Tell where axes lie in memory."""
     order = memory_order(layout, rank)
     return sorted(order.index(axis) for axis in axes)
 

@@ -41,7 +41,7 @@ def _separable(node: Node) -> Verdict:
 
 
 def _numbers(node: Node) -> Verdict:
-    """Whether numbers are float32, or bytes that are only repeated or left out."""
+    """Tell whether numbers are float32, or bytes that are only repeated or left out."""
     if node.operand(0).dtype in EIGHT_BITS:
         return node.attrs.get("mode", "nearest") == "nearest" or reject("interpolation between 8-bit numbers")
     return dtypes("float32", operands=(0,))(node)
@@ -129,13 +129,13 @@ def _axis_matrix(node: Node, axis: int) -> np.ndarray:
 
 
 def _old_scales(node: Node) -> Sequence[float]:
-    """The scales of every axis, before opset 11: an attribute or an operand."""
+    """Return the scales of every axis, before opset 11: an attribute or an operand."""
     scales = node.const(1)
     return [float(s) for s in (node.attrs["scales"] if scales is None else scales)]
 
 
 def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
-    """The scale or size of one axis as an array of one element, or None if the operand is absent or empty."""
+    """Return the scale or size of one axis as an array of one element, or None if the operand is absent or empty."""
     value = node.optional_operand(index)
     if value is None or value.const is None or not value.const.size:
         return None
