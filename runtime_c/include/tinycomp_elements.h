@@ -46,14 +46,14 @@ enum tc_type {
   TC_TYPE_F8E4M3FNUZ = 18,
   TC_TYPE_F8E5M2 = 19,
   TC_TYPE_F8E5M2FNUZ = 20,
-  TC_TYPE_F8E8M0 = 21, /* powers of two */
-  TC_TYPE_F6E2M3 = 22,
-  TC_TYPE_F6E3M2 = 23,
-  TC_TYPE_F4E2M1 = 24,
+  TC_TYPE_F8E8M0FNU = 21, /* powers of two */
+  TC_TYPE_F6E2M3FN = 22,
+  TC_TYPE_F6E3M2FN = 23,
+  TC_TYPE_F4E2M1FN = 24,
   TC_TYPES = 25 /* how many there are */
 };
 
-/* What a conversion to F8E8M0 does with a number between two powers of two. */
+/* What a conversion to F8E8M0FNU does with a number between two powers of two. */
 enum tc_scale_rounding { TC_SCALE_UP = 0, TC_SCALE_DOWN = 1, TC_SCALE_NEAREST = 2 };
 
 /* Functions of one number: any enum tc_activation but NONE, or one of these. Integers have ABS, NEG, SIGN and NOT. */
@@ -134,6 +134,14 @@ enum tc_element {
   TC_ELEMENT_WHERE = 4,   /* x ? y : z; x is BOOL */
   TC_ELEMENT_CAST = 5 /* x as another type, the op being an enum tc_type. To floats of 8 bits: with a = 0 too large a
                          number becomes the largest, else infinity or NaN; b is an enum tc_scale_rounding */
+};
+
+/* The most that such a program may have. */
+enum tc_element_limits {
+  TC_ELEMENT_INPUTS = 11,
+  TC_ELEMENT_OUTPUTS = 4,
+  TC_ELEMENT_IMMEDIATES = 32,
+  TC_ELEMENT_STEPS = 96
 };
 
 /* cdef-end */

@@ -169,9 +169,9 @@ static int32_t build_strided(tc_program *program, test_try attempt, tc_error *er
                                   0,
                                   0,
                                   SUM + 1};
-  const tc_elementwise_params chain = {.words = sizeof(words) / sizeof(words[0])};
+  const tc_elementwise_params group = {.words = sizeof(words) / sizeof(words[0])};
   if (ADD_CONSTANT(WIDTH) || ADD_WORDS(words) || APPEND(copy, transpose, ARENA(0), INPUT) ||
-      APPEND(elementwise, chain, OUTPUT, ABSENT, ABSENT, ABSENT, CONSTANT(1), ARENA(0), CONSTANT(0), ABSENT, ABSENT,
+      APPEND(elementwise, group, OUTPUT, ABSENT, ABSENT, ABSENT, CONSTANT(1), ARENA(0), CONSTANT(0), ABSENT, ABSENT,
              ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT)) {
     return error->code;
   }

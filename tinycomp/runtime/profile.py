@@ -1,10 +1,8 @@
 """Where the time of a run goes, step by step and kernel call by kernel call, beside what the machine could do.
 
-A profile in the trace-event format, which Perfetto and Chrome's ``about:tracing`` open.
-
-The format is described in "Trace Event Format" (Google). The trace holds one run on one track: steps, and inside each
-the kernel calls that it made. Durations are medians over all runs, laid end to end, so that the picture is that of a
-typical run and gaps between steps do not show.
+A profile may be written as a trace, in the format that is described in "Trace Event Format" (Google). It holds one run
+on one track: steps, and inside each the kernel calls that it made. Durations are medians of all runs, laid end to end,
+so that the picture is that of a typical run and gaps between steps do not show.
 """
 
 from __future__ import annotations
@@ -191,7 +189,7 @@ class Profile:
 
 
 def _figure(value: float, form: str) -> str:
-    """A number, or nothing where it is not known."""
+    """Return a number, or nothing where it is not known."""
     return format(value, form) if value else ""
 
 
@@ -303,7 +301,7 @@ class _Probe:
 
 
 def _call_row(step: Step, call: Instruction, work: Work, seconds: float, trips: int, machine: Machine) -> ProfileRow:
-    """The row of a kernel call that was made so many times in a run."""
+    """Return the row of a kernel call that was made so many times in a run."""
     done = work.done * trips
     share = _rate(done, seconds) / (machine.peak * machine.threads)
     return ProfileRow(
@@ -334,7 +332,7 @@ class _Calls:
         self._current, self._trips = self._none, 0
 
     def medians(self) -> list[tuple[Instruction, float, int]]:
-        """Every instruction with its seconds and how often it ran, in the median of all runs."""
+        """Return every instruction with its seconds and how often it ran, in the median of all runs."""
         trips = statistics.median_high(trips for _, trips in self._runs)
         columns = zip(*(seconds for seconds, _ in self._runs), strict=True)
         return [(i, statistics.median(c), trips) for i, c in zip(self._instructions, columns, strict=True)]
@@ -361,7 +359,7 @@ def _name(kind: str, name: str) -> dict[str, Any]:
 
 
 def _events(rows: Iterable[ProfileRow]) -> Iterator[dict[str, Any]]:
-    """An event for every row; one around those of a step that has several."""
+    """Return an event for every row; one around those of a step that has several."""
     clock = 0.0
     for label, group in itertools.groupby(rows, key=lambda row: (row.step, row.tier)):
         members = list(group)

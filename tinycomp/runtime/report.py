@@ -212,7 +212,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
-        """The inverse of :meth:`to_dict`."""
+        """Rebuild what :meth:`to_dict` returned."""
         return cls(
             data["model"],
             tuple(data["targets"]),
@@ -267,7 +267,7 @@ def _host_row(data: Mapping[str, Any]) -> HostRow:
 
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that JSON has made lists of."""
+    """Return the fields that JSON has made lists of."""
     return {"sources": tuple(data["sources"]), "position": tuple(data["position"])}
 
 

@@ -36,7 +36,7 @@ enum { CAST_PIECE = 1024 };
   TC_TYPE(U4, uint8_t, int64_t, x & 15, CAST_LOW32(y) & 15, y & 15)                                        \
   TC_TYPE(I2, uint8_t, int64_t, ((x & 3) ^ 2) - 2, CAST_LOW32(y) & 3, y & 3)                               \
   TC_TYPE(U2, uint8_t, int64_t, x & 3, CAST_LOW32(y) & 3, y & 3)                                           \
-  TC_TYPE(F8E8M0, uint8_t, double, tc_f32_of_scale(x), CAST_SCALE((float)y), CAST_SCALE((float)y))
+  TC_TYPE(F8E8M0FNU, uint8_t, double, tc_f32_of_scale(x), CAST_SCALE((float)y), CAST_SCALE((float)y))
 
 /* low is the lowest number of the type, above the first one beyond it; both are exact as floats. */
 #define CAST_SATURATE(type, y, low, above, highest) \
@@ -70,7 +70,7 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(BOOL, F32, uint8_t, float, x ? 1.0f : 0.0f)                                        \
   TC_PAIR(I4, F32, uint8_t, float, (float)(((x & 15) ^ 8) - 8))                              \
   TC_PAIR(U4, F32, uint8_t, float, (float)(x & 15))                                          \
-  TC_PAIR(F8E8M0, F32, uint8_t, float, tc_f32_of_scale(x))                                   \
+  TC_PAIR(F8E8M0FNU, F32, uint8_t, float, tc_f32_of_scale(x))                                \
   TC_PAIR(F16, F32, uint16_t, float, tc_f32_of_f16(x))                                       \
   TC_PAIR(BF16, F32, uint16_t, float, tc_f32_of_bf16(x))                                     \
   TC_PAIR(F32, F16, float, uint16_t, tc_f16_of_f32(x))                                       \
@@ -78,7 +78,7 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(F32, BOOL, float, uint8_t, x != 0)                                                 \
   TC_PAIR(F32, I32, float, int32_t, CAST_SATURATE(int32_t, x, -0x1p31f, 0x1p31f, INT32_MAX)) \
   TC_PAIR(F32, I64, float, int64_t, CAST_SATURATE(int64_t, x, -0x1p63f, 0x1p63f, INT64_MAX)) \
-  TC_PAIR(F32, F8E8M0, float, uint8_t, CAST_SCALE(x))                                        \
+  TC_PAIR(F32, F8E8M0FNU, float, uint8_t, CAST_SCALE(x))                                     \
   TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
   TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
 

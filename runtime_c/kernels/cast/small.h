@@ -22,9 +22,9 @@ typedef struct small_format {
   TC_SMALL(F8E4M3FNUZ, 3, 8, 7, 0x7f, 0x80, {0x80, 0x80}, false)  \
   TC_SMALL(F8E5M2, 2, 15, 7, 0x7b, 0x7c, {0x7e, 0xfe}, true)      \
   TC_SMALL(F8E5M2FNUZ, 2, 16, 7, 0x7f, 0x80, {0x80, 0x80}, false) \
-  TC_SMALL(F6E2M3, 3, 1, 5, 0x1f, 0x1f, {0x20, 0x00}, true)       \
-  TC_SMALL(F6E3M2, 2, 3, 5, 0x1f, 0x1f, {0x20, 0x00}, true)       \
-  TC_SMALL(F4E2M1, 1, 1, 3, 0x07, 0x07, {0x08, 0x00}, true)
+  TC_SMALL(F6E2M3FN, 3, 1, 5, 0x1f, 0x1f, {0x20, 0x00}, true)     \
+  TC_SMALL(F6E3M2FN, 2, 3, 5, 0x1f, 0x1f, {0x20, 0x00}, true)     \
+  TC_SMALL(F4E2M1FN, 1, 1, 3, 0x07, 0x07, {0x08, 0x00}, true)
 
 /* Multiplying by a power of two moves the exponent, of subnormal numbers too. */
 TC_INLINE float tc_f32_of_small(uint32_t code, const small_format *format) {
@@ -53,7 +53,7 @@ TC_INLINE uint8_t tc_small_of_f32(float x, const small_format *format, bool satu
   return (uint8_t)(rest > 0x7f800000 ? negative ? format->nan[1] : format->nan[0] : magnitude | sign);
 }
 
-/* F8E8M0: a power of two as its exponent alone, less -127; 255 is NaN. */
+/* F8E8M0FNU: a power of two as its exponent alone, less -127; 255 is NaN. */
 TC_INLINE float tc_f32_of_scale(uint8_t code) {
   const uint32_t special = code == 0 ? 0x00400000 : 0x7fc00000;
   return tc_float_of(code == 0 || code == 255 ? special : (uint32_t)code << 23);

@@ -128,8 +128,8 @@ static void TC_NAME(tc_elementwise_pack)(const tc_prepare *prepare, void *state)
 typedef struct element_block_values {
   const void *at[ELEMENT_VALUES];
   int64_t step[ELEMENT_VALUES];
-  const char *gathered[ELEMENT_INPUTS]; /* what the buffer of an input holds, and how many elements of it */
-  int64_t filled[ELEMENT_INPUTS];
+  const char *gathered[TC_ELEMENT_INPUTS]; /* what the buffer of an input holds, and how many elements of it */
+  int64_t filled[TC_ELEMENT_INPUTS];
 } element_block_values;
 
 static void element_place_immediates(const tc_call *call, element_block_values *values) {

@@ -39,8 +39,8 @@ typedef struct element_plan {
   int64_t block, scratch;
   double cost;
   int64_t inputs, immediates, steps;
-  element_source source[ELEMENT_INPUTS + ELEMENT_IMMEDIATES];
-  element_plan_step step[ELEMENT_STEPS];
+  element_source source[TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES];
+  element_plan_step step[TC_ELEMENT_STEPS];
 } element_plan;
 
 /* Fills the steps but for their buffers, and says of inputs and immediates whether they may be repeated. */
@@ -70,7 +70,7 @@ static void element_plan_steps(element_plan *plan, const element_program *progra
  * are. `buffer` is a number here. */
 static int64_t element_plan_places(element_plan *plan) {
   const int64_t sources = plan->inputs + plan->immediates;
-  int64_t last[ELEMENT_STEPS] = {0}, until[ELEMENT_STEPS], places = 0;
+  int64_t last[TC_ELEMENT_STEPS] = {0}, until[TC_ELEMENT_STEPS], places = 0;
   for (int64_t i = 0; i < plan->steps; i++) {
     last[i] = i;
     for (int s = 0; s < 3; s++) {
@@ -155,7 +155,7 @@ static void element_plan_scratch(element_plan *plan, int64_t places, int64_t wid
 /* Makes the plan of a checked program. */
 static void element_plan_make(element_plan *plan, const element_program *program, const int64_t *types) {
   *plan = (element_plan){.inputs = program->inputs, .immediates = program->immediates, .steps = program->steps};
-  bool repeats[ELEMENT_INPUTS + ELEMENT_IMMEDIATES];
+  bool repeats[TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES];
   element_plan_steps(plan, program, repeats);
   tc_nd nd = tc_nd_make(program->sizes);
   tc_nd_add_contiguous(&nd);

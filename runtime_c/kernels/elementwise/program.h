@@ -12,24 +12,23 @@
 #include "where.h"
 #include "../cast/cast.h"
 
-enum { ELEMENT_INPUTS = 11, ELEMENT_OUTPUTS = 4, ELEMENT_IMMEDIATES = 32, ELEMENT_STEPS = 96 };
-enum { ELEMENT_VALUES = ELEMENT_INPUTS + ELEMENT_IMMEDIATES + ELEMENT_STEPS };
-enum { ELEMENT_PROGRAM = ELEMENT_OUTPUTS, ELEMENT_FIRST_INPUT }; /* operands; the outputs come first */
+enum { ELEMENT_VALUES = TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES + TC_ELEMENT_STEPS };
+enum { ELEMENT_PROGRAM = TC_ELEMENT_OUTPUTS, ELEMENT_FIRST_INPUT }; /* operands; the outputs come first */
 
 typedef struct element_program {
   int64_t inputs, immediates, steps, outputs;
   int64_t sizes[TC_ND_DIMS];
   struct {
     int64_t type, strides[TC_ND_DIMS];
-  } input[ELEMENT_INPUTS];
+  } input[TC_ELEMENT_INPUTS];
   struct {
     int64_t type, value;
-  } immediate[ELEMENT_IMMEDIATES];
+  } immediate[TC_ELEMENT_IMMEDIATES];
   struct {
     int64_t kind, op, type, source[3];
     double a, b;
-  } step[ELEMENT_STEPS];
-  int64_t output[ELEMENT_OUTPUTS];
+  } step[TC_ELEMENT_STEPS];
+  int64_t output[TC_ELEMENT_OUTPUTS];
 } element_program;
 
 /* How a step is computed, and what of. */
@@ -57,9 +56,9 @@ static void element_program_read(tc_prepare *prepare, element_program *program) 
              (long long)prepare->constant_bytes[ELEMENT_PROGRAM]);
   element_read(program, HEAD * sizeof(*words), &words);
   TC_REQUIRE(prepare,
-             program->inputs >= 0 && program->inputs <= ELEMENT_INPUTS && program->immediates >= 0 &&
-                 program->immediates <= ELEMENT_IMMEDIATES && program->steps >= 1 && program->steps <= ELEMENT_STEPS &&
-                 program->outputs >= 1 && program->outputs <= ELEMENT_OUTPUTS,
+             program->inputs >= 0 && program->inputs <= TC_ELEMENT_INPUTS && program->immediates >= 0 &&
+                 program->immediates <= TC_ELEMENT_IMMEDIATES && program->steps >= 1 &&
+                 program->steps <= TC_ELEMENT_STEPS && program->outputs >= 1 && program->outputs <= TC_ELEMENT_OUTPUTS,
              "%lld inputs, %lld immediates, %lld steps and %lld outputs are too few or too many",
              (long long)program->inputs, (long long)program->immediates, (long long)program->steps,
              (long long)program->outputs);
@@ -135,7 +134,7 @@ static void element_check_step(tc_prepare *prepare, const element_program *progr
 /* Checks the outputs and the presence of operands. */
 static void element_check_operands(tc_prepare *prepare, const element_program *program) {
   const int64_t first = program->inputs + program->immediates;
-  for (int64_t i = 0; i < ELEMENT_OUTPUTS; i++) {
+  for (int64_t i = 0; i < TC_ELEMENT_OUTPUTS; i++) {
     TC_REQUIRE(prepare, tc_present(prepare, (int)i) == (i < program->outputs), "output %lld is there, or is not",
                (long long)i);
     for (int64_t j = 0; j < i && i < program->outputs; j++) {
@@ -145,7 +144,7 @@ static void element_check_operands(tc_prepare *prepare, const element_program *p
                i >= program->outputs || (program->output[i] >= first && program->output[i] < first + program->steps),
                "output %lld is of number %lld, which is no step", (long long)i, (long long)program->output[i]);
   }
-  for (int64_t i = 0; i < ELEMENT_INPUTS; i++) {
+  for (int64_t i = 0; i < TC_ELEMENT_INPUTS; i++) {
     TC_REQUIRE(prepare, tc_present(prepare, ELEMENT_FIRST_INPUT + (int)i) == (i < program->inputs),
                "input %lld is there, or is not", (long long)i);
   }

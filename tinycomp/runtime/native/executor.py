@@ -1,4 +1,4 @@
-"""Packed weights that several programs use."""
+"""Programs made ready for this machine, and how they run: packed weights, thread pools and contexts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 _Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
 
 _INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
-_SPACE_CODES = {name: code for code, name in enumerate(SPACES)}
+_SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
 """The largest pool that the C runtime makes."""
@@ -360,7 +360,7 @@ def _buffer(array: Array, writable: bool) -> Any:
 
 
 def _place(operand: Operand, where: str) -> tuple[int, int, int]:
-    """An operand as the runtime describes it."""
+    """Return an operand as the runtime describes it."""
     try:
         return _SPACE_CODES[operand.space], operand.index, operand.offset
     except KeyError:

@@ -26,6 +26,16 @@ def c_strings(at: Callable[[int], Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def codes(enum: str, prefix: str) -> dict[str, int]:
+    """Return the numbers that a C enum of the runtime's headers gives, by name without the prefix of all its names.
+
+    >>> codes("tc_pool_mode", "TC_POOL_")
+    {'MAX': 0, 'AVERAGE': 1, 'AVERAGE_WITH_PADS': 2}
+    """
+    members = ffi.typeof(f"enum {enum}").relements
+    return {name.removeprefix(prefix): code for name, code in members.items() if name.startswith(prefix)}
+
+
 def raise_error(error: Any, where: str) -> NoReturn:
     """Raise what a filled ``tc_error`` stands for."""
     message = ffi.string(error.message).decode("utf-8", "replace")

@@ -118,7 +118,7 @@ class Machine:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Machine:
-        """The inverse of :meth:`to_dict`.
+        """Rebuild what :meth:`to_dict` returned.
 
         Raises:
             KeyError, TypeError, ValueError: If a part is missing or of the wrong kind.
@@ -132,7 +132,7 @@ def this_machine() -> Machine:
 
 
 def _cpu_name(cpuinfo: Path) -> str:
-    """The processor's model name as Linux states it, elsewhere what Python knows of it."""
+    """Return the processor's model name as Linux states it, elsewhere what Python knows of it."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

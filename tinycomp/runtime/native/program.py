@@ -15,12 +15,20 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
+from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.spec import TensorSpec, array_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ALGORITHMS = MappingProxyType({1: "direct", 2: "lines", 3: "Winograd F(2x2, 3x3)", 4: "Winograd F(4x4, 3x3)"})
-"""The algorithms of convolutions by their number, ``enum tc_conv_algorithm`` of the runtime."""
+ALGORITHMS = MappingProxyType(
+    {
+        lib.TC_CONV_DIRECT: "direct",
+        lib.TC_CONV_LINES: "lines",
+        lib.TC_CONV_WINOGRAD_2: "Winograd F(2x2, 3x3)",
+        lib.TC_CONV_WINOGRAD_4: "Winograd F(4x4, 3x3)",
+    }
+)
+"""The algorithms of convolutions by their number."""
 
 SPACES = ("none", "input", "output", "constant", "arena")
 

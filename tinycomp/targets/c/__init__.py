@@ -6,36 +6,24 @@ A rule per operator (check, layout, lowering) stands in the family files; :mod:`
 from __future__ import annotations
 
 from collections.abc import Set
+from importlib import import_module
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
-from tinycomp.targets.c.codegen.composites import add_composites
 from tinycomp.targets.c.codegen.generate import generate
 from tinycomp.targets.c.codegen.rules import merged
-from tinycomp.targets.c.ops import (
-    attention,
-    conv,
-    detection,
-    elementwise,
-    indexing,
-    matmul,
-    movement,
-    norm,
-    pool,
-    recurrent,
-    reduction,
-    resize,
-)
+from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.options import COptions, Settings
-from tinycomp.targets.c.quantized import conversion, elements, operators, products, run_time_products, weights
 from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
-    attention, conv, conversion, detection, elementwise, elements, indexing, matmul, movement, norm, operators, pool,
-    products, recurrent, reduction, resize, run_time_products, weights,
+    "ops.attention", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise", "quantized.elements",
+    "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
+    "ops.recurrent", "ops.reduction", "ops.resize", "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip
-TABLE = merged([family.FAMILY for family in FAMILIES])
+"""The modules whose ``FAMILY`` holds lowering rules."""
+TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 """The lowering of every operator that the target knows, by domain and name."""
 
 

@@ -1,4 +1,4 @@
-"""Chains: which element-wise operators run as one kernel call, and that they compute what they do alone."""
+"""Fusion groups: which element-wise operators run as one kernel call, and that they compute what they do alone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ X = "%x: float32[2, 8, 40]"
 
 
 def grouping(body: str, outputs: str, inputs: str = X) -> list[str]:
-    """Return the operators of each chain, in the order of the graph."""
+    """Return the operators of each fusion group, in the order of the graph."""
     text = f'graph @g opset {{"" = 17}} ({inputs}) -> ({outputs}) {{\n{body}\n}}'
     graph = parse_graph(text, infer=infer_node_types)
-    found = fusion_groups.find_chains(graph, lambda node: generate._steps_alone(node, TABLE))
-    return [" ".join(n.op for n in chain.nodes) for chain in dict.fromkeys(found.values())]
+    found = fusion_groups.find_fusion_groups(graph, lambda node: generate._steps_alone(node, TABLE))
+    return [" ".join(n.op for n in group.nodes) for group in dict.fromkeys(found.values())]
 
 
 T = "float32[2, 8, 40]"
@@ -38,15 +38,15 @@ T = "float32[2, 8, 40]"
         (f"%a: {T} = Relu@14(%x)\n%b: {T} = Neg@13(%a)\n%y: {T} = Add@14(%a, %b)", "%y", ["Relu Neg Add"]),
         # What is wanted outside becomes another output.
         (f"%a: {T} = Relu@14(%x)\n%y: {T} = Neg@13(%a)", "%a, %y", ["Relu Neg"]),
-        # Two chains meet.
+        # Two fusion groups meet.
         (f"%a: {T} = Relu@14(%x)\n%b: {T} = Neg@13(%x)\n%y: {T} = Add@14(%a, %b)", "%y", ["Relu Neg Add"]),
-        # A result that something else has read by then closes the chain: contracting both Adds would make a cycle.
+        # A result that something else has read by then closes the group: contracting both Adds would make a cycle.
         (
             f"%a: {T} = Relu@14(%x)\n%s: {T} = Softmax@13(%a)\n%y: {T} = Add@14(%a, %s)",
             "%y",
             ["Relu", "Add"],
         ),
-        # Another shape is another chain.
+        # Another shape is another fusion group.
         (
             "%r: float32[2, 8, 1] = ReduceMax@13(%x) {axes = [2]}\n%e: float32[2, 8, 1] = Exp@13(%r)\n"
             f"%m: {T} = Mul@14(%x, %e)\n%y: {T} = Tanh@13(%m)",
@@ -67,7 +67,7 @@ def test_grouping(body, outputs, expected):
     assert grouping(body, outputs) == expected
 
 
-def test_a_chain_ends_where_the_kernel_is_full():
+def test_a_fusion_group_ends_where_the_kernel_is_full():
     steps = "\n".join(f"%v{i + 1}: {T} = Neg@13(%v{i})" for i in range(200)).replace("%v0", "%x")
     sizes = [len(ops.split()) for ops in grouping(steps, "%v200")]
     assert sum(sizes) == 200
@@ -81,7 +81,7 @@ SHAPES = ((2, 3, 40), (3, 40), (40,), (3, 1), (2, 1, 1), (1,))
 
 @st.composite
 def models(draw):
-    """Random graphs of element-wise operators, with a reduction now and then that cuts chains."""
+    """Random graphs of element-wise operators, with a reduction now and then that cuts fusion groups."""
     dtype = draw(st.sampled_from(["float32", "float32", "float16", "float64", "bfloat16", "int32", "uint8"]))
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4))
     whole = "float" in dtype
@@ -113,7 +113,7 @@ def run_c(model, feeds, isa):
 @pytest.mark.parametrize("isa", available_isas())
 @given(case=models())
 @settings(max_examples=40, deadline=None)
-def test_chains_compute_what_their_operators_do(isa, case):
+def test_fusion_groups_compute_what_their_operators_do(isa, case):
     model, feeds = case
     with np.errstate(all="ignore"):
         found, host = run_c(model, feeds, isa), compile_for(model, "host").run(feeds)
@@ -160,6 +160,6 @@ def test_activations_that_are_spelled_out(name, inner_is_wanted):
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     graph = tinycomp.from_onnx(model)
-    (chain,) = set(fusion_groups.find_chains(graph, lambda node: generate._steps_alone(node, TABLE)).values())
-    spelled = spelled_out(chain.nodes, chain.outputs(graph.outputs))
+    (group,) = set(fusion_groups.find_fusion_groups(graph, lambda node: generate._steps_alone(node, TABLE)).values())
+    spelled = spelled_out(group.nodes, group.outputs(graph.outputs))
     assert len(spelled) == (0 if inner_is_wanted else len(nodes))

@@ -1,10 +1,11 @@
 """Element-wise programs: the steps of one kernel call over blocks of its operands, and their encoding.
 
-The operators of a chain add their steps to one :class:`Steps`; :func:`emit_chain` makes the call of it.
+The operators of a fusion group add their steps to one :class:`Steps`; :func:`emit_fusion_group` makes the call of it.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
-from tinycomp.ir.types import bits, tensor
+from tinycomp.ir.types import bits
 from tinycomp.ops.cast import cast_array
-from tinycomp.targets.c.codegen.emitter import Emitter, View, nd_params
+from tinycomp.runtime.native.library import codes, lib
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nd_params
 from tinycomp.targets.common.checks import static_type
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -28,17 +30,29 @@ SMALL_FLOATS = (
 )  # fmt: skip
 """Floats that are stored and converted only, each in a byte of its own."""
 _HALF = ("float16", "bfloat16")
-_NAMES = ("float32", "float64", *_HALF, *INTEGERS, "bool", "int4", "uint4", "int2", "uint2", *SMALL_FLOATS)
-TYPES = {name: code for code, name in enumerate(_NAMES)}
-"""Codes of ``enum tc_type``."""
-MAX_INPUTS, MAX_OUTPUTS, MAX_IMMEDIATES, MAX_STEPS = 11, 4, 32, 96
+_KINDS = {"BF": "bfloat", "F": "float", "I": "int", "U": "uint", "BOOL": "bool"}
+
+
+def _dtype(code: str) -> str:
+    """Return a dtype by the name of its code.
+
+    >>> _dtype("U8"), _dtype("F8E4M3FN")
+    ('uint8', 'float8_e4m3fn')
+    """
+    kind, size, form = re.fullmatch(r"(BF|BOOL|[FIU])(\d*)(\w*)", code).groups()  # type: ignore[union-attr]
+    return f"{_KINDS[kind]}{size}" + (f"_{form.lower()}" if form else "")
+
+
+TYPES = {_dtype(name): code for name, code in codes("tc_type", "TC_TYPE_").items()}
+"""Codes of the types that the runtime knows."""
+MAX_INPUTS, MAX_OUTPUTS = lib.TC_ELEMENT_INPUTS, lib.TC_ELEMENT_OUTPUTS
+MAX_IMMEDIATES, MAX_STEPS = lib.TC_ELEMENT_IMMEDIATES, lib.TC_ELEMENT_STEPS
 """What the kernel takes."""
-_UNARY, _BINARY, _COMPARE, _LOGICAL, _WHERE, _CAST = range(6)
+_UNARY, _BINARY, _COMPARE = lib.TC_ELEMENT_UNARY, lib.TC_ELEMENT_BINARY, lib.TC_ELEMENT_COMPARE
+_LOGICAL, _WHERE, _CAST = lib.TC_ELEMENT_LOGICAL, lib.TC_ELEMENT_WHERE, lib.TC_ELEMENT_CAST
 _BY_SIZE = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _WIDENED = frozenset({*_HALF, *SMALL_FLOATS})
-_ROUNDING = ("up", "down", "nearest")
-"""Names of ``enum tc_scale_rounding``."""
-_DIMS = 8
+_ROUNDING = {"up": lib.TC_SCALE_UP, "down": lib.TC_SCALE_DOWN, "nearest": lib.TC_SCALE_NEAREST}
 
 
 class Ref(NamedTuple):
@@ -81,13 +95,13 @@ class _Step(NamedTuple):
 
 @dataclass
 class Steps:
-    """Collects the steps of a chain.
+    """Collects the steps of a fusion group.
 
     Floats of 16 bits and fewer are computed in float32: what an operator reads is made :meth:`wide`, and its result is
     rounded once.
 
     Attributes:
-        inputs: The values that the chain reads.
+        inputs: The values that the fusion group reads.
         immediates: Its scalar constants.
     """
 
@@ -100,7 +114,7 @@ class Steps:
     def read(self, value: Value) -> Ref:
         """Return a value of the region: the result of an earlier operator, a scalar constant or an input."""
         if value not in self._refs:
-            dtype = tensor(value.type).dtype
+            dtype = value.dtype
             if value.const is not None and value.const.size == 1 and dtype in TYPES:
                 self._refs[value] = self.constant(value.const.reshape(()), dtype)
             else:
@@ -115,7 +129,7 @@ class Steps:
 
     def give(self, value: Value, ref: Ref) -> None:
         """State that ``ref``, rounded to the type of ``value``, is the value."""
-        self._refs[value] = self.cast(ref, tensor(value.type).dtype)
+        self._refs[value] = self.cast(ref, value.dtype)
 
     def constant(self, number: Any, dtype: str) -> Ref:
         """Return a scalar constant."""
@@ -140,7 +154,7 @@ class Steps:
             return ref
         if ref.space == "immediate":
             return self.constant(cast_array(self.immediates[ref.number], np.dtype(dtype), saturate, round_mode), dtype)
-        options = float(not saturate), float(_ROUNDING.index(round_mode))
+        options = float(not saturate), float(_ROUNDING[round_mode])
         return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype, *options)
 
     def unary(self, op: int, x: Ref, a: float = 0.0, b: float = 0.0) -> Ref:
@@ -203,15 +217,14 @@ class Steps:
         order = memory_order(type_.layout, len(shape))
         walks = {f"x{i}_": [broadcast_strides(v, shape)[d] for d in order] for i, v in enumerate(self.inputs)}
         params = nd_params([shape[d] for d in order], **walks)
-        words = [int(params[f"size{d}"]) for d in range(_DIMS)]
+        words = [int(params[f"size{d}"]) for d in range(MAX_RANK)]
         for i, value in enumerate(self.inputs):
-            dtype = value.dtype if isinstance(value, StridedInput) else tensor(value.type).dtype
-            words += [_code(dtype), *(int(params[f"x{i}_{d}"]) for d in range(_DIMS))]
+            words += [_code(value.dtype), *(int(params[f"x{i}_{d}"]) for d in range(MAX_RANK))]
         return words
 
 
 def _code(dtype: str) -> int:
-    """The code of a type; one that is only chosen between or copied is taken for an integer of its size."""
+    """Return the code of a type; one that is only chosen between or copied is taken for an integer of its size."""
     return TYPES[dtype if dtype in TYPES else _BY_SIZE[bits(dtype) // 8]]
 
 
@@ -227,7 +240,7 @@ def _value_bits(array: np.ndarray) -> int:
 
 
 def broadcast_strides(value: Value | StridedInput, shape: Sequence[int]) -> list[int]:
-    """Element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
+    """Return the element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
     if isinstance(value, StridedInput):
         return list(value.strides)
     type_, own = static_type(value)
@@ -242,10 +255,10 @@ Build = Callable[[Steps, Node], Ref]
 """Adds the steps of one operator and returns its result, which is rounded to the node's type afterwards."""
 
 
-def emit_chain(
+def emit_fusion_group(
     emit: Emitter, nodes: Sequence[Node], outputs: Sequence[Value], build: Callable[[Steps, Node], Ref | None]
 ) -> None:
-    """Emit the one kernel call of a chain.
+    """Emit the one kernel call of a fusion group.
 
     Args:
         emit: The program.

@@ -23,6 +23,8 @@ OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
 """Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
 
 
+MAX_RANK = 8
+"""The most dimensions that the runtime's strided kernels take."""
 _COUNT_BYTES = 8
 """Of a number of rows."""
 
@@ -59,7 +61,7 @@ class View:
         return View(self.buffer, self.offset + offset)
 
     def is_at(self, other: View) -> bool:
-        """Whether both are the same place."""
+        """Tell whether both are the same place."""
         return self.buffer is other.buffer and self.offset == other.offset
 
 
@@ -123,7 +125,7 @@ class Emitter:
         return self._views[value]
 
     def _place(self, value: Value) -> View:
-        """A slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
+        """Return a slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
         part = self.joined(value)
         if part is not None and lies_as(tensor(value.type), part.strides):
             return part.view
@@ -167,14 +169,14 @@ class Emitter:
         """
         if value in self._postponed:
             source, _ = self._postponed[value]
-            shape = tensor(value.type).static_shape
+            shape = value.static_shape
             assert shape is not None, value
             if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
                 return source
         return Strided(self.view(value), strides(tensor(value.type)))
 
     def is_placed(self, value: Value) -> bool:
-        """Whether something was written, or will be, where ``value`` lies."""
+        """Tell whether something was written, or will be, where ``value`` lies."""
         return value in self._views
 
     def constant(self, array: np.ndarray) -> View:
@@ -208,7 +210,7 @@ class Emitter:
         return self._counts[source]
 
     def _limit(self, nodes: Sequence[Node]) -> tuple[View, int] | None:
-        """The rows that a call on behalf of ``nodes`` has to compute; None for all, also while they are counted."""
+        """Return the rows that a call on behalf of ``nodes`` has to compute; None for all."""
         for value in (v for node in nodes for v in node.used_outputs() if v in self.sources):
             source = self.sources[value]
             if source.producer not in nodes:
@@ -264,18 +266,18 @@ class Emitter:
 
 
 def nbytes(type_: TensorType) -> int:
-    """Bytes of a tensor with static shape, one whole byte at least per element."""
+    """Return the bytes of a tensor with static shape, one whole byte at least per element."""
     return type_.size() * max(1, bits(type_.dtype) // 8)
 
 
 def lies_as(type_: TensorType, steps: Sequence[int]) -> bool:
-    """Whether elements that are ``steps`` apart lie as those of a tensor of this type."""
+    """Tell whether elements that are ``steps`` apart lie as those of a tensor of this type."""
     assert type_.static_shape is not None, type_
     return same_steps(type_.static_shape, steps, strides(type_))
 
 
 def same_steps(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
+    """Tell whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
     return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 
@@ -308,7 +310,7 @@ def _spec(name: str, value: Value) -> BufferSpec:
 
 
 def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | float]:
-    """Parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
+    """Return the parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
 
     Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
 
@@ -336,9 +338,6 @@ def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | flo
     >>> [n for n in eight("size", (5, 6), 1).values()]
     [1, 1, 1, 1, 1, 1, 5, 6]
     """
-    padding = _KERNEL_DIMS - len(values)
+    padding = MAX_RANK - len(values)
     assert padding >= 0, values
     return {f"{name}{i}": int(n) for i, n in enumerate([*[missing] * padding, *values])}
-
-
-_KERNEL_DIMS = 8

@@ -1,4 +1,4 @@
-"""Activations that kernels apply before they store: the runtime's code for each of the shared spellings."""
+"""What kernels apply before they store, bias, residual and activation, and how composites spell it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.rewrite import Match
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.common.activations import clip_bounds, spelling_of, spellings_at
 from tinycomp.targets.common.checks import channel_vector
@@ -36,7 +37,7 @@ class Activation:
         return {"activation": self.code, "activation_a": self.a, "activation_b": self.b}
 
 
-IDENTITY = Activation(0)
+IDENTITY = Activation(lib.TC_ACT_NONE)
 Read = Callable[[Node], Activation]
 
 
@@ -51,20 +52,20 @@ def _fixed(code: int) -> Read:
 def _clip(node: Node) -> Activation:
     bounds = clip_bounds(node)
     assert bounds is not None, node
-    return Activation(2, *bounds)
+    return Activation(lib.TC_ACT_CLIP, *bounds)
 
 
 READ: Mapping[str, Read] = {
-    "relu": _fixed(1),
+    "relu": _fixed(lib.TC_ACT_RELU),
     "clip": _clip,
-    "leaky_relu": lambda n: Activation(3, _attr(n, "alpha", 0.01)),
-    "sigmoid": _fixed(4),
-    "tanh": _fixed(5),
-    "silu": _fixed(6),
-    "hardswish": _fixed(7),
-    "hardsigmoid": lambda n: Activation(8, _attr(n, "alpha", 0.2), _attr(n, "beta", 0.5)),
-    "gelu": _fixed(9),
-    "gelu_tanh": _fixed(10),
+    "leaky_relu": lambda n: Activation(lib.TC_ACT_LEAKY_RELU, _attr(n, "alpha", 0.01)),
+    "sigmoid": _fixed(lib.TC_ACT_SIGMOID),
+    "tanh": _fixed(lib.TC_ACT_TANH),
+    "silu": _fixed(lib.TC_ACT_SILU),
+    "hardswish": _fixed(lib.TC_ACT_HARDSWISH),
+    "hardsigmoid": lambda n: Activation(lib.TC_ACT_HARDSIGMOID, _attr(n, "alpha", 0.2), _attr(n, "beta", 0.5)),
+    "gelu": _fixed(lib.TC_ACT_GELU_ERF),
+    "gelu_tanh": _fixed(lib.TC_ACT_GELU_TANH),
 }
 """The activation, from the node that gives the result, by the name of its spelling."""
 
@@ -81,7 +82,7 @@ def activation_of(argument: Value, result: Value) -> Activation:
 
 @dataclass(frozen=True)
 class Spelled:
-    """An activation that several operators of a chain spell out.
+    """An activation that several operators of a fusion group spell out.
 
     Attributes:
         argument: What it is a function of.
@@ -96,7 +97,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
     """Return the float32 activations that ``nodes`` spell out.
 
     Args:
-        nodes: A chain, in order.
+        nodes: A fusion group, in order.
         outputs: The results that something else reads.
 
     Returns:
@@ -105,7 +106,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
     found: dict[Node, Spelled | None] = {}
     members, wanted = set(nodes), set(outputs)
     for node in reversed(nodes):
-        if node in found or tensor(node.output.type).dtype != "float32":
+        if node in found or node.output.dtype != "float32":
             continue
         for spelling, match in spellings_at(node, single=False):
             inner = [n for n in match.matched if n is not node]
@@ -117,7 +118,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
 
 
 def _hidden(match: Match, inner: Sequence[Node], wanted: set[Value]) -> bool:
-    """Whether nothing but the match reads what its inner operators give."""
+    """Tell whether nothing but the match reads what its inner operators give."""
     matched = set(match.matched)
     return all(n.output not in wanted and matched.issuperset(n.output.users) for n in inner)
 
@@ -135,7 +136,7 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
 
 
 def bias_and_residual(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
-    """As :func:`epilogue_operands`, but leave the residual where it is."""
+    """Do as :func:`epilogue_operands`, but leave the residual where it is."""
     result = tensor(fused.output.type)
     vectors = []
     own = fused.operands[2] if len(fused.operands) > 2 else None
@@ -213,12 +214,12 @@ def _anchor_and_adds(body: Graph) -> tuple[Node, list[Node]]:
 
 
 def _constants_elsewhere(body: Graph, outer: Mapping[Value | None, Value], readers: Set[Node]) -> bool:
-    """Whether a node that is none of ``readers`` reads an input of the body that stands for a constant."""
+    """Tell whether a node that is none of ``readers`` reads an input of the body that stands for a constant."""
     return any(outer[v].is_const and not v.users.keys() <= readers for v in body.inputs)
 
 
 def _following_add(value: Value) -> Node | None:
-    """The Add that is the only reader of ``value``."""
+    """Return the Add that is the only reader of ``value``."""
     if len(value.users) != 1:
         return None
     (user,) = value.users

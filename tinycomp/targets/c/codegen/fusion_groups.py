@@ -1,9 +1,9 @@
-"""Grouping: which element-wise operators of a region become one kernel call.
+"""Fusion groups: which element-wise operators of a region become one kernel call.
 
-A chain is made of operators whose results have one shape and layout, also where only a run shows how many rows there
-are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be wanted
-before. That holds as long as nothing outside has read one of its results when the next operator joins: then the chain
-is closed. Contraction of all chains is thus acyclic in the order of the graph, and the search is one walk over it.
+A fusion group is made of operators whose results have one shape and layout, also where only a run shows how many rows
+there are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be
+wanted before. That holds as long as nothing outside has read one of its results when the next operator joins: then the
+group is closed. So contracting all groups is acyclic in the order of the graph, and the search is one walk over it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Space = tuple[tuple[Dim, ...] | None, str, Value | None]
 
 
 @dataclass(eq=False)
-class Chain:
+class FusionGroup:
     """Operators that run as one kernel call.
 
     Attributes:
@@ -48,10 +48,10 @@ class Chain:
         return [n.output for n in self.nodes if n.output in results or not members.issuperset(n.output.users)]
 
 
-def find_chains(
+def find_fusion_groups(
     graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value] = MappingProxyType({})
-) -> dict[Node, Chain]:
-    """Return the chain of every element-wise operator, which may be one of one.
+) -> dict[Node, FusionGroup]:
+    """Return the fusion group of every element-wise operator, which may be one of one.
 
     Args:
         graph: A region with static shapes and layouts.
@@ -63,62 +63,62 @@ def find_chains(
     for node in nodes:
         grouping.take(node, build(node))
     place = {node: index for index, node in enumerate(nodes)}
-    for chain in dict.fromkeys(grouping.chains.values()):
-        chain.nodes.sort(key=place.__getitem__)
-    return grouping.chains
+    for group in dict.fromkeys(grouping.groups.values()):
+        group.nodes.sort(key=place.__getitem__)
+    return grouping.groups
 
 
 @dataclass
 class _Grouping:
-    """The chains of the operators so far.
+    """The fusion groups of the operators so far.
 
     Attributes:
         wanted: The results of the region.
-        sources: See :func:`find_chains`.
-        chains: The chain of every element-wise operator.
+        sources: See :func:`find_fusion_groups`.
+        groups: The fusion group of every element-wise operator.
     """
 
     wanted: frozenset[Value]
     sources: Mapping[Value, Value]
-    chains: dict[Node, Chain] = field(default_factory=dict)
+    groups: dict[Node, FusionGroup] = field(default_factory=dict)
 
     def take(self, node: Node, steps: Steps | None) -> None:
-        """Let the next operator join the chains that it reads, or close them."""
-        producers = dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer in self.chains)
-        read = dict.fromkeys(self.chains[p] for p in reversed(producers) if p is not None)
-        chain = None
+        """Let the next operator join the fusion groups that it reads, or close them."""
+        producers = dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer in self.groups)
+        read = dict.fromkeys(self.groups[p] for p in reversed(producers) if p is not None)
+        group = None
         if steps is not None:
-            chain = self.chains[node] = _alone(node, steps, self.sources.get(node.output))
+            group = self.groups[node] = _alone(node, steps, self.sources.get(node.output))
             for other in read:
-                if other.is_open and other.space == chain.space and self._join(other, chain):
-                    chain = other
+                if other.is_open and other.space == group.space and self._join(other, group):
+                    group = other
         for other in read:
-            other.is_open = other is chain
+            other.is_open = other is group
 
-    def _join(self, first: Chain, second: Chain) -> bool:
-        """Add the second chain to the first, if the kernel takes them as one; return whether it does."""
+    def _join(self, first: FusionGroup, second: FusionGroup) -> bool:
+        """Add the second fusion group to the first, if the kernel takes them as one; return whether it does."""
         steps, immediates = first.steps + second.steps, first.immediates + second.immediates
         if steps > MAX_STEPS or immediates > MAX_IMMEDIATES:
             return False
         both = (first, second)
-        reads = {v for v in first.reads | second.reads if self._chain_of(v.producer) not in both}
+        reads = {v for v in first.reads | second.reads if self._group_of(v.producer) not in both}
         gives = [n for n in first.gives + second.gives if self._is_read_outside(n.output, both)]
         if len(reads) > MAX_INPUTS or len(gives) > MAX_OUTPUTS:
             return False
         first.nodes += second.nodes
         first.steps, first.immediates, first.reads, first.gives = steps, immediates, reads, gives
-        self.chains |= dict.fromkeys(second.nodes, first)
+        self.groups |= dict.fromkeys(second.nodes, first)
         return True
 
-    def _chain_of(self, node: Node | None) -> Chain | None:
-        return None if node is None else self.chains.get(node)
+    def _group_of(self, node: Node | None) -> FusionGroup | None:
+        return None if node is None else self.groups.get(node)
 
-    def _is_read_outside(self, value: Value, chains: Collection[Chain]) -> bool:
-        return value in self.wanted or any(self.chains.get(user) not in chains for user in value.users)
+    def _is_read_outside(self, value: Value, groups: Collection[FusionGroup]) -> bool:
+        return value in self.wanted or any(self.groups.get(user) not in groups for user in value.users)
 
 
-def _alone(node: Node, steps: Steps, source: Value | None) -> Chain:
+def _alone(node: Node, steps: Steps, source: Value | None) -> FusionGroup:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # a copy, where the result is no step of its own
     reads = {v for v in steps.inputs if isinstance(v, Value)}
-    return Chain((type_.shape, type_.layout, source), [node], size, len(steps.immediates), reads, [node])
+    return FusionGroup((type_.shape, type_.layout, source), [node], size, len(steps.immediates), reads, [node])

@@ -13,21 +13,20 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Program
 from tinycomp.target.policy import macs
-from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_chain
+from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
-from tinycomp.targets.c.codegen.fusion_groups import Chain, find_chains
+from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
 from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
-from tinycomp.targets.common.checks import first
 from tinycomp.targets.common.composites import own_parameters
 
 Table = Mapping[tuple[str, str], LoweringRule]
 
 
 def _hand_on(emit: Emitter, node: Node) -> None:
-    emit.alias(node.outputs[0], emit.view(first(node)))
+    emit.alias(node.outputs[0], emit.view(node.operand(0)))
 
 
 STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
@@ -53,12 +52,12 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
     emit = Emitter(graph, settings or Settings(), row_sources(graph))
-    chains = find_chains(graph, lambda node: _steps_alone(node, table), emit.sources)
+    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table), emit.sources)
     for node in graph.nodes:
-        if node not in chains:
+        if node not in groups:
             _lower(emit, node, table)
-        elif node is chains[node].nodes[-1]:
-            _emit_chain(emit, chains[node], table)
+        elif node is groups[node].nodes[-1]:
+            _emit_group(emit, groups[node], table)
     return emit.finish(region.op)
 
 
@@ -79,9 +78,9 @@ def _steps_alone(node: Node, table: Table) -> Steps | None:
     return steps
 
 
-def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
-    outputs = chain.outputs(emit.graph.outputs)
-    activations = spelled_out(chain.nodes, outputs)
+def _emit_group(emit: Emitter, group: FusionGroup, table: Table) -> None:
+    outputs = group.outputs(emit.graph.outputs)
+    activations = spelled_out(group.nodes, outputs)
 
     def build(steps: Steps, node: Node) -> Ref | None:
         if node not in activations:
@@ -94,7 +93,7 @@ def _emit_chain(emit: Emitter, chain: Chain, table: Table) -> None:
         found = spelled.activation
         return steps.unary(found.code, steps.read(spelled.argument), found.a, found.b)
 
-    emit_chain(emit, chain.nodes, outputs, build)
+    emit_fusion_group(emit, group.nodes, outputs, build)
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:

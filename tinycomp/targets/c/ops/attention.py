@@ -15,12 +15,12 @@ from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.rules import Rules, taken
-from tinycomp.targets.c.ops.movement import destination
-from tinycomp.targets.common.checks import first, operand, static_type, surely_equal
+from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
+from tinycomp.targets.common.checks import static_type, surely_equal
 from tinycomp.targets.common.composites import opened
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 NAME = "c.attention"
 _MAX_RANK = 4
 
@@ -37,7 +37,7 @@ def add_attention(target: Target) -> None:
 
 
 def _scaled(x: ValuePattern) -> ValuePattern:
-    """``x``, or ``x`` scaled by a constant number: exporters scale the scores, or queries and keys by the root."""
+    """Match ``x``, or ``x`` scaled by a constant: exporters scale the scores, or queries and keys by the root."""
     factor, divisor = (P.const.where(value=lambda c: c.size == 1) for _ in range(2))
     return (x * factor) | (x / divisor) | x
 
@@ -59,10 +59,10 @@ def _fits(match: Match) -> bool | Remark:
     mask = match.bindings.get("m")
     if mask is None:
         return True
-    if tensor(mask.type).dtype != "float32":
+    if mask.dtype != "float32":
         return reject(f"the mask is {mask.type}")
     product = next(n.output for n in match.matched if n.op == "MatMul" and n.inputs[1] is not match["v"])
-    same = surely_equal(tensor(product.type).shape, scores.shape)
+    same = surely_equal(product.shape, scores.shape)
     return same or reject(f"the mask {mask.type} makes more of the scores {product.type}")
 
 
@@ -96,16 +96,18 @@ def _take_apart(node: Node) -> _Attention:
 
     values = body.outputs[0].producer
     assert values is not None
-    softmax = first(values).producer
+    softmax = values.operand(0).producer
     assert softmax is not None
-    add, mask, scores = first(softmax).producer, None, first(softmax)
+    add, mask, scores = softmax.operand(0).producer, None, softmax.operand(0)
     if add is not None and add.op == "Add":
         scores = next(v for v in add.inputs if v is not None and v.producer is not None)
         mask = in_region(next(v for v in add.inputs if v is not scores))
     product, scale = unscaled(scores)
     assert product.producer is not None
     (q, q_scale), (k, k_scale) = (unscaled(v) for v in product.producer.inputs if v is not None)
-    return _Attention(in_region(q), in_region(k), in_region(operand(values, 1)), mask, float(scale * q_scale * k_scale))
+    return _Attention(
+        in_region(q), in_region(k), in_region(values.optional_operand(1)), mask, float(scale * q_scale * k_scale)
+    )
 
 
 @FAMILY.lower(NAME, check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE)

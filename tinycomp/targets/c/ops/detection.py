@@ -6,10 +6,10 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.detection import most_of_a_class
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.targets.c.codegen.emitter import Emitter, eight
-from tinycomp.targets.c.codegen.rules import Rules
-from tinycomp.targets.common.checks import all_of, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.common.checks import all_of, dtypes, ranks, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 _INDEX_BYTES = 8
 
 
@@ -18,14 +18,13 @@ _INDEX_BYTES = 8
 )
 def non_max_suppression(emit: Emitter, node: Node) -> None:
     """Emit a search in every class of every image, whose finds are then put side by side and counted."""
-    boxes, scores = first(node), operand(node, 1)
-    assert scores is not None, node
+    boxes, scores = node.operand(0), node.operand(1)
     shape = static_type(scores)[1]
     batch, classes, each = shape
     segments, room = batch * classes, most_of_a_class(node)
     assert room is not None, node
     positions, counts = emit.scratch(segments * room * _INDEX_BYTES), emit.scratch(segments * _INDEX_BYTES)
-    thresholds = [operand(node, index) for index in (2, 3, 4)]
+    thresholds = [node.optional_operand(index) for index in (2, 3, 4)]
     params = {
         "batch": batch, "classes": classes, "boxes": each, "room": room,
         "center": int(node.attrs.get("center_point_box", 0)),

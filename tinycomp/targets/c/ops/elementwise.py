@@ -1,4 +1,4 @@
-"""Element-wise operators on the C target: steps of a chain's program, in whatever memory order the operands share."""
+"""Element-wise operators on the C target: steps of a fusion group, in whatever memory order the operands share."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ import math
 import ml_dtypes
 
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
 from tinycomp.targets.c.codegen.epilogue import READ
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, dtypes, first, operand
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _floats, _numbers = dtypes(*FLOATS), dtypes(*FLOATS, *INTEGERS)
 _all_floats = dtypes(*FLOATS, *SMALL_FLOATS)
 
+_UNARY_CODES = codes("tc_unary", "TC_UNARY_")
 UNARY = {
-    "Abs": 32, "Neg": 33, "Exp": 34, "Log": 35, "Sqrt": 36, "Reciprocal": 37, "Floor": 38, "Ceil": 39, "Round": 40,
-    "Sign": 41, "Erf": 42, "Softplus": 43, "Softsign": 44, "Elu": 45, "Selu": 46, "Celu": 47, "Mish": 48,
-    "ThresholdedRelu": 49, "Shrink": 50, "Sin": 51, "Cos": 52, "Tan": 53, "Asin": 54, "Acos": 55, "Atan": 56,
-    "Sinh": 57, "Cosh": 58, "Asinh": 59, "Acosh": 60, "Atanh": 61, "BitwiseNot": 64,
-}  # fmt: skip
-"""Codes of ``enum tc_unary``."""
+    op: _UNARY_CODES[op.upper()]
+    for op in (
+        "Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Erf", "Softplus",
+        "Softsign", "Elu", "Selu", "Celu", "Mish", "Shrink", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh",
+        "Cosh", "Asinh", "Acosh", "Atanh",
+    )
+} | {"ThresholdedRelu": lib.TC_UNARY_THRESHOLDED_RELU, "BitwiseNot": lib.TC_UNARY_NOT}  # fmt: skip
+"""Codes of functions of one number by operator."""
 _OF_INTEGERS = ("Abs", "Neg", "Sign")
 _COEFFICIENTS = {
     "Elu": (("alpha", 1.0), None),
@@ -39,9 +42,8 @@ _COEFFICIENTS = {
 
 
 def _read(steps: Steps, node: Node, index: int = 0) -> Ref:
-    """An operand in the type that it is computed in."""
-    value = operand(node, index)
-    assert value is not None, node
+    """Return an operand in the type that it is computed in."""
+    value = node.operand(index)
     return steps.wide(steps.read(value))
 
 
@@ -59,8 +61,6 @@ _ACTIVATIONS = {
     "LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "HardSwish": "hardswish",
     "HardSigmoid": "hardsigmoid",
 }  # fmt: skip
-_RELU, _CLIP, _SIGMOID, _SILU = 1, 2, 4, 6
-"""Codes of ``enum tc_activation``."""
 
 
 @FAMILY.element(*_ACTIVATIONS, "Gelu", check=_floats)
@@ -76,9 +76,9 @@ def swish(steps: Steps, node: Node) -> Ref:
     """Add x * sigmoid(alpha * x)."""
     x, alpha = _read(steps, node), float(node.attrs.get("alpha", 1.0))
     if alpha == 1.0:
-        return steps.unary(_SILU, x)
+        return steps.unary(lib.TC_ACT_SILU, x)
     scaled = steps.binary(BINARY["Mul"], x, steps.constant(alpha, x.dtype))
-    return steps.binary(BINARY["Mul"], x, steps.unary(_SIGMOID, scaled))
+    return steps.binary(BINARY["Mul"], x, steps.unary(lib.TC_ACT_SIGMOID, scaled))
 
 
 @FAMILY.element("Relu", check=_numbers)
@@ -86,13 +86,13 @@ def relu(steps: Steps, node: Node) -> Ref:
     """Add max(x, 0)."""
     x = _read(steps, node)
     if x.dtype in FLOATS:
-        return steps.unary(_RELU, x)
+        return steps.unary(lib.TC_ACT_RELU, x)
     return steps.binary(BINARY["Max"], x, steps.constant(0, x.dtype))
 
 
 def _clip_check(node: Node) -> Verdict:
     for value in node.inputs[1:]:
-        if value is not None and tensor(value.type).shape not in ((), (1,)):
+        if value is not None and value.shape not in ((), (1,)):
             return reject(f'the bound "{value.name}" is {value.type}, not one number')
     return True
 
@@ -105,17 +105,17 @@ def clip(steps: Steps, node: Node) -> Ref:
     if x.dtype == "float32" and low is not None and high is not None:
         numbers = [steps.number(bound) for bound in (low, high)]
         if not any(n is None or n != n for n in numbers):
-            return steps.unary(_CLIP, x, *(n for n in numbers if n is not None))
+            return steps.unary(lib.TC_ACT_CLIP, x, *(n for n in numbers if n is not None))
     for op, bound in (("Max", low), ("Min", high)):
         x = x if bound is None else steps.binary(BINARY[op], bound, x)
     return x
 
 
 def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
-    """A bound of a Clip: an operand, an attribute, or the end of a float's range; an absent one of integers is None."""
-    if operand(node, index) is not None:
+    """Return a bound of a Clip: an operand, an attribute, or the end of a float's range; None for integers."""
+    if node.optional_operand(index) is not None:
         return _read(steps, node, index)
-    dtype = tensor(first(node).type).dtype
+    dtype = node.operand(0).dtype
     if dtype not in FLOATS:
         return None
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -124,12 +124,15 @@ def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
     return steps.wide(steps.constant(number, dtype))
 
 
+_BINARY_CODES = codes("tc_binary", "TC_BINARY_")
 BINARY = {
-    "Add": 0, "Sub": 1, "Mul": 2, "Div": 3, "Pow": 4, "Min": 5, "Max": 6, "Mod": 7, "PRelu": 9, "BitwiseAnd": 10,
-    "BitwiseOr": 11, "BitwiseXor": 12,
+    op: _BINARY_CODES[op.removeprefix("Bitwise").upper()]
+    for op in (
+        "Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Mod", "PRelu", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+    )
 }  # fmt: skip
-"""Codes of ``enum tc_binary``."""
-_FMOD, _SHIFTS = 8, {"LEFT": 13, "RIGHT": 14}
+"""Codes of arithmetic by operator."""
+_SHIFTS = {"LEFT": lib.TC_BINARY_SHIFT_LEFT, "RIGHT": lib.TC_BINARY_SHIFT_RIGHT}
 _FOLDED = {**{op: op for op in ("Min", "Max", "BitwiseAnd", "BitwiseOr", "BitwiseXor")}, "Sum": "Add", "Mean": "Add"}
 _NUMPY_PRELU = 7
 
@@ -145,7 +148,7 @@ def _broadcast_check(node: Node) -> Verdict:
 
 
 def _one_dtype(node: Node) -> Verdict:
-    found = sorted({tensor(v.type).dtype for v in node.inputs if v is not None})
+    found = sorted({v.dtype for v in node.inputs if v is not None})
     return len(found) == 1 or reject(f"operands of different dtypes: {', '.join(found)}")
 
 
@@ -155,7 +158,7 @@ _broadcasts = all_of(known_rank, _broadcast_check)
 @FAMILY.element("Add", "Sub", "Mul", "Div", "PRelu", "Mod", check=all_of(_numbers, _broadcasts, _one_dtype))
 def binary(steps: Steps, node: Node) -> Ref:
     """Add arithmetic on two operands."""
-    op = _FMOD if node.op == "Mod" and node.attrs.get("fmod") else BINARY[node.op]
+    op = lib.TC_BINARY_FMOD if node.op == "Mod" and node.attrs.get("fmod") else BINARY[node.op]
     return steps.binary(op, _read(steps, node), _read(steps, node, 1))
 
 
@@ -182,7 +185,7 @@ FAMILY.element("BitwiseAnd", "BitwiseOr", "BitwiseXor", check=all_of(dtypes(*INT
 
 
 def _power_check(node: Node) -> Verdict:
-    base, exponent = (tensor(v.type).dtype for v in node.inputs[:2] if v is not None)
+    base, exponent = (v.dtype for v in node.inputs[:2] if v is not None)
     if base in INTEGERS and base not in ("int32", "int64"):
         return reject(f"powers of {base}")
     return exponent != "uint64" or base in FLOATS or reject("exponents of uint64")
@@ -194,9 +197,8 @@ def power(steps: Steps, node: Node) -> Ref:
 
     A square is a product, which takes a twentieth of the time: normalisations that a model spells out are full of them.
     """
-    x, exponent = _read(steps, node), operand(node, 1)
-    assert exponent is not None, node
-    by = tensor(exponent.type).dtype
+    x, exponent = _read(steps, node), node.operand(1)
+    by = exponent.dtype
     mixed = x.dtype in INTEGERS and by != x.dtype
     computed = x.dtype if not mixed else "int64" if by in INTEGERS else "float64"
     base = steps.cast(x, computed)
@@ -205,9 +207,13 @@ def power(steps: Steps, node: Node) -> Ref:
     return steps.binary(BINARY["Pow"], base, steps.cast(_read(steps, node, 1), computed))
 
 
-COMPARE = {"Equal": 0, "Less": 2, "LessOrEqual": 3, "Greater": 4, "GreaterOrEqual": 5}
-LOGICAL = {"And": 0, "Or": 1, "Xor": 2, "Equal": 3}
-_NOT_EQUAL = 1
+COMPARE = {
+    "Equal": lib.TC_COMPARE_EQUAL, "Less": lib.TC_COMPARE_LESS, "LessOrEqual": lib.TC_COMPARE_LESS_EQUAL,
+    "Greater": lib.TC_COMPARE_GREATER, "GreaterOrEqual": lib.TC_COMPARE_GREATER_EQUAL,
+}  # fmt: skip
+LOGICAL = {
+    "And": lib.TC_LOGICAL_AND, "Or": lib.TC_LOGICAL_OR, "Xor": lib.TC_LOGICAL_XOR, "Equal": lib.TC_LOGICAL_EQUAL,
+}  # fmt: skip
 
 
 @FAMILY.element(*COMPARE, check=all_of(dtypes(*FLOATS, *INTEGERS, "bool"), _broadcasts, _one_dtype))
@@ -235,7 +241,7 @@ def negation(steps: Steps, node: Node) -> Ref:
 def is_nan(steps: Steps, node: Node) -> Ref:
     """Add a test for NaN, which alone differs from itself."""
     x = _read(steps, node)
-    return steps.compare(_NOT_EQUAL, x, x)
+    return steps.compare(lib.TC_COMPARE_NOT_EQUAL, x, x)
 
 
 @FAMILY.element("IsInf", check=_all_floats)
@@ -257,7 +263,7 @@ def where(steps: Steps, node: Node) -> Ref:
 
 
 def _cast_check(node: Node) -> Verdict:
-    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
+    source, result = node.operand(0).dtype, node.output.dtype
     if source not in TYPES or result not in TYPES:
         return reject(f"no conversion from {source} to {result}")
     return True
@@ -267,4 +273,4 @@ def _cast_check(node: Node) -> Verdict:
 def cast(steps: Steps, node: Node) -> Ref:
     """Add a conversion."""
     saturate, round_mode = bool(node.attrs.get("saturate", 1)), str(node.attrs.get("round_mode", "up"))
-    return steps.cast(steps.read(first(node)), tensor(node.output.type).dtype, saturate, round_mode)
+    return steps.cast(steps.read(node.operand(0)), node.output.dtype, saturate, round_mode)

@@ -1,4 +1,4 @@
-"""Reading elements and slices at indices on the C target; an index out of range makes the run fail."""
+"""Gathering and scattering on the C target; an index out of range makes the run fail."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import math
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import strides
-from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
-from tinycomp.targets.c.codegen.rules import Rules, gathering, gathering_tuples, known_rank
-from tinycomp.targets.c.ops.movement import element_size, emit_copy, movable
-from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy
+from tinycomp.targets.c.codegen.rules import LoweringRules, gathering, gathering_tuples, known_rank
+from tinycomp.targets.c.ops.movement import movable
+from tinycomp.targets.common.checks import Verdict, all_of, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def index_check(node: Node) -> Verdict:
-    """Whether operand 1 holds indices of 32 or 64 bits."""
-    dtype = tensor(second(node).type).dtype
+    """Tell whether operand 1 holds indices of 32 or 64 bits."""
+    dtype = node.operand(1).dtype
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
-
-
-def second(node: Node) -> Value:
-    """The second operand."""
-    value = operand(node, 1)
-    assert value is not None, node
-    return value
 
 
 def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
@@ -40,7 +34,7 @@ def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
 @FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR, row_wise=gathering)
 def gather(emit: Emitter, node: Node) -> None:
     """Emit a gather of slices along one axis."""
-    data, indices = first(node), second(node)
+    data, indices = node.operand(0), node.operand(1)
     params = {
         "element_size": element_size(data),
         "index_size": element_size(indices),
@@ -53,7 +47,7 @@ def gather(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("GatherElements", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
 def gather_elements(emit: Emitter, node: Node) -> None:
     """Emit a walk over the indices, which takes steps through the data along all axes but the indexed one."""
-    data, indices = first(node), second(node)
+    data, indices = node.operand(0), node.operand(1)
     type_, shape = static_type(data)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     steps = list(strides(type_))
@@ -68,13 +62,13 @@ def gather_elements(emit: Emitter, node: Node) -> None:
 
 
 def tuple_check(node: Node) -> Verdict:
-    """Whether the number of indices that make a tuple is known."""
-    depth = (tensor(second(node).type).shape or (None,))[-1]
+    """Tell whether the number of indices that make a tuple is known."""
+    depth = (node.operand(1).shape or (None,))[-1]
     return isinstance(depth, int) or reject("the number of indices in a tuple is not known")
 
 
 def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict[str, int | float]:
-    """Parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
+    """Return the parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
     depth = static_type(indices)[1][-1]
     stop = batch + depth
     return {
@@ -94,7 +88,7 @@ def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict
 )
 def gather_nd(emit: Emitter, node: Node) -> None:
     """Emit a gather of the slices that tuples of indices address."""
-    data, indices = first(node), second(node)
+    data, indices = node.operand(0), node.operand(1)
     _, shape = static_type(data)
     batch = int(node.attrs.get("batch_dims", 0))
     params = {
@@ -108,7 +102,7 @@ def gather_nd(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("ReverseSequence", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def reverse_sequence(emit: Emitter, node: Node) -> None:
     """Emit a reversal of the first steps of every sequence."""
-    data, lengths = first(node), second(node)
+    data, lengths = node.operand(0), node.operand(1)
     _, shape = static_type(data)
     time_first = int(node.attrs.get("time_axis", 0)) % len(shape) == 0
     time, batch = shape[:2] if time_first else shape[1::-1]
@@ -122,7 +116,10 @@ def reverse_sequence(emit: Emitter, node: Node) -> None:
     emit.call("reverse_sequence", [node.output, data, lengths], params, node)
 
 
-_REDUCTIONS = ("none", "add", "mul", "max", "min")
+_REDUCTIONS = {
+    "none": lib.TC_SCATTER_REPLACE, "add": lib.TC_SCATTER_ADD, "mul": lib.TC_SCATTER_MUL, "max": lib.TC_SCATTER_MAX,
+    "min": lib.TC_SCATTER_MIN,
+}  # fmt: skip
 
 
 def _reduction(node: Node) -> str:
@@ -131,31 +128,29 @@ def _reduction(node: Node) -> str:
 
 
 def _reduction_check(node: Node) -> Verdict:
-    dtype = tensor(node.output.type).dtype
+    dtype = node.output.dtype
     if _reduction(node) != "none" and dtype not in NUMBERS:
         return reject(f"reduction {_reduction(node)} of {dtype}")
     return True
 
 
 def _step_params(node: Node) -> dict[str, int | float]:
-    """Element size, type and reduction; without one the type does not matter."""
+    """Return element size, type and reduction; without one the type does not matter."""
     return {
         "element_size": element_size(node.output),
-        "type": TYPES.get(tensor(node.output.type).dtype, 0),
-        "reduction": _REDUCTIONS.index(_reduction(node)),
+        "type": TYPES.get(node.output.dtype, 0),
+        "reduction": _REDUCTIONS[_reduction(node)],
     }
 
 
 def _copy_data(emit: Emitter, node: Node) -> Value:
     """Copy the data into the result, and return the updates."""
-    data = first(node)
+    data = node.operand(0)
     type_, shape = static_type(data)
     emit_copy(
         emit, node, emit.view(node.output), emit.view(data), shape, strides(type_), strides(type_), element_size(data)
     )
-    updates = operand(node, 1 if node.op == "TensorScatter" else 2)
-    assert updates is not None, node
-    return updates
+    return node.operand(1 if node.op == "TensorScatter" else 2)
 
 
 @FAMILY.lower(
@@ -164,7 +159,7 @@ def _copy_data(emit: Emitter, node: Node) -> Value:
 )  # fmt: skip
 def scatter_elements(emit: Emitter, node: Node) -> None:
     """Emit one update per index, the indexed axis innermost so that no two rows write the same element."""
-    updates, indices = _copy_data(emit, node), second(node)
+    updates, indices = _copy_data(emit, node), node.operand(1)
     (type_, shape), (index_type, counts) = static_type(node.output), static_type(indices)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     order = [*(d for d in range(len(shape)) if d != axis), axis]
@@ -188,7 +183,7 @@ def scatter_elements(emit: Emitter, node: Node) -> None:
 )  # fmt: skip
 def scatter_nd(emit: Emitter, node: Node) -> None:
     """Emit one update of a slice per tuple of indices."""
-    updates, indices = _copy_data(emit, node), second(node)
+    updates, indices = _copy_data(emit, node), node.operand(1)
     params = {**_step_params(node), **tuple_params(indices, static_type(node.output)[1])}
     emit.call("scatter_nd", [node.output, indices, updates], params, node)
 
@@ -196,7 +191,7 @@ def scatter_nd(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("TensorScatter", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def tensor_scatter(emit: Emitter, node: Node) -> None:
     """Emit the writing of new steps into a cache."""
-    updates, starts = _copy_data(emit, node), operand(node, 2)
+    updates, starts = _copy_data(emit, node), node.optional_operand(2)
     shape, part = static_type(node.output)[1], static_type(updates)[1]
     axis = int(node.attrs.get("axis", -2)) % len(shape)
     sizes = around_axis(shape, axis)

@@ -13,22 +13,23 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
-from tinycomp.targets.c.ops.movement import destination, reshaped
-from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, operand, static_type, surely_equal
+from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.c.ops.movement import reshaped
+from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, static_type, surely_equal
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 BATCH_DIMS = 2
 """So many batch dimensions the kernels have."""
 
 
 def batch_check(node: Node) -> Verdict:
-    """Whether two batch dimensions will do for a MatMul; more must be shared by both operands or belong to one."""
+    """Tell whether two batch dimensions will do for a MatMul; more must be shared by both operands or belong to one."""
     return batches_fit(*node.inputs[:2])
 
 
 def batches_fit(*factors: Value | None) -> Verdict:
-    """Whether two batch dimensions will do for a product of two values."""
+    """Tell whether two batch dimensions will do for a product of two values."""
     types = [v.type for v in factors if v is not None]
     shapes = [getattr(t, "shape", None) or () for t in types]
     if max(len(s) for s in shapes) - 2 <= BATCH_DIMS or len(shapes[1]) <= 2:
@@ -37,7 +38,7 @@ def batches_fit(*factors: Value | None) -> Verdict:
 
 
 def _addend_check(node: Node) -> Verdict:
-    addend = operand(node, 2)
+    addend = node.optional_operand(2)
     if addend is None:
         return True
     shape = getattr(addend.type, "shape", None)
@@ -79,7 +80,7 @@ class Matrix:
 
     @classmethod
     def of(cls, value: Value, where: Strided, vector: str = "") -> Matrix:
-        """A value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
+        """Return a value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
         shape, steps = static_type(value)[1], where.strides
         if len(shape) == 1:
             before = vector == "row"
@@ -87,12 +88,12 @@ class Matrix:
         return cls(shape, steps, where.view)
 
     def transposed(self) -> Matrix:
-        """The same elements with rows and columns exchanged."""
+        """Return the same elements with rows and columns exchanged."""
         shape, steps = self.shape, self.strides
         return Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
 
     def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
-        """Strides over ``batch`` dimensions, 0 where this operand is broadcast."""
+        """Return strides over ``batch`` dimensions, 0 where this operand is broadcast."""
         own = len(self.shape) - 2
         padded = [(1, 0)] * (len(batch) - own) + list(zip(self.shape[:-2], self.strides[:-2], strict=True))
         return [0 if size == 1 else stride for size, stride in padded]
@@ -145,7 +146,7 @@ def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
 
 
 def _scaled(emit: Emitter, value: Value, factor: float) -> Value:
-    """``value`` times ``factor``: at compile time for a constant; other factors than 1 need one."""
+    """Return ``value`` times ``factor``: at compile time for a constant; other factors than 1 need one."""
     if factor == 1.0:
         return value
     assert value.const is not None, value

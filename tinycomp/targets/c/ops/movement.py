@@ -3,61 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
-from tinycomp.ir.types import bits, numpy_dtype, tensor
+from tinycomp.ir.types import bits, numpy_dtype
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_chain
-from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View, lies_as, nd_params, same_steps
-from tinycomp.targets.c.codegen.rules import MAX_RANK, Rules, inside_rows, known_rank, reshaping, transposing
-from tinycomp.targets.common.checks import Verdict, all_of, constant, first, operand, static_type
+from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_fusion_group
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params, same_steps
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
+from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, transposing
+from tinycomp.targets.common.checks import Verdict, all_of, constant, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def movable(node: Node) -> Verdict:
-    """Whether the elements are of 1, 2, 4 or 8 whole bytes."""
+    """Tell whether the elements are of 1, 2, 4 or 8 whole bytes."""
     for value in node.used_outputs():
-        dtype = tensor(value.type).dtype
+        dtype = value.dtype
         if dtype in ("?", "string") or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
             return reject(f'"{value.name}" is {value.type}; only elements of 1, 2, 4 or 8 bytes are moved')
     return True
 
 
-def element_size(value: Value) -> int:
-    """Bytes of one element; one of fewer than 8 bits has a byte of its own."""
-    return numpy_dtype(tensor(value.type).dtype).itemsize
-
-
-def emit_copy(
-    emit: Emitter,
-    node: Node,
-    target: View,
-    source: View,
-    shape: Sequence[int],
-    to: Sequence[int],
-    origin: Sequence[int],
-    size: int,
-) -> None:
-    """Emit a strided copy of ``shape`` elements; strides are in elements and follow the same order of dimensions."""
-    if 0 in shape:
-        return
-    order = sorted(range(len(shape)), key=lambda d: -to[d])
-    params = nd_params(
-        [shape[d] for d in order], to_stride=[to[d] for d in order], from_stride=[origin[d] for d in order]
-    )
-    emit.call("copy", [target, source], {"element_size": size, **params}, node)
-
-
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
-    """The elements stay where they are until somebody needs them in the new order: two changes in a row may cancel."""
-    leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
+    """Leave the elements where they are until somebody needs them in the new order: two changes in a row may cancel."""
+    leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
@@ -65,8 +41,8 @@ RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 @FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
 def reshape(emit: Emitter, node: Node) -> None:
-    """A row-major reshape moves nothing."""
-    source = first(node)
+    """Read the same elements by other strides: a row-major reshape moves nothing."""
+    source = node.operand(0)
     where = emit.strided(source, adjacent=False)
     steps = reshaped(static_type(source)[1], where.strides, static_type(node.output)[1])
     if steps is None:
@@ -76,8 +52,8 @@ def reshape(emit: Emitter, node: Node) -> None:
 
 
 def _whole_bytes(node: Node) -> Verdict:
-    """Whether elements are told apart by their bytes alone: a number of fewer bits lies in a byte with its sign."""
-    source, result = tensor(first(node).type).dtype, tensor(node.output.type).dtype
+    """Tell whether bytes alone tell elements apart: a number of fewer bits lies in a byte with its sign."""
+    source, result = node.operand(0).dtype, node.output.dtype
     if result == "bool" != source:
         return reject(f"bytes of {source} may be other than the two of bool")
     partial = [dtype for dtype in (source, result) if bits(dtype) != 8 * numpy_dtype(dtype).itemsize]
@@ -88,23 +64,8 @@ def _whole_bytes(node: Node) -> Verdict:
 
 @FAMILY.lower("BitCast", check=all_of(movable, known_rank, _whole_bytes), layout=LayoutRule.ROW_MAJOR)
 def bit_cast(emit: Emitter, node: Node) -> None:
-    """The same bytes are read as another type."""
-    leave(emit, node, node.output, emit.strided(first(node), adjacent=False))
-
-
-def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
-    """Let a result of a node lie where its elements are, or will be; at once if that is its own memory order."""
-    result, shape = static_type(value)
-    to = strides(result)
-    if same_steps(shape, source.strides, to):
-        emit.alias(value, source.view)
-        return
-
-    def move() -> None:
-        size = element_size(value)
-        emit_copy(emit, node, emit.view(value), source.view, shape, to, source.strides, size)
-
-    emit.postpone(value, source, move)
+    """Read the same bytes as another type."""
+    leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
 def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
@@ -144,44 +105,10 @@ def transpose(emit: Emitter, node: Node) -> None:
     """Exchange strides; a copy follows where somebody needs the elements in the result's own order."""
     if emit.is_placed(node.output):
         return  # the producer has written the transposed result
-    source = first(node)
+    source = node.operand(0)
     where = emit.strided(source, adjacent=False)
     perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
     leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
-
-
-def _rows_are_adjacent(steps: tuple[int, ...]) -> bool:
-    return steps[-1] == 1
-
-
-def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], bool] = _rows_are_adjacent) -> Strided:
-    """Return where a kernel that writes with strides puts its result.
-
-    If all that happens to the result is a transposition, it is written as the transposition wants it; if it is joined
-    to others, into its slice of the whole.
-
-    Args:
-        emit: Holds the places.
-        value: The result.
-        fits: Which strides the kernel can write; those of the value's own memory order are always among them.
-    """
-    plain = strides(tensor(value.type))
-    (user,) = value.users if len(value.users) == 1 and value not in emit.graph.outputs else (None,)
-    if user is not None and user.op == "Transpose" and user.domain == "" and not user.is_composite:
-        type_, shape = static_type(user.output)
-        steps = [0] * len(shape)
-        for dim, step in zip(user.attrs.get("perm", reversed(range(len(shape)))), strides(type_), strict=True):
-            steps[dim] = step
-        if fits(tuple(steps)) and tuple(steps) != plain:
-            place = Strided(emit.view(user.output), tuple(steps))
-            leave(emit, user, value, place)
-            return place
-    part = emit.joined(value)
-    if part is not None and fits(part.strides) and not lies_as(tensor(value.type), part.strides):
-        assert value.producer is not None, value
-        leave(emit, value.producer, value, part)
-        return part
-    return Strided(emit.view(value), plain)
 
 
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
@@ -201,14 +128,14 @@ def concat(emit: Emitter, node: Node) -> None:
 
 
 def _split_check(node: Node) -> Verdict:
-    sizes = operand(node, 1)
+    sizes = node.optional_operand(1)
     return sizes is None or sizes.is_const or reject("the sizes are not constant")
 
 
 @FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def split(emit: Emitter, node: Node) -> None:
-    """Every result is a slice of the operand."""
-    source = first(node)
+    """Make every result a slice of the operand."""
+    source = node.operand(0)
     where, (_, shape) = emit.strided(source, adjacent=False), static_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     step = where.strides[axis] * element_size(source)
@@ -220,8 +147,8 @@ def split(emit: Emitter, node: Node) -> None:
 
 
 def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
-    """Whether it takes the same part of every row."""
-    return all(axis > 0 for axis, *_ in _slices(node, tensor(first(node).type).rank or 1))
+    """Tell whether it takes the same part of every row."""
+    return all(axis > 0 for axis, *_ in _slices(node, node.operand(0).rank or 1))
 
 
 @FAMILY.lower(
@@ -232,7 +159,7 @@ def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
 )
 def slice_(emit: Emitter, node: Node) -> None:
     """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
-    source = first(node)
+    source = node.operand(0)
     _, shape = static_type(source)
     result, part = static_type(node.output)
     lowest, step = [0] * len(shape), [1] * len(shape)
@@ -250,13 +177,12 @@ def slice_(emit: Emitter, node: Node) -> None:
 
 
 def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
-    """Axis, start, stop and step of every sliced axis, from either form of the operator."""
+    """Return the axis, start, stop and step of every sliced axis, from either form of the operator."""
 
     def given(index: int, name: str) -> list[int] | None:
-        value = operand(node, index)
-        if value is not None:
-            assert value.const is not None
-            return [int(i) for i in value.const.reshape(-1)]
+        constant = node.const(index)
+        if constant is not None:
+            return [int(i) for i in constant.reshape(-1)]
         return list(node.attrs[name]) if name in node.attrs else None
 
     starts, stops = given(1, "starts") or [], given(2, "ends") or []
@@ -268,7 +194,7 @@ def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
 @FAMILY.lower("Expand", check=all_of(movable, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
 def expand(emit: Emitter, node: Node) -> None:
     """Copy with stride 0 along repeated dimensions."""
-    source = first(node)
+    source = node.operand(0)
     type_, shape = static_type(source)
     result, wanted = static_type(node.output)
     own = [0 if n == 1 else s for n, s in zip(shape, strides(type_), strict=True)]
@@ -288,7 +214,7 @@ def _pad_check(node: Node) -> Verdict:
 @FAMILY.lower("Pad", check=all_of(movable, known_rank, constant(1, 2, 3), _pad_check), layout=LayoutRule.FOLLOW)
 def pad(emit: Emitter, node: Node) -> None:
     """Fill the result, then copy the operand into its place; negative pads cut."""
-    source = first(node)
+    source = node.operand(0)
     type_, shape = static_type(source)
     result, whole = static_type(node.output)
     before, after = _pads(node, len(shape))
@@ -306,10 +232,9 @@ def pad(emit: Emitter, node: Node) -> None:
 
 
 def _pads(node: Node, rank: int) -> tuple[list[int], list[int]]:
-    given = operand(node, 1)
-    pads = [int(p) for p in given.const] if given is not None and given.const is not None else node.attrs["pads"]
-    axes_value = operand(node, 3)
-    axes = range(rank) if axes_value is None or axes_value.const is None else [int(a) % rank for a in axes_value.const]
+    given, chosen = node.const(1), node.const(3)
+    pads = node.attrs["pads"] if given is None else given.tolist()
+    axes = range(rank) if chosen is None else [int(a) % rank for a in chosen]
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis], after[axis] = int(pads[index]), int(pads[len(axes) + index])
@@ -317,11 +242,11 @@ def _pads(node: Node, rank: int) -> tuple[list[int], list[int]]:
 
 
 def _pattern(node: Node) -> int:
-    """The padding value as the bits of one element, as a signed 64-bit number."""
-    dtype = first(node).type
-    value = operand(node, 2)
-    number = value.const.reshape(-1)[0] if value is not None and value.const is not None else node.attrs.get("value", 0)
-    raw = np.asarray(number).astype(numpy_dtype(tensor(dtype).dtype)).tobytes()
+    """Return the padding value as the bits of one element, as a signed 64-bit number."""
+    dtype = node.operand(0).dtype
+    value = node.const(2)
+    number = node.attrs.get("value", 0) if value is None else value.reshape(-1)[0]
+    raw = np.asarray(number).astype(numpy_dtype(dtype)).tobytes()
     return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
 
 
@@ -331,8 +256,7 @@ _REPEATS_SINCE = 6
 def _tile_check(node: Node) -> Verdict:
     if node.version < _REPEATS_SINCE:
         return reject("Tile before opset 6 repeats along one axis")
-    repeats = operand(node, 1)
-    assert repeats is not None
+    repeats = node.operand(1)
     assert repeats.const is not None
     dims = repeats.const.size + int(np.count_nonzero(repeats.const > 1))
     return dims <= MAX_RANK or reject(f"the copy has {dims} dimensions, more than {MAX_RANK}")
@@ -341,7 +265,7 @@ def _tile_check(node: Node) -> Verdict:
 @FAMILY.lower("Tile", check=all_of(movable, known_rank, constant(1), _tile_check), layout=LayoutRule.FOLLOW)
 def tile(emit: Emitter, node: Node) -> None:
     """Copy with a dimension of stride 0 for every repetition."""
-    source = first(node)
+    source = node.operand(0)
     type_, shape = static_type(source)
     result, whole = static_type(node.output)
     repeats = [n // own if own else 0 for n, own in zip(whole, shape, strict=True)]
@@ -354,7 +278,7 @@ def tile(emit: Emitter, node: Node) -> None:
 
 
 def _blocks(node: Node, channels: int, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[list[int], ...]:
-    """Strides of the deep and of the wide tensor over batch, channel, line, line in block, column, column in block.
+    """Return the strides of both tensors over batch, channel, line, line in block, column, column in block.
 
     Args:
         node: DepthToSpace or SpaceToDepth.
@@ -373,7 +297,7 @@ def _blocks(node: Node, channels: int, small: tuple[int, ...], large: tuple[int,
 @FAMILY.lower("DepthToSpace", "SpaceToDepth", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
 def exchange_blocks(emit: Emitter, node: Node) -> None:
     """Copy six dimensions: a block's lines and columns lie in the channels on one side, in the image on the other."""
-    source, block = first(node), int(node.attrs["blocksize"])
+    source, block = node.operand(0), int(node.attrs["blocksize"])
     (type_, shape), (result, target) = static_type(source), static_type(node.output)
     to_space = node.op == "DepthToSpace"
     n, channels, height, width = (target[0], target[1], *shape[2:]) if to_space else (*shape[:2], *target[2:])
@@ -389,12 +313,12 @@ def exchange_blocks(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("Trilu", check=all_of(movable, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
 def trilu(emit: Emitter, node: Node) -> None:
     """Choose between the operand and zero; the mask is a band, read one place further left in every line."""
-    source, shift = first(node), operand(node, 1)
+    source, shift = node.operand(0), node.const(1)
     type_, shape = static_type(source)
     rows, columns = shape[-2:]
     if 0 in shape:
         return
-    diagonal = int(shift.const.reshape(-1)[0]) if shift is not None and shift.const is not None else 0
+    diagonal = 0 if shift is None else int(shift.reshape(-1)[0])
     offsets = np.arange(1 - rows, columns)
     band = offsets >= diagonal if node.attrs.get("upper", 1) else offsets <= diagonal
     line = StridedInput(emit.constant(band), "bool", (*(0 for _ in shape[:-2]), -1, 1))
@@ -403,12 +327,12 @@ def trilu(emit: Emitter, node: Node) -> None:
     def build(steps: Steps, node: Node) -> Ref:
         return steps.where(steps.read_strided(line), steps.read(source), steps.read_strided(zero))
 
-    emit_chain(emit, [node], [node.output], build)
+    emit_fusion_group(emit, [node], [node.output], build)
 
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
-    """The result is a constant, once the shape is known."""
+    """Make the result a constant, which it is once the shape is known."""
     type_, (rows, columns) = static_type(node.output)
     shift = min(max(int(node.attrs.get("k", 0)), -rows), columns)
-    emit.alias(node.output, emit.constant(np.eye(rows, columns, shift).astype(numpy_dtype(tensor(type_).dtype))))
+    emit.alias(node.output, emit.constant(np.eye(rows, columns, shift).astype(numpy_dtype(type_.dtype))))

@@ -7,36 +7,33 @@ import math
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import image
 from tinycomp.targets.common.checks import (
     Verdict,
     all_of,
     constant,
-    first,
     float32,
-    operand,
     ranks,
     static_type,
     surely_equal,
 )
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def _trailing_scale(node: Node) -> Verdict:
     """Scale and bias must have exactly the normalised shape; only the first result is computed."""
     if len(node.used_outputs()) > 1:
         return reject("the mean or the inverse deviation is asked for")
-    shape = tensor(first(node).type).shape or ()
+    shape = node.operand(0).shape or ()
     axis = int(node.attrs.get("axis", -1)) % max(len(shape), 1)
     for value in node.inputs[1:]:
-        if value is not None and not surely_equal(tensor(value.type).shape, shape[axis:]):
+        if value is not None and not surely_equal(value.shape, shape[axis:]):
             return reject(f'"{value.name}" is {value.type}, not of the normalised shape {shape[axis:]}')
     return True
 
@@ -47,7 +44,7 @@ def _trailing_scale(node: Node) -> Verdict:
 )  # fmt: skip
 def layer_norm(emit: Emitter, node: Node) -> None:
     """Emit a normalisation of every row."""
-    _, shape = static_type(first(node))
+    _, shape = static_type(node.operand(0))
     axis = int(node.attrs.get("axis", -1)) % len(shape)
     params = {
         "rows": math.prod(shape[:axis]),
@@ -55,7 +52,8 @@ def layer_norm(emit: Emitter, node: Node) -> None:
         "rms": int(node.op == "RMSNormalization"),
         "epsilon": float(node.attrs.get("epsilon", 1e-5)),
     }
-    emit.call("layer_norm_f32", [node.output, first(node), operand(node, 1), operand(node, 2)], params, node)
+    operands = [node.output, node.operand(0), node.optional_operand(1), node.optional_operand(2)]
+    emit.call("layer_norm_f32", operands, params, node)
 
 
 def _group_check(node: Node) -> Verdict:
@@ -70,7 +68,7 @@ def _group_check(node: Node) -> Verdict:
 )  # fmt: skip
 def group_norm(emit: Emitter, node: Node) -> None:
     """Emit a normalisation of every group of channels of every image."""
-    source = image(first(node))
+    source = image(node.operand(0))
     params = {
         "batch": source.batch,
         "pixels": source.height * source.width,
@@ -78,7 +76,8 @@ def group_norm(emit: Emitter, node: Node) -> None:
         "groups": int(node.attrs.get("num_groups", source.channels)),
         "epsilon": float(node.attrs.get("epsilon", 1e-5)),
     }
-    emit.call("group_norm_f32", [node.output, first(node), operand(node, 1), operand(node, 2)], params, node)
+    operands = [node.output, node.operand(0), node.optional_operand(1), node.optional_operand(2)]
+    emit.call("group_norm_f32", operands, params, node)
 
 
 def _inference(node: Node) -> Verdict:
@@ -93,7 +92,7 @@ def _inference(node: Node) -> Verdict:
 )  # fmt: skip
 def batch_norm(emit: Emitter, node: Node) -> None:
     """Emit a batch normalisation that could not be folded, as one multiply-add per element."""
-    source = image(first(node))
+    source = image(node.operand(0))
     scale, bias, mean, variance = (
         v.const.astype(np.float64) for v in node.inputs[1:5] if v is not None and v.const is not None
     )
@@ -104,5 +103,10 @@ def batch_norm(emit: Emitter, node: Node) -> None:
         "channels": source.channels,
         **IDENTITY.params(),
     }
-    operands: list[Value | View | None] = [node.output, first(node), emit.constant(factor.astype(np.float32)), shift]
+    operands: list[Value | View | None] = [
+        node.output,
+        node.operand(0),
+        emit.constant(factor.astype(np.float32)),
+        shift,
+    ]
     emit.call("channel_affine_f32", operands, params, node)

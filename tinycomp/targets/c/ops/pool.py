@@ -6,19 +6,18 @@ import math
 from dataclasses import fields
 
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, image, window_of, window_params
-from tinycomp.targets.common.checks import Verdict, all_of, first, float32, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, float32, ranks, static_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
-FAMILY = Rules()
-_MAX, _AVERAGE, _AVERAGE_WITH_PADS = 0, 1, 2
+FAMILY = LoweringRules()
 
 
 def _values_only(node: Node) -> Verdict:
@@ -26,8 +25,8 @@ def _values_only(node: Node) -> Verdict:
 
 
 def _numbers(node: Node) -> Verdict:
-    """Whether a pool is of float32, or the maximum of bytes in an image."""
-    if node.op == "MaxPool" and tensor(node.output.type).dtype in EIGHT_BITS:
+    """Tell whether a pool is of float32, or the maximum of bytes in an image."""
+    if node.op == "MaxPool" and node.output.dtype in EIGHT_BITS:
         return ranks(3, 4)(node)
     return all_of(float32, ranks(3, 4, 5))(node)
 
@@ -41,12 +40,12 @@ def pool(emit: Emitter, node: Node) -> None:
 
     Both steps together are exact: a window is a box also where the border cuts it, and so is what it counts.
     """
-    x = first(node)
+    x = node.operand(0)
     _, (batch, channels, *sizes) = static_type(x)
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
-    mode = None if tensor(x.type).dtype in EIGHT_BITS else _MAX
+    mode = None if x.dtype in EIGHT_BITS else lib.TC_POOL_MAX
     if node.op == "AveragePool":
-        mode = _AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else _AVERAGE
+        mode = lib.TC_POOL_AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else lib.TC_POOL_AVERAGE
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     if window.rank == 2:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
@@ -60,7 +59,7 @@ def pool(emit: Emitter, node: Node) -> None:
 
 
 def _joined(a: Window, b: Window) -> Window:
-    """The geometry along the axes of both."""
+    """Return the geometry along the axes of both."""
     return Window(*(getattr(a, f.name) + getattr(b, f.name) for f in fields(a)))
 
 
@@ -92,12 +91,12 @@ def _emit_pool(
 )
 def global_pool(emit: Emitter, node: Node) -> None:
     """Emit a pooling whose only window is the image."""
-    x = first(node)
+    x = node.operand(0)
     source, of = image(x), pixels_of(emit, x)
     sizes = {"height": source.height, "width": source.width}
     ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
     params = {
-        "mode": _MAX if node.op == "GlobalMaxPool" else _AVERAGE,
+        "mode": lib.TC_POOL_MAX if node.op == "GlobalMaxPool" else lib.TC_POOL_AVERAGE,
         "batch": source.batch,
         "channels": source.channels,
         **sizes,
@@ -118,7 +117,7 @@ def _positive(node: Node) -> Verdict:
 @FAMILY.lower("LRN", check=all_of(float32, ranks(3, 4, 5), _positive), layout=LayoutRule.CHANNELS_LAST)
 def lrn(emit: Emitter, node: Node) -> None:
     """Emit a normalisation over neighbouring channels."""
-    source = image(first(node))
+    source = image(node.operand(0))
     params = {
         "pixels": source.batch * source.height * source.width,
         "channels": source.channels,
@@ -127,4 +126,4 @@ def lrn(emit: Emitter, node: Node) -> None:
         "beta": float(node.attrs.get("beta", 0.75)),
         "bias": float(node.attrs.get("bias", 1.0)),
     }
-    emit.call("lrn_f32", [node.output, first(node)], params, node)
+    emit.call("lrn_f32", [node.output, node.operand(0)], params, node)

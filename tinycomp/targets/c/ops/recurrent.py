@@ -9,31 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.recurrent import Resolved, activation_names, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, operand, ranks, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
-_CODES: Mapping[str, int] = {
-    "relu": 1,
-    "leakyrelu": 3,
-    "sigmoid": 4,
-    "tanh": 5,
-    "hardsigmoid": 8,
-    "softplus": 43,
-    "softsign": 44,
-    "elu": 45,
-    "thresholdedrelu": 49,
-    "affine": 62,
-    "scaledtanh": 63,
+_FUNCTIONS = {
+    name.replace("_", "").lower(): code
+    for name, code in (codes("tc_activation", "TC_ACT_") | codes("tc_unary", "TC_UNARY_")).items()
 }
-"""The functions in ``enum tc_activation`` and ``enum tc_unary``, by ONNX's names in lower case."""
+"""Codes of functions by ONNX's names in lower case."""
 
 _ABSENT = Resolved("tanh", None, None)
 _DEFAULTS: Mapping[str, tuple[str, ...]] = {
@@ -41,13 +32,13 @@ _DEFAULTS: Mapping[str, tuple[str, ...]] = {
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
-_RNN, _LSTM, _GRU, _GRU_LINEAR = range(4)
+_CELLS = codes("tc_cell", "TC_CELL_")
 _GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _lengths_check(node: Node) -> Verdict:
-    lengths = operand(node, 4)
-    if lengths is None or tensor(lengths.type).dtype == "int32":
+    lengths = node.optional_operand(4)
+    if lengths is None or lengths.dtype == "int32":
         return True
     return reject(f'the sequence lengths "{lengths.name}" are {lengths.type}, not int32')
 
@@ -82,7 +73,7 @@ class _Shape:
     @classmethod
     def of(cls, node: Node) -> _Shape:
         batch_first = bool(node.attrs.get("layout", 0))
-        outer, inner, width = static_type(first(node))[1]
+        outer, inner, width = static_type(node.operand(0))[1]
         steps, batch = (inner, outer) if batch_first else (outer, inner)
         ways, _, hidden = _constant(node, 2).shape
         return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
@@ -129,7 +120,7 @@ def recurrent(emit: Emitter, node: Node) -> None:
     inputs = _emit_inputs(emit, node, shape, bias)
     reverse = int(node.attrs.get("direction", "forward") == "reverse")
     params = {
-        "cell": {"RNN": _RNN, "LSTM": _LSTM, "GRU": _GRU_LINEAR if linear else _GRU}[node.op],
+        "cell": lib.TC_CELL_GRU_LINEAR if linear else _CELLS[node.op],
         "coupled": int(bool(node.attrs.get("input_forget", 0))),
         "clip": float(node.attrs.get("clip", 0.0)) or math.inf,
         **shape.params(),
@@ -145,8 +136,7 @@ def recurrent(emit: Emitter, node: Node) -> None:
 
 
 def _constant(node: Node, index: int) -> np.ndarray:
-    value = operand(node, index)
-    assert value is not None
+    value = node.operand(index)
     assert value.const is not None, value
     return value.const
 
@@ -163,7 +153,7 @@ def _functions(node: Node, ways: int) -> list[tuple[Resolved, ...]]:
 def _function_params(functions: tuple[Resolved, ...]) -> dict[str, int | float]:
     params: dict[str, int | float] = {}
     for letter, function in zip("fgh", functions, strict=True):
-        params[letter] = _CODES[function.name]
+        params[letter] = _FUNCTIONS[function.name]
         params[f"{letter}_a"], params[f"{letter}_b"] = float(function.alpha or 0.0), float(function.beta or 0.0)
     return params
 
@@ -173,7 +163,7 @@ def _biases(node: Node, shape: _Shape, linear: bool) -> tuple[np.ndarray | None,
 
     All gates add their two biases at once, but for the hidden gate of a GRU that resets its product.
     """
-    if operand(node, 3) is None:
+    if node.optional_operand(3) is None:
         return None, None
     given = _constant(node, 3).reshape(shape.ways, 2, shape.gates, shape.hidden)
     outer, inner = given[:, 0].copy(), given[:, 1]
@@ -199,7 +189,7 @@ def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: np.ndarray | No
     }
     weights = emit.constant(_constant(node, 1))
     placed = None if bias is None else emit.constant(bias)
-    emit.call("gemm_f32", [result, first(node), weights, placed, None], params, node)
+    emit.call("gemm_f32", [result, node.operand(0), weights, placed, None], params, node)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Reductions and softmax on the C target, along one run of neighbouring axes in memory order."""
+"""What goes along axes on the C target: reductions, softmax, running sums, and the selection of elements."""
 
 from __future__ import annotations
 
@@ -12,38 +12,36 @@ from tinycomp.ir.layout import CHANNELS_LAST, memory_order
 from tinycomp.ir.types import ROW_MAJOR, TensorType, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
-from tinycomp.targets.c.ops.indexing import around_axis, second
-from tinycomp.targets.c.ops.movement import element_size, movable
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, static_type
+from tinycomp.targets.c.codegen.placement import element_size
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.c.ops.indexing import around_axis
+from tinycomp.targets.c.ops.movement import movable
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 REDUCTIONS = {
-    "ReduceSum": 0, "ReduceMean": 1, "ReduceMax": 2, "ReduceMin": 3, "ReduceProd": 4, "ReduceL1": 5, "ReduceL2": 6,
-    "ReduceSumSquare": 7, "ReduceLogSum": 8, "ReduceLogSumExp": 9,
-}  # fmt: skip
-"""Codes of ``enum tc_reduction``."""
+    f"Reduce{name.title().replace('_', '')}": code for name, code in codes("tc_reduction", "TC_REDUCE_").items()
+}
+"""Codes of reductions by operator, such as ``ReduceLogSum``."""
 
 
 def reduced_axes(node: Node) -> list[int]:
     """Return the axes that a reduction works on, from either form of the operator."""
-    rank = tensor(first(node).type).rank or 0
-    value = operand(node, 1)
-    if value is not None and value.const is not None:
-        axes = [int(a) for a in value.const.reshape(-1)]
-    else:
-        axes = list(node.attrs.get("axes", ()))
+    rank = node.operand(0).rank or 0
+    given = node.const(1)
+    axes = list(node.attrs.get("axes", ())) if given is None else [int(a) for a in given.reshape(-1)]
     if not axes:
         return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
     return sorted(a % rank for a in axes)
 
 
 def _runs_check(node: Node) -> Verdict:
-    """Whether the axes are two runs at most, in each memory order that the operand may have."""
-    axes, rank = reduced_axes(node), tensor(first(node).type).rank or 0
+    """Tell whether the axes are two runs at most, in each memory order that the operand may have."""
+    axes, rank = reduced_axes(node), node.operand(0).rank or 0
     kept = bool(node.attrs.get("keepdims", 1))
     layouts = [ROW_MAJOR, *([CHANNELS_LAST[rank]] if kept and rank in CHANNELS_LAST else [])]
     if all(len(_runs(_places(axes, layout, rank))) <= 2 for layout in layouts):
@@ -52,7 +50,7 @@ def _runs_check(node: Node) -> Verdict:
 
 
 def _places(axes: Sequence[int], layout: str, rank: int) -> list[int]:
-    """Where axes lie in memory."""
+    """Tell where axes lie in memory."""
     order = memory_order(layout, rank)
     return sorted(order.index(axis) for axis in axes)
 
@@ -75,7 +73,7 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
 )
 def reduce(emit: Emitter, node: Node) -> None:
     """Emit a reduction over at most two runs of neighbouring axes."""
-    x = first(node)
+    x = node.operand(0)
     type_, logical = static_type(x)
     shape = [logical[d] for d in memory_order(type_.layout, len(logical))]
     found = _runs(_places(reduced_axes(node), type_.layout, len(logical)))
@@ -94,7 +92,7 @@ def reduce(emit: Emitter, node: Node) -> None:
         "axis1": math.prod(shape[start:stop]),
         "inner": math.prod(shape[stop:]),
     }
-    dtype = tensor(x.type).dtype
+    dtype = x.dtype
     kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
     emit.call(kernel, [node.output, x], {**which, **params}, node)
 
@@ -129,20 +127,22 @@ def softmax(emit: Emitter, node: Node) -> None:
     sizes = around(type_, range(axis, len(shape)) if flattening else [axis])
     assert sizes is not None, node
     params = dict(zip(("outer", "axis", "inner"), sizes, strict=True))
-    emit.call("softmax_f32", [node.output, first(node)], {**params, "logarithm": int(node.op == "LogSoftmax")}, node)
+    emit.call(
+        "softmax_f32", [node.output, node.operand(0)], {**params, "logarithm": int(node.op == "LogSoftmax")}, node
+    )
 
 
 _numbers = dtypes(*NUMBERS, operands=(0,))
 
 
 def _type(value: Value) -> int:
-    return TYPES[tensor(value.type).dtype]
+    return TYPES[value.dtype]
 
 
 @FAMILY.lower("ArgMax", "ArgMin", check=all_of(_numbers, known_rank), layout=LayoutRule.ROW_MAJOR)
 def arg_reduce(emit: Emitter, node: Node) -> None:
     """Emit a search for the extreme element along one axis."""
-    x = first(node)
+    x = node.operand(0)
     params = {
         "type": _type(x),
         "least": int(node.op == "ArgMin"),
@@ -165,8 +165,8 @@ def hardmax(emit: Emitter, node: Node) -> None:
     if flattening:
         sizes = {"outer": math.prod(shape[:axis]), "axis": math.prod(shape[axis:]), "inner": 1}
     places = emit.scratch(8 * sizes["outer"] * sizes["inner"])
-    flags = {"type": _type(first(node)), "least": 0, "last": 0}
-    emit.call("arg_reduce", [places, first(node)], {**flags, **sizes}, node)
+    flags = {"type": _type(node.operand(0)), "least": 0, "last": 0}
+    emit.call("arg_reduce", [places, node.operand(0)], {**flags, **sizes}, node)
     values = emit.constant(np.array([0, 1], numpy_dtype(type_.dtype)))
     params = {
         "element_size": element_size(node.output), "index_size": 8,
@@ -176,14 +176,14 @@ def hardmax(emit: Emitter, node: Node) -> None:
 
 
 def _one_hot_check(node: Node) -> Verdict:
-    dtype = tensor(first(node).type).dtype
+    dtype = node.operand(0).dtype
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
 
 
 @FAMILY.lower("OneHot", check=all_of(movable, known_rank, constant(1), _one_hot_check), layout=LayoutRule.ROW_MAJOR)
 def one_hot(emit: Emitter, node: Node) -> None:
     """Emit one-hot vectors of any two values."""
-    indices, shape = first(node), static_type(node.output)[1]
+    indices, shape = node.operand(0), static_type(node.output)[1]
     sizes = around_axis(shape, int(node.attrs.get("axis", -1)))
     params = {
         "element_size": element_size(node.output),
@@ -192,13 +192,13 @@ def one_hot(emit: Emitter, node: Node) -> None:
         "depth": sizes["axis"],
         "inner": sizes["inner"],
     }
-    emit.call("one_hot", [node.output, indices, operand(node, 2)], params, node)
+    emit.call("one_hot", [node.output, indices, node.optional_operand(2)], params, node)
 
 
 @FAMILY.lower("TopK", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
 def top_k(emit: Emitter, node: Node) -> None:
     """Emit a selection of the best elements and their places; a result that nobody reads goes to scratch memory."""
-    x, axis = first(node), int(node.attrs.get("axis", -1))
+    x, axis = node.operand(0), int(node.attrs.get("axis", -1))
     shape = static_type(node.outputs[0])[1] if node.outputs[0].name else static_type(node.outputs[1])[1]
     params = {
         "type": _type(x),
@@ -214,7 +214,7 @@ def top_k(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("CumSum", "CumProd", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
 def cumulate(emit: Emitter, node: Node) -> None:
     """Emit a running sum or product along one axis."""
-    x, axis = first(node), second(node).const
+    x, axis = node.operand(0), node.operand(1).const
     assert axis is not None
     params = {
         "type": _type(x),

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import tensor
 from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import Rules
+from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import image
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, first, operand, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, static_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 _LARGEST = 4096
 """The largest input size along an axis: its table is read off a square matrix of this size."""
@@ -34,7 +33,7 @@ def _separable(node: Node) -> Verdict:
         return reject("keeping the aspect ratio")
     if node.op == "Upsample" and node.version < 7:
         return reject("Upsample before opset 7")
-    before, after = tensor(first(node).type).shape, tensor(node.output.type).shape
+    before, after = node.operand(0).shape, node.output.shape
     if before is None or after is None or before[:2] != after[:2]:
         return reject("batch or channels are resized")
     sizes = [d for d in before[2:] if isinstance(d, int)]
@@ -42,8 +41,8 @@ def _separable(node: Node) -> Verdict:
 
 
 def _numbers(node: Node) -> Verdict:
-    """Whether numbers are float32, or bytes that are only repeated or left out."""
-    if tensor(first(node).type).dtype in EIGHT_BITS:
+    """Tell whether numbers are float32, or bytes that are only repeated or left out."""
+    if node.operand(0).dtype in EIGHT_BITS:
         return node.attrs.get("mode", "nearest") == "nearest" or reject("interpolation between 8-bit numbers")
     return dtypes("float32", operands=(0,))(node)
 
@@ -54,8 +53,8 @@ def _numbers(node: Node) -> Verdict:
 )  # fmt: skip
 def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
-    x = first(node)
-    if tensor(x.type).dtype in EIGHT_BITS:
+    x = node.operand(0)
+    if x.dtype in EIGHT_BITS:
         _emit_nearest(emit, node)
         return
     source, result = image(x), image(node.output)
@@ -89,11 +88,11 @@ def resize(emit: Emitter, node: Node) -> None:
 
 def _emit_nearest(emit: Emitter, node: Node) -> None:
     """Emit the choice of rows and then of columns of 8-bit images; numbers that lie in no cell do not occur."""
-    source, result = image(first(node)), image(node.output)
+    source, result = image(node.operand(0)), image(node.output)
     rows, columns = (_taps(_axis_matrix(node, axis))[0] for axis in (2, 3))
     chosen = emit.scratch(source.batch * result.height * source.width * source.channels)
     line = source.width * source.channels
-    _emit_choice(emit, node, (chosen, emit.view(first(node))), rows, (source.batch, source.height, line))
+    _emit_choice(emit, node, (chosen, emit.view(node.operand(0))), rows, (source.batch, source.height, line))
     pixels = (source.batch * result.height, source.width, source.channels)
     _emit_choice(emit, node, (emit.view(node.output), chosen), columns, pixels)
 
@@ -119,7 +118,7 @@ def _weights(emit: Emitter, weights: np.ndarray | None, cells: np.ndarray) -> Vi
 
 def _axis_matrix(node: Node, axis: int) -> np.ndarray:
     """Return the linear map [output, input] along one axis: what the numpy kernel makes of the unit vectors."""
-    size = static_type(first(node))[1][axis]
+    size = static_type(node.operand(0))[1][axis]
     unit = np.eye(size, dtype=np.float32)
     attrs = {k: v for k, v in node.attrs.items() if k not in ("axes", "scales")}
     if node.op == "Upsample" or node.version < _NUMPY_FORM:
@@ -130,23 +129,20 @@ def _axis_matrix(node: Node, axis: int) -> np.ndarray:
 
 
 def _old_scales(node: Node) -> Sequence[float]:
-    """The scales of every axis, before opset 11: an attribute or an operand."""
-    value = operand(node, 1)
-    if value is None:
-        return [float(s) for s in node.attrs["scales"]]
-    assert value.const is not None
-    return [float(s) for s in value.const]
+    """Return the scales of every axis, before opset 11: an attribute or an operand."""
+    scales = node.const(1)
+    return [float(s) for s in (node.attrs["scales"] if scales is None else scales)]
 
 
 def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
-    """The scale or size of one axis as an array of one element, or None if the operand is absent or empty."""
-    value = operand(node, index)
+    """Return the scale or size of one axis as an array of one element, or None if the operand is absent or empty."""
+    value = node.optional_operand(index)
     if value is None or value.const is None or not value.const.size:
         return None
     axes = [a % 4 for a in node.attrs.get("axes", range(4))]
     if axis in axes:
         return np.array([value.const.reshape(-1)[axes.index(axis)]])
-    return np.ones(1, np.float32) if index == 2 else np.array([static_type(first(node))[1][axis]])
+    return np.ones(1, np.float32) if index == 2 else np.array([static_type(node.operand(0))[1][axis]])
 
 
 def _taps(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -12,11 +12,11 @@ from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.reduction import around
 from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 _STORED = frozenset({"int8", "uint8", "int16", "uint16"})
 

@@ -13,16 +13,16 @@ from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
 from tinycomp.target import Target
-from tinycomp.targets.c.codegen.emitter import Emitter, Strided, nd_params
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import MAX_RANK, Rules, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.common.checks import Verdict, static_type
 from tinycomp.targets.common.composites import opened, operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
 from tinycomp.targets.common.quantized.reading import first as first_of
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 _VALUES = 256
 """Entries of a table: as many as a byte has values."""
 _IMAGES = (3, 4, 5)

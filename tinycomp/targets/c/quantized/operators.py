@@ -12,7 +12,7 @@ from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.rules import Rules, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import window_of
 from tinycomp.targets.c.ops.matmul import batches_fit
 from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense, factors_fit
@@ -21,7 +21,7 @@ from tinycomp.targets.common.checks import Verdict, all_of, constant, first, ope
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 from tinycomp.targets.common.quantized.reading import Requantization, largest_sum, without_zero_point
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 _QLINEAR = {"x": 0, "x_scale": 1, "x_point": 2, "w": 3, "w_scale": 4, "w_point": 5, "y_scale": 6, "y_point": 7, "b": 8}
 _INTEGER = {"x": 0, "w": 1, "x_point": 2, "w_point": 3}
 _PLACES = {"QLinearConv": _QLINEAR, "QLinearMatMul": _QLINEAR, "ConvInteger": _INTEGER, "MatMulInteger": _INTEGER}

@@ -18,7 +18,7 @@ from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import Rules, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.conv import image, window_at, window_params
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.checks import Verdict, channel_vector, static_type
@@ -36,7 +36,7 @@ from tinycomp.targets.common.quantized.reading import (
     limits,
 )
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 _IMAGES = (3, 4)
 """Ranks of what the kernel convolves."""
 

@@ -16,7 +16,7 @@ from tinycomp.rewrite import Match, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
-from tinycomp.targets.c.codegen.rules import Rules, known_rank, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.ops.matmul import batches_fit, factors, geometry
 from tinycomp.targets.c.quantized.products import factors_fit
 from tinycomp.targets.common.checks import Verdict
@@ -31,7 +31,7 @@ from tinycomp.targets.common.quantized.reading import (
     zero_point_of,
 )
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def add_run_time_products(target: Target) -> None:

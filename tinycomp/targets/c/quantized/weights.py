@@ -21,7 +21,7 @@ from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.epilogue import take_apart
-from tinycomp.targets.c.codegen.rules import Rules, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import Verdict, static_type
@@ -29,7 +29,7 @@ from tinycomp.targets.common.quantized.checks import bias_per_channel
 from tinycomp.targets.common.quantized.patterns import WEIGHTS, positive, product
 from tinycomp.targets.common.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 
-FAMILY = Rules()
+FAMILY = LoweringRules()
 
 
 def add_quantized_weights(target: Target) -> None:

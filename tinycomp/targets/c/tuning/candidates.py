@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.tuning import cost
 
-DIRECT, LINES, WINOGRAD_2, WINOGRAD_4 = 1, 2, 3, 4
+DIRECT, LINES = lib.TC_CONV_DIRECT, lib.TC_CONV_LINES
+WINOGRAD_2, WINOGRAD_4 = lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
 
 _OUT = {WINOGRAD_2: 2, WINOGRAD_4: 4}
@@ -132,7 +134,7 @@ _BOTH_ORDERS = (1, 2)
 
 
 def _shapes(block_rows: Iterable[int], **others: Sequence[int]) -> Iterator[dict[str, int]]:
-    """Every combination of these parameters."""
+    """Return every combination of these parameters."""
     ((name, values),) = others.items()
     for rows in block_rows:
         yield from ({"block_rows": rows, name: value} for value in values)
@@ -163,7 +165,7 @@ def _conv_algorithms(problem: Problem) -> Iterator[int]:
 
 
 def _is_3x3(problem: Problem) -> bool:
-    """Whether Winograd's algorithms can compute a convolution."""
+    """Tell whether Winograd's algorithms can compute a convolution."""
     s = problem.sizes
     steps = (s["stride_height"], s["stride_width"], s["dilation_height"], s["dilation_width"])
     return s["groups"] == 1 and (s["kernel_height"], s["kernel_width"]) == (3, 3) and set(steps) == {1}
@@ -179,7 +181,7 @@ def _conv_shapes(problem: Problem, algorithm: int) -> Iterator[dict[str, int]]:
 
 
 def _fitting(sizes: Sequence[int], whole: int) -> list[int]:
-    """The sizes of blocks up to the first that holds everything."""
+    """Return the sizes of blocks up to the first that holds everything."""
     return [*(n for n in sizes if n < whole), *[n for n in sizes if n >= whole][:1]]
 
 
@@ -241,13 +243,13 @@ def _qconv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Ca
 def _blocks(
     kernel: str, algorithm: int, sizes: Sequence[int], whole: int, weight_bytes: int, shaped: bool
 ) -> Iterator[Candidate]:
-    """One algorithm with the kernel's own blocks, and with others."""
+    """Yield one algorithm with the kernel's own blocks, and with others."""
     for rows in (0, *(_fitting(sizes, whole) if shaped else ())):
         yield Candidate(kernel, {"algorithm": algorithm, "block_rows": rows}, weight_bytes)
 
 
 def _qconv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
-    """Estimate one image, as for real numbers."""
+    """Estimate one image, as for floats."""
     problem = _of_one_image(problem)
     s = problem.sizes
     if candidate.is_winograd:

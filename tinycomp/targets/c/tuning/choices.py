@@ -124,7 +124,7 @@ def _allowed(candidates: Iterable[Candidate], settings: Settings) -> list[Candid
 
 
 def _measured(problem: Problem, settings: Settings, on: cost.Processor) -> list[tuple[Candidate, float]]:
-    """The candidates that were measured; other shapes of blocks must gain more than noise does."""
+    """Return the candidates that were measured; other shapes of blocks must gain more than noise does."""
     seconds = settings.measured.get(problem.key) if settings.measured else None
     if not seconds:
         return []

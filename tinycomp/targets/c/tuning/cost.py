@@ -68,12 +68,12 @@ def _padded(columns: int, lanes: int) -> int:
 
 
 def packed_bytes(depth: int, columns: int, lanes: int, size: int = FLOAT) -> int:
-    """Bytes of a packed right operand whose numbers have ``size``."""
+    """Return the bytes of a packed right operand whose numbers have ``size``."""
     return depth * _padded(columns, lanes) * size
 
 
 def tile_cycles(rows: int, columns: int, on: Processor) -> float:
-    """Cycles of the micro-kernel per unit of depth, for rows x columns of the output."""
+    """Return the cycles of the micro-kernel per unit of depth, for rows x columns of the output."""
     whole, rest = divmod(columns, on.shape.panel)
     panels = [(whole, on.shape.panel)] + [(1, rest)] * (rest > 0)
     return sum(count * _panel_cycles(rows, -(-width // on.shape.lanes)) for count, width in panels)
@@ -86,12 +86,12 @@ def _panel_cycles(rows: int, vectors: int) -> float:
 
 
 def _step(rows: int, vectors: int) -> float:
-    """Cycles of one step along the depth in one tile: bound by multiplying, by loading, or by waiting for sums."""
+    """Return the cycles of one step along the depth in a tile: multiplying, loading, or waiting for sums bounds it."""
     return max(rows * vectors / _FMAS, (rows + vectors) / _LOADS, _FMA_LATENCY)
 
 
 def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
-    """Cycles to read the weights once from afar and again for every further block of rows."""
+    """Return the cycles to read the weights once from afar and again for every further block of rows."""
     again = _NEAR_RATE if weights <= on.l2 // 2 else 2 * _FAR_RATE
     return weights / _FAR_RATE + (passes - 1) * weights / again
 
@@ -99,7 +99,7 @@ def _weights_cycles(weights: int, passes: int, on: Processor) -> float:
 def product(
     rows: int, depth: int, columns: int, on: Processor, *, taps: int = 1, size: int = FLOAT, step: float = 1.0
 ) -> float:
-    """Seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns.
+    """Return the seconds of a product of rows x (taps * depth) with packed weights of (taps * depth) x columns.
 
     Weights have ``size`` bytes, and a multiplication takes ``step`` times as long as one of floats.
     """
@@ -110,13 +110,13 @@ def product(
 
 
 def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
-    """Seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` are those of one group."""
+    """Return the seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` of one group."""
     finding = pixels * taps * _ROW_POINTER / CLOCK
     return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
 
 
 def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -> float:
-    """Seconds of a 3x3 convolution by F(out x out, 3x3)."""
+    """Return the seconds of a 3x3 convolution by F(out x out, 3x3)."""
     products = (out + 2) ** 2
     into, back = TRANSFORMS[out]
     transforms = tiles * (math.ceil(channels / on.shape.lanes) * into + math.ceil(columns / on.shape.lanes) * back)
@@ -131,13 +131,13 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
 
 
 def quantized_direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Processor) -> float:
-    """Seconds of a convolution of 8-bit numbers as a product of windows, sizes as for :func:`direct`."""
+    """Return the seconds of a convolution of 8-bit numbers as a product of windows, sizes as for :func:`direct`."""
     step = _BYTE_STEP.get(on.shape.lanes, 1.0)
     return groups * product(pixels, depth, columns, on, taps=taps, size=BYTE, step=step)
 
 
 def quantized_winograd(tiles: int, channels: int, columns: int, on: Processor) -> float:
-    """Seconds of a 3x3 convolution of 8-bit numbers by F(2x2, 3x3), whose products are of 16-bit numbers."""
+    """Return the seconds of a 3x3 convolution of 8-bit numbers by F(2x2, 3x3), whose products are of 16-bit numbers."""
     lanes, step = on.shape.lanes, _PAIR_STEP.get(on.shape.lanes, 1.0)
     into, back = TRANSFORMS[2]
     transforms = tiles * (math.ceil(channels / (2 * lanes)) * into + math.ceil(columns / lanes) * back)
@@ -146,5 +146,5 @@ def quantized_winograd(tiles: int, channels: int, columns: int, on: Processor) -
 
 
 def _seconds(work: float, reading: float) -> float:
-    """Waiting for weights is hardly hidden behind the work, which needs them at once."""
+    """Return the seconds of both: waiting for weights is hardly hidden behind the work, which needs them at once."""
     return (work + reading + _CALL) / CLOCK

@@ -186,7 +186,7 @@ def _read(lines: Iterable[str], where: str) -> Iterator[Entry]:
 
 
 def _end_of_last_line(file: Any) -> bytes:
-    """The line break that an interrupted run has not written any more."""
+    """Return the line break that an interrupted run has not written any more."""
     if file.tell() == 0:
         return b""
     file.seek(-1, os.SEEK_END)

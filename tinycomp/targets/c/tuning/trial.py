@@ -47,7 +47,7 @@ def trial_of(problem: Problem, candidate: Candidate) -> Program:
 
 
 def _quantized(shape: Shape, weight_type: int) -> list[np.ndarray]:
-    """Weights of 7 bits, and the factors of their output channels."""
+    """Return weights of 7 bits, and the factors of their output channels."""
     weights = np.random.default_rng(0).integers(-64, 65, shape, np.int8 if weight_type == TYPES["int8"] else np.int16)
     return [weights, np.full(shape[0], 1 / 64 / math.prod(shape[1:]), np.float32)]
 

@@ -16,7 +16,7 @@ from tinycomp.targets.c.quantized.products import add_products, add_real_product
 from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
 from tinycomp.targets.c.quantized.weights import add_quantized_weights
 from tinycomp.targets.common.activations import any_activation
-from tinycomp.targets.common.checks import channel_vector, operand, surely_equal
+from tinycomp.targets.common.checks import channel_vector, surely_equal
 
 _CHECKS = {
     "Conv": (conv_check, 1),
@@ -58,7 +58,7 @@ def add_composites(target: Target) -> None:
 
 
 def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
-    """``product``, an optional addition, and an optional activation; at least one of the two must be there."""
+    """Match ``product``, an optional addition, and an optional activation; at least one of the two must be there."""
     added = P.Add(product, residual)
     return any_activation(added | product) | added
 
@@ -69,8 +69,8 @@ def _fits(match: Match) -> bool | Remark:
     verdict = check(anchor)
     if isinstance(verdict, Remark):
         return verdict
-    factor = operand(anchor, 1)
-    if anchor.op == "MatMul" and factor is not None and tensor(factor.type).rank == 1:
+    factor = anchor.optional_operand(1)
+    if anchor.op == "MatMul" and factor is not None and factor.rank == 1:
         return reject("the second operand is a vector, so the result has no channels")
     residuals = 0
     for name in ("b", "r") if anchor.op == "MatMul" else ("r",):
@@ -91,12 +91,12 @@ def _fits(match: Match) -> bool | Remark:
 def _addend_kind(value: Value, result: Value, axis: int) -> str | Remark:
     if value.const is not None and channel_vector(value.const, tensor(result.type), axis) is not None:
         return "bias"
-    if surely_equal(tensor(value.type).shape, tensor(result.type).shape):
+    if surely_equal(value.shape, result.shape):
         return "residual"
     return reject(f'"{value.name}" is {value.type}: neither one constant per channel nor of the shape of {result.type}')
 
 
 def _full_gemm_addend(anchor: Node) -> bool:
-    """Whether C of a Gemm is as large as the result, and so takes the place of the one residual."""
-    value = operand(anchor, 2) if anchor.op == "Gemm" else None
+    """Tell whether C of a Gemm is as large as the result, and so takes the place of the one residual."""
+    value = anchor.optional_operand(2) if anchor.op == "Gemm" else None
     return value is not None and _addend_kind(value, anchor.output, -1) == "residual"
