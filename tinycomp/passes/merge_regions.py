@@ -9,7 +9,7 @@ regions of every best grouping, and most models need no more. What lies in large
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import networkx as nx
@@ -262,12 +262,19 @@ def _between(graph: Graph, place: dict[Node, int], first: set[Node], second: set
     """Return a node outside both sets on a path from ``first`` to ``second``, one of the host if there is one."""
     last = max(place[n] for n in second)
     links = graph.connectivity
-    between = nx.subgraph_view(links, filter_node=lambda n: n not in first and n not in second and place[n] <= last)
-    starts = {user for node in first for user in links.successors(node) if user in between}
-    ahead = starts.union(*(nx.descendants(between, start) for start in starts))
-    ends = ahead.intersection(node for user in second for node in links.predecessors(user))
-    path = ends.union(*(nx.ancestors(between, end) & ahead for end in ends))
+    onward = nx.subgraph_view(links, filter_node=lambda n: place[n] <= last and n not in first and n not in second)
+    ahead = _reachable(onward, (user for node in first for user in links.successors(node)))
+    backward = nx.subgraph_view(links.reverse(copy=False), filter_node=ahead.__contains__)
+    path = _reachable(backward, (node for user in second for node in links.predecessors(user)))
     return min(path, key=lambda n: (n.target is not None, place[n]), default=None)
+
+
+def _reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
+    """Return those sources that ``links`` has, and all that they lead to.
+
+    ``nx.descendants`` asks for the size of the graph, for which a view counts all its nodes; layers only walk.
+    """
+    return set(itertools.chain.from_iterable(nx.bfs_layers(links, {node for node in sources if node in links})))
 
 
 def apply_policy(
