@@ -23,7 +23,7 @@ COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
     "remark": frozenset({"errors", "remark"}),
-    "memory": BASE,
+    "memory": frozenset({"errors", "memory"}),
     "ir": BASE | {"ir"},
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},

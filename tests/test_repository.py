@@ -25,6 +25,7 @@ FORBIDDEN = {
     "how the work was done": r"(?i)\b(?:this|that|another|my|our) (?:ses{2}ion|hel{1}per|workplace|brief)\b",
     "an issue number": r"(?i)\bissue #?\d+",
     "a note to oneself": r"\b(?:TOD{1}O|FIXM{1}E|XX{1}X|HAC{1}K)\b",
+    "a word that the field does not have": r"(?i)\bcounted[ -]r{1}ows?\b|\bfoot{1}print|\bresid{1}ence\b",
 }
 TEXT = {".py", ".c", ".h", ".def", ".md", ".toml", ".yml", ".yaml", ".tir", ".in", ".cfg", ""}
 

@@ -79,7 +79,7 @@ class MergeRegions(Pass):
             before = {n: (n.target, n.region) for n in scope.nodes}
             self._bind_barriers(scope, graph.remarks)
             search = RegionSearch()
-            borders = counted_dependencies(scope, {t.name: t for t in targets})
+            borders = dynamic_dimension_borders(scope, {t.name: t for t in targets})
             regions = find_regions(scope, search, borders)
             _admit_doubt(scope, search, graph.remarks)
             explain_borders(scope, regions, graph.remarks, borders)
@@ -244,7 +244,7 @@ def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[No
     if not waiting:
         return None
     node, user = waiting[0]
-    return "counted-rows", f"how many rows {node} gives depends on data, and {user} does not work row by row"
+    return "dynamic-dimension", f"how many rows {node} gives depends on data, and {user} does not work row by row"
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:
@@ -332,7 +332,7 @@ def _release(graph: Graph, region: list[Node], rule: str, reason: str, remarks: 
             graph.inline(node)
 
 
-def counted_dependencies(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:
+def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:
     """Return the dependencies between nodes of one target that must be borders between regions.
 
     Args:

@@ -151,7 +151,7 @@ def test_the_report_says_why_there_are_two_regions():
     report = compile_for(model).report()
     assert len(report.regions) == 2
     (reason,) = report.reasons["y"]
-    assert reason.rule == "counted-rows"
+    assert reason.rule == "dynamic-dimension"
     assert reason.reason == "how many rows same gives depends on data, and y does not work row by row"
 
 

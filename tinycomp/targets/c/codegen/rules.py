@@ -164,7 +164,7 @@ def _row_size(shape: tuple[Dim, ...]) -> int | None:
 
 
 def gathering(node: Node, counted: Set[Value]) -> bool:
-    """Tell so of Gather: whole slices by counted indices, or the same places of every counted row."""
+    """Tell so of Gather: whole slices by counted indices, or the same places of every row that there is."""
     data, indices = node.operand(0), node.optional_operand(1)
     axis = int(node.attrs.get("axis", 0)) % max(_rank(data), 1)
     return (indices in counted and data not in counted and axis == 0) or (indices not in counted and axis > 0)

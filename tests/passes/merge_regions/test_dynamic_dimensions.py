@@ -39,11 +39,11 @@ def only_neg(node, counted):
     return node.op == "Neg"
 
 
-def test_what_reads_counted_rows_is_elsewhere():
+def test_what_reads_a_dynamic_dimension_is_elsewhere():
     graph = partitioned("%n = Neg(%kept)", "n")
     assert regions(graph) == [{"kept"}, {"n"}]
     reason = "how many rows kept gives depends on data, and n does not work row by row"
-    assert remarks(graph, "merge-regions") == [(("kept", "n"), "npu", "counted-rows", reason)]
+    assert remarks(graph, "merge-regions") == [(("kept", "n"), "npu", "dynamic-dimension", reason)]
     PartitionGraph().run(graph)
     assert sum(n.is_region for n in graph.nodes) == 2
 
