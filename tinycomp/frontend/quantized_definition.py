@@ -24,6 +24,8 @@ from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
 
+PRODUCT = "product"
+"""Where the metadata of a composite's body keep the QLinearConv or QLinearMatMul that it was."""
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
 
@@ -79,6 +81,41 @@ def _defined(node: Node, define: _Define) -> Graph | None:
         return None
     body.graph.set_outputs([result])
     return body.graph
+
+
+def take_apart(graph: Graph, composite: Node) -> list[Node]:
+    """Put the contents of a composite into its place; one that was made of a quantised product becomes that again.
+
+    Returns:
+        The new nodes.
+    """
+    body = composite.body
+    op = body.metadata.get(PRODUCT)
+    if op is None:
+        return graph.inline(composite)
+    outer = dict(zip(body.inputs, [v for v in composite.inputs if v is not None], strict=True))
+    product = next(n for n in body.nodes if n.op == _PRODUCTS[op])
+    x, w, *bias = (v.producer for v in product.inputs if v is not None)
+    y = body.outputs[0].producer
+    assert x is not None
+    assert w is not None
+    assert y is not None
+    values = [*x.inputs, *w.inputs, *y.inputs[1:], *(n.operand(0) for n in bias if n is not None)]
+    operands = [outer[v] if v in outer else graph.add_const(_array(v)) for v in values if v is not None]
+    new = graph.add(
+        op, operands, product.attrs, outputs=[graph.fresh(composite.output.name)], types=[composite.output.type],
+        at=composite, sources=composite.sources,
+    )  # fmt: skip
+    name = composite.output.name
+    graph.replace_uses(composite.output, new.output)
+    graph.erase(composite)
+    graph.rename(new.output, name)
+    return [new]
+
+
+def _array(value: Value) -> Array:
+    assert value.const is not None, value
+    return value.const
 
 
 def _difference(body: Body, x: Value, point: Value | None, shape: Sequence[int]) -> Value:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import definition, is_defined_by_others, quantized_layer
-from tinycomp.frontend.quantized_definition import is_quantized_product
+from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import refine
 from tinycomp.ops import OPS
@@ -82,7 +82,7 @@ class ExpandFunctions(Pass):
             excluded = {t.name: t.policy.excluded(scope) | self.policy.excluded(scope) for t in targets if candidates}
             for node in candidates:
                 allowed = [t for t in targets if node not in excluded[t.name]]
-                body = _expansion(node, allowed, graph.remarks, self.policy)
+                body = _expansion(node, allowed, graph.remarks)
                 if body is not None:
                     _splice(scope, node, body)
                     expanded += 1
@@ -91,7 +91,7 @@ class ExpandFunctions(Pass):
 
 def expands(node: Node, targets: Sequence[Target]) -> bool:
     """Whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
-    return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, [], Policy()) is not None
+    return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, []) is not None
 
 
 def _may_expand(node: Node) -> bool:
@@ -105,11 +105,11 @@ def _taken(node: Node, targets: Sequence[Target]) -> bool:
     return any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node))
 
 
-def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark], policy: Policy) -> Graph | None:
+def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> Graph | None:
     """Return the definition of ``node`` with every part claimed by the first target that takes them all, or None."""
     layer = quantized_layer(node)
     for target in targets:
-        body, reason = (None, "") if layer is None else _composed(layer.clone(), node, target, policy)
+        body, reason = (None, "") if layer is None else _composed(layer.clone(), node, target)
         if body is None and (layer is None or is_defined_by_others(node)):
             body, reason = _defined(node)
             if body is not None:
@@ -120,7 +120,7 @@ def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark], pol
     return None
 
 
-def _composed(layer: Graph, node: Node, target: Target, policy: Policy) -> tuple[Graph | None, str]:
+def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, str]:
     """Return a quantised layer as one composite of ``target``, or why it is none."""
     MergeComposite(target).run(layer)
     composite = layer.outputs[0].producer
@@ -128,9 +128,7 @@ def _composed(layer: Graph, node: Node, target: Target, policy: Policy) -> tuple
         closest = max(layer.remarks, key=lambda r: r.progress, default=None)
         return None, "no composite takes it" if closest is None else f"{closest.rule}: {closest.reason}"
     composite.sources = node.sources
-    for each in (policy, target.policy):
-        if composite in (excluded := each.excluded(layer)):
-            return None, excluded[composite]
+    composite.body.metadata[PRODUCT] = node.op
     EliminateDeadCode().run(layer)
     return layer, ""
 
