@@ -59,7 +59,8 @@ class ExpandFunctions(Pass):
     parts may have definitions themselves; those are expanded as far as the target needs it. They keep the name of the
     node in the model, and the target that takes them. Composites have been merged by then, so that no pattern loses a
     node to its definition; the patterns of the target are tried on the definition. Operators with the trait
-    ``"inexact_definition"`` stay whole.
+    ``"inexact_definition"`` stay whole. QLinearConv and QLinearMatMul become one composite of a quantised layer, or
+    stay whole, too: the parts of such a layer add floats, not integers.
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
