@@ -72,3 +72,19 @@ class Layer:
         info = np.iinfo(self.dtype)
         shapes = [[d if isinstance(d, int) else 3 for d in v.type.shape] for v in self.inputs]
         return [self.rng.integers(info.min, info.max, s, endpoint=True).astype(self.dtype) for s in shapes]
+
+
+def quantized_product(op: str, channels: int = 16, dtype: str = "int8") -> Layer:
+    """Return a graph of one QLinearConv, or of one QLinearMatMul with a constant matrix; scales are per channel."""
+    shape, weights, attrs = ((2, 8, 9, 9), (channels, 8, 3, 3), {"pads": [1, 1, 1, 1]})
+    if op == "QLinearMatMul":
+        shape, weights, attrs = (10, 40), (40, channels), {}
+    layer = Layer(*shape, dtype=dtype)
+    rng = layer.rng
+    weight = rng.integers(-128, 127, weights, endpoint=True).astype(np.int8)
+    scales, points = rng.uniform(0.001, 0.01, channels).astype(np.float32), np.zeros(channels, np.int8)
+    bias = [rng.integers(-4000, 4000, channels).astype(np.int32)] if op == "QLinearConv" else []
+    data, result = (np.float32(0.05), layer.point(3)), (np.float32(0.11), layer.point(-5))
+    y = getattr(layer, op)(layer.inputs[0], *data, weight, scales, points, *result, *bias, **attrs)
+    layer.graph.set_outputs([y])
+    return layer

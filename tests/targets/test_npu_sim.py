@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.quantized_layers import Layer
+from tests.targets.quantized_layers import Layer, quantized_product
+from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.ir import Graph, TensorType
 from tinycomp.target import find
 from tinycomp.targets.npu_sim import TARGET
@@ -312,3 +313,28 @@ def test_float_layers_fuse_bias_and_activation():
 
 def test_the_target_is_found_by_name():
     assert find("npu_sim") is TARGET
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("op", "composite"), [("QLinearConv", "qconv"), ("QLinearMatMul", "qdense")])
+def test_a_quantised_product_runs_as_the_layer_that_it_stands_for(op: str, composite: str, dtype: str):
+    layer = quantized_product(op, dtype=dtype)
+    module = tinycomp.compile(layer.graph, "npu_sim", strict=True)
+    report = module.report()
+    assert [r.composites for r in report.regions] == [{f"npu_sim.{composite}": 1}]
+    assert not report.hosts
+    (x,) = layer.data()
+    found, expected = module(x), tinycomp.compile(layer.graph, "host")(x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(expected)) > 20
+
+
+def test_a_quantised_product_that_is_no_layer_of_the_device_stays_one_node():
+    graph = quantized_product("QLinearConv", channels=12).graph
+    Pipeline(partitioning_passes([TARGET])).run(graph)
+    assert [n.op for n in graph.nodes] == ["QLinearConv"]
+    remarks = [r for r in graph.remarks if r.stage == "expand-functions"]
+    assert [(r.rule, r.reason) for r in remarks] == [
+        ("definition of QLinearConv", "npu_sim.qconv: output channels must be a multiple of 16, got 12")
+    ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tinycomp.driver.lowering import is_static
+from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import substitute
 from tinycomp.ops.typing import retype
@@ -75,7 +76,7 @@ def _open(graph: Graph, node: Node) -> None:
     while waiting:
         inner = waiting.pop()
         if inner.is_composite:
-            waiting += graph.inline(inner)
+            waiting += take_apart(graph, inner)
         else:
             inner.target = None
 

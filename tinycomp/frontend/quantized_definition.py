@@ -24,6 +24,8 @@ from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
 
+PRODUCT = "product"
+"""Where the metadata of a composite's body keep the QLinearConv or QLinearMatMul that it was."""
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
 
@@ -44,19 +46,76 @@ def quantized_definition(node: Node) -> Graph | None:
     Returns:
         None where types or shapes are none that the definition covers.
     """
+    return _defined(node, _DEFINITIONS[node.op])
+
+
+def is_quantized_product(node: Node) -> bool:
+    """Tell whether the node is a QLinearConv or QLinearMatMul."""
+    return not node.domain and node.op in _PRODUCTS
+
+
+def layer_definition(node: Node) -> Graph | None:
+    """Return a QLinearConv or QLinearMatMul as a quantised layer: dequantise, multiply, quantise.
+
+    The node adds integers, the layer floats: only a composite of the whole that adds integers as well gives the same
+    bits.
+
+    Returns:
+        A graph with one input for every operand that is there, and one output; None where scales or zero points are not
+        constant, or there are several for the data or the result.
+    """
+    return _defined(node, _layer)
+
+
+def _defined(node: Node, define: _Define) -> Graph | None:
     body = Body(Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()}))
     operands = [
         None if v is None else body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in node.inputs
     ]
     operands += [None] * (_MOST_OPERANDS - len(operands))
     try:
-        result = _DEFINITIONS[node.op](body, node, operands)
+        result = define(body, node, operands)
     except ModelError:
         return None
     if result is None:
         return None
     body.graph.set_outputs([result])
     return body.graph
+
+
+def take_apart(graph: Graph, composite: Node) -> list[Node]:
+    """Put the contents of a composite into its place; one that was made of a quantised product becomes that again.
+
+    Returns:
+        The new nodes.
+    """
+    body = composite.body
+    op = body.metadata.get(PRODUCT)
+    if op is None:
+        return graph.inline(composite)
+    outer = dict(zip(body.inputs, [v for v in composite.inputs if v is not None], strict=True))
+    product = next(n for n in body.nodes if n.op == _PRODUCTS[op])
+    x, w, *bias = (v.producer for v in product.inputs if v is not None)
+    y = body.outputs[0].producer
+    assert x is not None
+    assert w is not None
+    assert y is not None
+    values = [*x.inputs, *w.inputs, *y.inputs[1:], *(n.operand(0) for n in bias if n is not None)]
+    operands = [outer[v] if v in outer else graph.add_const(_array(v)) for v in values if v is not None]
+    new = graph.add(
+        op, operands, product.attrs, outputs=[graph.fresh(composite.output.name)], types=[composite.output.type],
+        at=composite, sources=composite.sources,
+    )  # fmt: skip
+    name = composite.output.name
+    graph.replace_uses(composite.output, new.output)
+    graph.erase(composite)
+    graph.rename(new.output, name)
+    return [new]
+
+
+def _array(value: Value) -> Array:
+    assert value.const is not None, value
+    return value.const
 
 
 def _difference(body: Body, x: Value, point: Value | None, shape: Sequence[int]) -> Value:
@@ -225,7 +284,37 @@ def _real_product(body: Body, operands: Sequence[Value | None]) -> Value | None:
     return body("MatMul", *factors)
 
 
+def _layer(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    of_x, of_w, of_y = (_parameters(node, *places) for places in ((1, 2), (4, 5), (6, 7)))
+    if of_x is None or of_w is None or of_y is None or of_x[0].ndim or of_y[0].ndim:
+        return None
+    x, w, bias = operands[0], operands[3], operands[8]
+    axis = 0 if node.op == "QLinearConv" else (node.operand(3).rank or 1) - 1
+    factors: list[Value | None] = [
+        body("DequantizeLinear", x, *map(body.const, of_x)),
+        body("DequantizeLinear", w, *map(body.const, of_w), axis=axis),
+    ]
+    if bias is not None:
+        with np.errstate(all="ignore"):
+            factors.append(body("DequantizeLinear", bias, body.const(of_x[0] * of_w[0]), axis=0))
+    sums = body(_PRODUCTS[node.op], *factors, **node.attrs)
+    return body("QuantizeLinear", sums, *map(body.const, of_y))
+
+
+def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | None:
+    """Return the constant scales and zero points at two operands: scalars, or vectors of equal size."""
+    given = node.const(scale), node.const(point)
+    vectors = [p for p in given if p is not None and (p.size == 1 or p.shape[-1] == p.size)]
+    sizes = {p.size for p in vectors}
+    if len(vectors) < len(given) or len(sizes - {1}) > 1:
+        return None
+    shape = () if sizes == {1} else (max(sizes),)
+    scales, points = (np.array(np.broadcast_to(p.reshape(-1 if p.size > 1 else ()), shape)) for p in vectors)
+    return scales, points
+
+
 _MOST_OPERANDS = 9
+_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
 _Define = Callable[[Body, Node, Sequence[Value | None]], Value | None]
 _DEFINITIONS: Mapping[str, _Define] = MappingProxyType({
     "ConvInteger": _conv_integer,

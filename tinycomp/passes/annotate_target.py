@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
@@ -74,7 +75,7 @@ class _Annotation:
             for node, reason in self.excluded[target.name].items():
                 if node.is_composite and node.target == target.name:
                     self._remark(node, target, "policy", reason)
-                    self.graph.inline(node)
+                    take_apart(self.graph, node)
                     changed = True
         if changed:
             self.excluded = self._excluded()

@@ -28,7 +28,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError
-from tinycomp.frontend.definition import definition, is_defined_by_others
+from tinycomp.frontend.definition import definition, is_defined_by_others, quantized_layer
+from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import refine
 from tinycomp.ops import OPS
@@ -58,7 +59,8 @@ class ExpandFunctions(Pass):
     parts may have definitions themselves; those are expanded as far as the target needs it. They keep the name of the
     node in the model, and the target that takes them. Composites have been merged by then, so that no pattern loses a
     node to its definition; the patterns of the target are tried on the definition. Operators with the trait
-    ``"inexact_definition"`` stay whole.
+    ``"inexact_definition"`` stay whole. QLinearConv and QLinearMatMul become one composite of a quantised layer, or
+    stay whole, too: the parts of such a layer add floats, not integers.
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
@@ -94,7 +96,7 @@ def expands(node: Node, targets: Sequence[Target]) -> bool:
 
 
 def _may_expand(node: Node) -> bool:
-    if node.target is not None or not is_defined_by_others(node):
+    if node.target is not None or not (is_quantized_product(node) or is_defined_by_others(node)):
         return False
     record = OPS.find(node.op, node.domain, node.version)
     return record is None or "inexact_definition" not in record.traits
@@ -106,14 +108,30 @@ def _taken(node: Node, targets: Sequence[Target]) -> bool:
 
 def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> Graph | None:
     """Return the definition of ``node`` with every part claimed by the first target that takes them all, or None."""
+    layer = quantized_layer(node)
     for target in targets:
-        body, reason = _defined(node)
-        if body is not None:
-            body, reason = _claimed(body, target)
+        body, reason = (None, "") if layer is None else _composed(layer.clone(), node, target)
+        if body is None and (layer is None or is_defined_by_others(node)):
+            body, reason = _defined(node)
+            if body is not None:
+                body, reason = _claimed(body, target)
         if body is not None:
             return body
         remarks.append(Remark(ExpandFunctions.name, node.sources, target.name, f"definition of {node.op}", reason))
     return None
+
+
+def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, str]:
+    """Return a quantised layer as one composite of ``target``, or why it is none."""
+    MergeComposite(target).run(layer)
+    composite = layer.outputs[0].producer
+    if composite is None or not composite.is_composite or len(layer) > 1:
+        closest = max(layer.remarks, key=lambda r: r.progress, default=None)
+        return None, "no composite takes it" if closest is None else f"{closest.rule}: {closest.reason}"
+    composite.sources = node.sources
+    composite.body.metadata[PRODUCT] = node.op
+    EliminateDeadCode().run(layer)
+    return layer, ""
 
 
 def _defined(node: Node) -> tuple[Graph | None, str]:

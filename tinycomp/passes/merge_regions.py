@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from tinycomp.errors import TinycompError, did_you_mean
+from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.rows import any_counts_rows, counts_rows
 from tinycomp.passes.base import Pass
@@ -329,7 +330,7 @@ def _release(graph: Graph, region: list[Node], rule: str, reason: str, remarks: 
     for node in region:
         node.target = None
         if node.is_composite:
-            graph.inline(node)
+            take_apart(graph, node)
 
 
 def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:

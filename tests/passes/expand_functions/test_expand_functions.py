@@ -6,7 +6,11 @@ import pytest
 from onnx import helper
 
 import tinycomp
-from tinycomp.frontend.definition import definition, is_defined_by_others
+from tests.targets.quantized_layers import quantized_product
+from tinycomp.driver.pipeline import Pipeline, partitioning_passes
+from tinycomp.frontend.definition import definition, is_defined_by_others, quantized_layer
+from tinycomp.frontend.quantized_definition import layer_definition
+from tinycomp.ir import TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops import bind
@@ -14,6 +18,7 @@ from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.rewrite import P, reject
 from tinycomp.target import Policy, Target
+from tinycomp.targets.common.quantized import patterns
 
 SWISH = 'graph @main opset {"" = 24} (%x: float32[2, 3]) -> (%y) { %y = Swish(%x) from ["gate"] }'
 
@@ -97,6 +102,78 @@ def test_a_definition_that_folds_to_nothing_leaves_constants() -> None:
     assert ExpandFunctions((target("Neg"),)).run(graph)
     assert [n.op for n in graph.nodes] == ["Neg"]
     assert graph.nodes[0].inputs[0].is_const
+
+
+def quantized_target(*ops: str, policy: Policy | None = None) -> Target:
+    npu = target(*ops, policy=policy)
+    npu.composite(patterns.qconv)
+    npu.composite(patterns.qdense)
+    return npu
+
+
+PRODUCTS = pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul"])
+
+
+@PRODUCTS
+def test_a_quantised_product_becomes_one_composite(op: str) -> None:
+    graph = quantized_product(op).graph
+    assert ExpandFunctions((target("Conv", "MatMul"), quantized_target())).run(graph)
+    verify(graph)
+    (node,) = graph.nodes
+    assert (node.is_composite, node.target, node.sources) == (True, "npu", (op,))
+    assert [v.name for v in graph.outputs] == [node.output.name]
+    (remark,) = graph.remarks
+    assert (remark.rule, remark.reason) == (f"definition of {op}", "no composite takes it")
+
+
+@PRODUCTS
+def test_a_target_that_takes_a_quantised_product_keeps_it(op: str) -> None:
+    graph = quantized_product(op).graph
+    assert not ExpandFunctions((quantized_target(op),)).run(graph)
+    assert [n.op for n in graph.nodes] == [op]
+
+
+@PRODUCTS
+def test_the_parts_of_a_quantised_product_are_not_taken_one_by_one(op: str) -> None:
+    """They add floats, where the node adds integers."""
+    graph = quantized_product(op).graph
+    assert not ExpandFunctions((target("DequantizeLinear", "Conv", "MatMul", "QuantizeLinear"),)).run(graph)
+    assert [n.op for n in graph.nodes] == [op]
+
+
+@PRODUCTS
+@pytest.mark.parametrize("policy", [Policy(min_nodes=10), Policy(exclude=("QuantizeLinear",))], ids=["least", "glob"])
+def test_a_quantised_product_that_a_policy_hands_back_is_one_node_again(op: str, policy: Policy) -> None:
+    layer = quantized_product(op)
+    graph, (x,) = layer.graph, layer.data()
+    before = tinycomp.compile(graph, "host")(x)
+    original = graph.nodes[0]
+    Pipeline(partitioning_passes([quantized_target(policy=policy)]), check=True).run(graph)
+    (node,) = graph.nodes
+    assert (node.op, node.target, node.sources, node.attrs) == (op, None, (op,), original.attrs)
+    assert node.version == original.version
+    np.testing.assert_array_equal(tinycomp.compile(graph, "host")(x), before)
+
+
+@PRODUCTS
+def test_scales_of_several_shapes_make_one_layer(op: str) -> None:
+    """One scale and a zero point per channel, or the other way round; both as vectors, as some exporters write them."""
+    for shapes in (((), (16,)), ((16,), ()), ((1,), (1,))):
+        layer = quantized_product(op)
+        node = layer.graph.nodes[0]
+        for index, shape, dtype in zip((4, 5), shapes, (np.float32, np.int8), strict=True):
+            layer.graph.set_input(node, index, layer.graph.add_const(np.full(shape, 0.5 if index == 4 else 3, dtype)))
+        module = tinycomp.compile(layer.graph, "c", strict=True)
+        (x,) = layer.data()
+        np.testing.assert_array_equal(module(x), tinycomp.compile(layer.graph, "host")(x))
+
+
+def test_what_is_no_layer_has_no_layer() -> None:
+    layer = quantized_product("QLinearMatMul")
+    node = layer.graph.nodes[0]
+    layer.graph.set_input(node, 1, layer.graph.add_input("scale", TensorType("float32", ())))
+    assert layer_definition(node) is None
+    assert quantized_layer(parse(SWISH).nodes[0]) is None
 
 
 def attention(dims: list) -> onnx.ModelProto:

@@ -36,10 +36,10 @@ _MOVES = frozenset({
     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
 _PAD_VALUE = 2
-_INTEGER, _QLINEAR = {0: 2, 1: 3}, {0: 2, 3: 5}
-_FACTORS = {"ConvInteger": _INTEGER, "MatMulInteger": _INTEGER, "QLinearConv": _QLINEAR, "QLinearMatMul": _QLINEAR}
+_FACTORS = {"ConvInteger": {0: 2, 1: 3}, "MatMulInteger": {0: 2, 1: 3}, "QLinearMatMul": {0: 2, 3: 5}}
 """Where operators that multiply 8-bit numbers have their factors, and the zero point of each."""
-_POINT_OF_RESULT = {"QLinearConv": 7, "QLinearMatMul": 7}
+_POINT_OF_RESULT = 7
+"""Where QLinearMatMul has the zero point of its result."""
 
 
 @dataclass
@@ -93,10 +93,9 @@ class MakeUnsigned:
         A zero point that is computed stays, too: its factor is read as the model has it. Products of two run-time
         factors take both types.
         """
-        packed = any(v is not None and v.is_const for v in (node.inputs[i] for i in _FACTORS[node.op]))
+        packed = any(node.operand(index).is_const for index in _FACTORS[node.op])
         for index, place in _FACTORS[node.op].items():
-            factor, point = node.inputs[index], node.inputs[place] if place < len(node.inputs) else None
-            assert factor is not None
+            factor, point = node.operand(index), node.optional_operand(place)
             if factor.is_const:
                 continue
             if point is not None and not point.is_const:
@@ -105,7 +104,7 @@ class MakeUnsigned:
                 node = self._with_point(node, place)
                 self._replace(node, index, self._unsigned(factor))
         if _is_int8(node.output) and not self._is_final(node):
-            node = self._with_point(node, _POINT_OF_RESULT[node.op])
+            node = self._with_point(node, _POINT_OF_RESULT)
             node.output.type = _as_uint8(node.output)
             self._shifted[node.output] = None
 
