@@ -21,6 +21,7 @@ from benchmarks.page import Page, heading, line, table
 from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.driver.report import make_report
 from tinycomp.errors import TinycompError, UnsupportedError
+from tinycomp.frontend.quantized_definition import QUANTIZED_PRODUCTS
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.ops import OPS
@@ -58,7 +59,7 @@ class Operator:
         versions: Its versions from opset 7 on.
         dtypes: Element types of the first result in the newest version, or of the first operand if no operand shares
             the result's type and it takes more; groups by name.
-        on_c: Whether the C target has a rule for it.
+        on_c: Whether the C target has a rule for it, or takes the quantised layer that it stands for.
     """
 
     domain: str
@@ -91,7 +92,7 @@ def operators() -> list[Operator]:
             found.append(
                 Operator(
                     domain or "ai.onnx", name, family, _tier(schemas[-1]), _versions(schemas), _dtypes(schemas[-1]),
-                    (domain, name) in rules,
+                    (domain, name) in rules or (not domain and name in QUANTIZED_PRODUCTS),
                 )
             )  # fmt: skip
     return sorted(found, key=lambda o: (o.family == NO_FAMILY, o.family, o.domain, o.name))

@@ -22,7 +22,7 @@ from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.driver.report import make_report
 from tinycomp.errors import TargetError
 from tinycomp.passes.base import Pass
-from tinycomp.passes.merge_regions import MergeRegions, problem_of
+from tinycomp.passes.merge_regions import MergeRegions, find_regions
 from tinycomp.passes.region_search import RegionSearch
 from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
@@ -74,7 +74,7 @@ class Measure(Pass):
         """Search every open graph."""
         search = RegionSearch()
         for scope in open_graphs(graph):
-            search.minimum(problem_of(scope, scope.nodes))
+            find_regions(scope, search)
         self.bounds.append(search.bound)
         return False
 

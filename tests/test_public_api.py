@@ -42,6 +42,7 @@ MEMBERS = {
     "TinycompError": set(),
 }
 INTERFACES = {
+    "Graph.to_networkx": "(self)",
     "Module.__call__": "(self, *args, **named)",
     "Module.run": "(self, feeds, *, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",

@@ -44,3 +44,30 @@ def test_the_links_for_networkx_follow_an_edit() -> None:
     _, node = _outlined(graph)
     assert graph.connectivity.number_of_nodes() == len(graph) == 3
     assert graph.connectivity.get_edge_data(node, graph.values["c"].producer) == {"slots": 2}
+
+
+def test_the_digraph_for_users_tells_what_every_node_is() -> None:
+    graph = parse_graph(
+        """
+graph @main opset {"" = 17} (%x: float32[4]) -> (%c) {
+  %a, %b = Split@13(%x) from ["cut"]
+  %c: float32[2] = Sum@13(%a, %b, %a) target "npu"
+}
+"""
+    )
+    links = graph.to_networkx()
+    split, total = graph.nodes
+    assert list(links) == [split, total]
+    assert links.nodes[split] == {
+        "label": "cut",
+        "op": "Split",
+        "domain": "",
+        "target": None,
+        "region": None,
+        "sources": ("cut",),
+        "types": ("float32[2]", "float32[2]"),
+    }
+    assert links.nodes[total]["target"] == "npu"
+    assert dict(links.edges) == {(split, total): {"slots": 3, "values": ("a", "b")}}
+    links.remove_node(split)
+    assert len(graph.to_networkx()) == 2

@@ -10,6 +10,7 @@ import pytest
 from tests.passes.test_optimisation import PASSES
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.verify import verify
+from tinycomp.passes.merge_regions import explain_borders, find_regions
 
 
 def redundant(layers: int) -> Graph:
@@ -43,3 +44,19 @@ def test_eight_times_the_graph_takes_little_more_than_eight_times_the_time(layer
     assert len(large) == 3 * layers
     for name, taken in after.items():
         assert taken < 40 * before[name] + 0.2, f"{name}: {before[name]:.3f} s, then {taken:.3f} s"
+
+
+def test_explaining_borders_costs_little_beside_finding_the_regions():
+    """A border is explained by what lies between two regions, however large the graph around them is."""
+    graph = Graph(opsets={"": 17})
+    value = graph.add_input("x", TensorType("float32", (2, 4)))
+    for _ in range(5000):
+        relu = graph.add("Relu", [value], target="npu").output
+        value = graph.add("Add", [relu, graph.add("Neg", [relu]).output], target="npu").output
+    graph.set_outputs([value])
+    started = time.process_time()
+    regions = find_regions(graph)
+    found = time.process_time()
+    explain_borders(graph, regions, graph.remarks)
+    assert len(regions) == 5001
+    assert time.process_time() - found < 0.3 * (found - started)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from tests.partition_tools import graph_of, target_of
 from tinycomp.errors import TargetError
+from tinycomp.ir import Graph, TensorType
 from tinycomp.rewrite import P, reject
 from tinycomp.target import Policy, Target, TransferCost, find, lookup, names
 from tinycomp.target.policy import macs, operators, transferred_bytes
@@ -161,6 +164,28 @@ def test_a_policy_excludes_names_operators_and_what_lies_behind():
     assert by_name == {"a": "excluded by a*", "c": "host_after: depends on b", "e": "excluded by Exp"}
     behind = {n.label: r for n, r in Policy(host_after=("a",)).excluded(graph).items()}
     assert behind == {"b": "host_after: depends on a", "c": "host_after: depends on a"}
+
+
+def test_what_a_policy_excludes_comes_in_the_order_of_the_graph():
+    names = [f"n{i}" for i in range(300)]
+    body = "\n".join(f"%{name} = Relu(%{before})" for before, name in itertools.pairwise(["x", *names]))
+    graph, ordered = nodes(body, names[-1])
+    policy = Policy(exclude=("n1?",), host_after=("n200", "n100"))
+    assert list(policy.excluded(graph)) == [*ordered[10:20], *ordered[101:]]
+
+
+def test_dependents_of_many_nodes_are_found_in_one_walk():
+    def seconds(size: int) -> float:
+        graph = Graph(opsets={"": 17})
+        value = graph.add_input("x", TensorType("float32", (2,)))
+        for i in range(size):
+            value = graph.add("Relu", [value], sources=(f"n{i}",)).output
+        graph.set_outputs([value])
+        started = time.process_time()
+        assert len(Policy(host_after=("*",)).excluded(graph)) == size - 1
+        return time.process_time() - started
+
+    assert seconds(8000) < 24 * seconds(1000) + 0.1
 
 
 def test_a_policy_weighs_size_work_and_transfers():

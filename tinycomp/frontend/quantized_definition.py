@@ -51,7 +51,7 @@ def quantized_definition(node: Node) -> Graph | None:
 
 def is_quantized_product(node: Node) -> bool:
     """Tell whether the node is a QLinearConv or QLinearMatMul."""
-    return not node.domain and node.op in _PRODUCTS
+    return not node.domain and node.op in QUANTIZED_PRODUCTS
 
 
 def layer_definition(node: Node) -> Graph | None:
@@ -94,7 +94,7 @@ def take_apart(graph: Graph, composite: Node) -> list[Node]:
     if op is None:
         return graph.inline(composite)
     outer = dict(zip(body.inputs, [v for v in composite.inputs if v is not None], strict=True))
-    product = next(n for n in body.nodes if n.op == _PRODUCTS[op])
+    product = next(n for n in body.nodes if n.op == QUANTIZED_PRODUCTS[op])
     x, w, *bias = (v.producer for v in product.inputs if v is not None)
     y = body.outputs[0].producer
     assert x is not None
@@ -297,7 +297,7 @@ def _layer(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | 
     if bias is not None:
         with np.errstate(all="ignore"):
             factors.append(body("DequantizeLinear", bias, body.const(of_x[0] * of_w[0]), axis=0))
-    sums = body(_PRODUCTS[node.op], *factors, **node.attrs)
+    sums = body(QUANTIZED_PRODUCTS[node.op], *factors, **node.attrs)
     return body("QuantizeLinear", sums, *map(body.const, of_y))
 
 
@@ -314,7 +314,8 @@ def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | Non
 
 
 _MOST_OPERANDS = 9
-_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
+QUANTIZED_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
+"""The quantised products that stand for a layer, and the operator between its conversions."""
 _Define = Callable[[Body, Node, Sequence[Value | None]], Value | None]
 _DEFINITIONS: Mapping[str, _Define] = MappingProxyType({
     "ConvInteger": _conv_integer,

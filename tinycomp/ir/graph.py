@@ -16,6 +16,7 @@ Loop, …) captures are trailing operands of the node (``node.captures`` counts 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -258,8 +259,14 @@ def _searched_order(members: Collection[Node]) -> list[Node]:
     raise VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")
 
 
-def _users(node: Node) -> Iterable[tuple[Node, int]]:
-    return (use for value in node.outputs for use in value.users.items())
+def _users(node: Node) -> Mapping[Node, int]:
+    """Return how many operand slots of each user read results of ``node``."""
+    if len(node.outputs) == 1:
+        return node.outputs[0].users
+    users: Counter[Node] = Counter()
+    for value in node.outputs:
+        users.update(value.users)
+    return users
 
 
 def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
@@ -270,12 +277,18 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
     """
     links: nx.DiGraph[Node] = nx.DiGraph()
     links.add_nodes_from(members)
-    for node in members:
-        for user, slots in _users(node):
-            if user in members:
-                held = links.get_edge_data(node, user, {"slots": 0})["slots"]
-                links.add_edge(node, user, slots=held + slots)
+    links.add_edges_from(
+        (node, user, {"slots": slots}) for node in members for user, slots in _users(node).items() if user in members
+    )
     return links
+
+
+def reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
+    """Return those sources that ``links`` has, and all that they lead to, in one walk.
+
+    ``nx.descendants`` knows one source only, and asks for the size of the graph, for which a view counts its nodes.
+    """
+    return set(itertools.chain.from_iterable(nx.bfs_layers(links, {node for node in sources if node in links})))
 
 
 InferTypes = Callable[[Node], Sequence[Type]]

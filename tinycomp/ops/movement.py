@@ -71,7 +71,7 @@ def concat(*inputs: Array, axis: int) -> Array:
 def _joined_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
     dtype, first = operands[0]
     axis = node.attrs.get("axis")
-    if axis is None or not -len(first) <= axis < len(first):
+    if axis is None or len(operands) < len(node.inputs) or not -len(first) <= axis < len(first):
         return None
     axis %= len(first)
     for kind, shape in operands:

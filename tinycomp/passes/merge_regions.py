@@ -9,14 +9,14 @@ regions of every best grouping, and most models need no more. What lies in large
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import networkx as nx
 
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.frontend.quantized_definition import take_apart
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ops.rows import any_counts_rows, counts_rows
 from tinycomp.passes.base import Pass
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
@@ -150,7 +150,10 @@ def dependencies_and_links(
     dependencies: nx.DiGraph[Vertex] = graph.connectivity  # type: ignore[assignment]  # a view with wider vertices
     links: nx.Graph[Vertex] = nx.Graph()
     links.add_nodes_from(dependencies)
-    links.add_edges_from((node, user) for node, user in graph.connectivity.edges if _may_join(node, user))
+    colors = {node: _color(node) for node in graph.connectivity}
+    links.add_edges_from(
+        (node, user) for node, user in graph.connectivity.edges if colors[node] == colors[user] is not None
+    )
     if borders:
         dependencies = dependencies.copy()
         place = {node: i for i, node in enumerate(graph.nodes)}
@@ -160,10 +163,6 @@ def dependencies_and_links(
             links.add_node(number)
             links.remove_edge(node, user)
     return dependencies, links
-
-
-def _may_join(node: Node, user: Node) -> bool:
-    return node.target is not None and node.target == user.target and not node.is_region and not user.is_region
 
 
 def _certain_regions(
@@ -202,7 +201,7 @@ def problem_of(vertices: Sequence[Vertex], dependencies: nx.DiGraph[Vertex], lin
     return Problem(
         [HOST if color is None else names[color] for color in colors],
         [{number[user] for user in dependencies.successors(vertex) if user in number} for vertex in vertices],
-        [{number[other] for other in links[vertex] if other in number} for vertex in vertices],
+        [{number[other] for other in links.neighbors(vertex) if other in number} for vertex in vertices],
         [[i] for i in range(len(vertices))],
     )
 
@@ -264,18 +263,10 @@ def _between(graph: Graph, place: dict[Node, int], first: set[Node], second: set
     last = max(place[n] for n in second)
     links = graph.connectivity
     onward = nx.subgraph_view(links, filter_node=lambda n: place[n] <= last and n not in first and n not in second)
-    ahead = _reachable(onward, (user for node in first for user in links.successors(node)))
+    ahead = reachable(onward, (user for node in first for user in links.successors(node)))
     backward = nx.subgraph_view(links.reverse(copy=False), filter_node=ahead.__contains__)
-    path = _reachable(backward, (node for user in second for node in links.predecessors(user)))
+    path = reachable(backward, (node for user in second for node in links.predecessors(user)))
     return min(path, key=lambda n: (n.target is not None, place[n]), default=None)
-
-
-def _reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
-    """Return those sources that ``links`` has, and all that they lead to.
-
-    ``nx.descendants`` asks for the size of the graph, for which a view counts all its nodes; layers only walk.
-    """
-    return set(itertools.chain.from_iterable(nx.bfs_layers(links, {node for node in sources if node in links})))
 
 
 def apply_policy(

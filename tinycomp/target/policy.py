@@ -10,10 +10,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 
@@ -65,21 +63,20 @@ class Policy:
     host_after: tuple[str, ...] = ()
 
     def excluded(self, graph: Graph) -> dict[Node, str]:
-        """Return the nodes of ``graph`` that must stay on the host, with the reason."""
-        reasons: dict[Node, str] = {}
+        """Return the nodes of ``graph`` that must stay on the host, in its order, with the reason."""
         if not (self.exclude or self.host_after):
-            return reasons
+            return {}
         nodes = graph.nodes
+        reasons: dict[Node, str] = {}
+        for glob in self.host_after:
+            named = [node for node in nodes if _match((glob,), node.sources)]
+            behind = reachable(graph.connectivity, (user for node in named for user in graph.successors(node)))
+            reasons |= dict.fromkeys(behind - reasons.keys(), f"host_after: depends on {glob}")
         for node in nodes:
-            glob = _match(self.host_after, node.sources)
-            if glob is not None:
-                behind = nx.descendants(graph.connectivity, node) - reasons.keys()
-                reasons |= dict.fromkeys(behind, f"host_after: depends on {glob}")
-        for node in nodes:
-            glob = _match(self.exclude, (*node.sources, *operators(node)))
-            if glob is not None:
-                reasons.setdefault(node, f"excluded by {glob}")
-        return reasons
+            excluding = _match(self.exclude, (*node.sources, *operators(node)))
+            if excluding is not None:
+                reasons.setdefault(node, f"excluded by {excluding}")
+        return {node: reasons[node] for node in nodes if node in reasons}
 
     def refusal(self, graph: Graph, region: Sequence[Node]) -> tuple[str, str] | None:
         """Return rule and reason why ``region`` is not worth offloading by itself, or None."""

@@ -32,8 +32,8 @@ def codes(enum: str, prefix: str) -> dict[str, int]:
     >>> codes("tc_pool_mode", "TC_POOL_")
     {'MAX': 0, 'AVERAGE': 1, 'AVERAGE_WITH_PADS': 2}
     """
-    members = ffi.typeof(f"enum {enum}").relements
-    return {name.removeprefix(prefix): code for name, code in members.items() if name.startswith(prefix)}
+    members = sorted(ffi.typeof(f"enum {enum}").elements.items())
+    return {name.removeprefix(prefix): code for code, name in members if name.startswith(prefix)}
 
 
 def raise_error(error: Any, where: str) -> NoReturn:

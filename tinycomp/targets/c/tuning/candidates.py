@@ -127,6 +127,8 @@ def problem_of(call: Instruction) -> Problem | None:
 
 # Families ----------------------------------------------------------------------------------------------------------
 
+_QUAD = 4
+"""8-bit integers that are multiplied and added at once; what a line of a window has fewer is packed as zeros."""
 _BLOCK_ROWS = (24, 48, 96, 192)
 _BLOCK_TILES = (12, 24, 48)
 _GROUPS = (64, 128, 256)
@@ -231,7 +233,8 @@ def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) ->
 
 def _qconv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Candidate]:
     s = problem.sizes
-    depth, columns = s["channels"] // s["groups"] * _taps(problem), s["out_channels"] // s["groups"]
+    line, columns = s["channels"] // s["groups"] * s["kernel_width"], s["out_channels"] // s["groups"]
+    depth = s["kernel_height"] * -(-line // _QUAD) * _QUAD
     own = cost.BYTE if s["weight_type"] == TYPES["int8"] else cost.SHORT
     size = s["groups"] * cost.packed_bytes(depth, columns, lanes, own)
     yield from _blocks("qconv2d", DIRECT, _BLOCK_ROWS, _pixels(problem), size, shaped)
