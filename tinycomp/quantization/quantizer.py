@@ -177,8 +177,8 @@ def quantize(
             found="None", hint='Give some, or quantise the weights alone: weights="int4".',
         )  # fmt: skip
     options = Options(
-        cast("Method", method or "minmax"), activations, bool(symmetric), per_channel, reduce_range, bias_correction, equalize,
-        keep_float, percentile, threads,
+        cast("Method", method or "minmax"), activations, bool(symmetric), per_channel, reduce_range, bias_correction,
+        equalize, keep_float, percentile, threads,
     )  # fmt: skip
     quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar)
     return finish(quantizer.quantized(quantizer.chosen))
