@@ -22,7 +22,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 @given(LOGITS)
 def test_no_temperature_takes_the_likeliest_and_of_several_the_first(logits):
     assert Sampler()(logits) == int(np.argmax(logits))
-    assert Sampler(1e-30, seed=0)(logits) in np.flatnonzero(logits == logits.max())
+    assert logits[Sampler(1e-30, seed=0)(logits)] >= logits.max() - 1e-25
 
 
 @given(LOGITS, TEMPERATURES)
