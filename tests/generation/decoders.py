@@ -52,7 +52,12 @@ class Builder:
 
 
 def decoder(
-    convention: str = "growing", *, capacity: int | str = 32, tokens: int | str = "sequence", extra: Sequence[str] = ()
+    convention: str = "growing",
+    *,
+    capacity: int | str = 32,
+    tokens: int | str = "sequence",
+    extra: Sequence[str] = (),
+    vocabulary: int = VOCABULARY,
 ) -> onnx.ModelProto:
     """A decoder of two layers with ALiBi, causal.
 
@@ -61,6 +66,7 @@ def decoder(
         capacity: Of a shared buffer.
         tokens: How many it takes per run.
         extra: Further inputs, which it adds to the logits times 0.
+        vocabulary: How many different ones there are.
     """
     b, rng = Builder(), np.random.default_rng(3)
 
@@ -80,7 +86,7 @@ def decoder(
         zero, one = b.const(0, np.int64), b.const(1, np.int64)
         everything = b.op("Range", zero, b.op("Squeeze", total), one)
         positions = everything if convention == "plain" else b.op("Slice", everything, past, total, b.ints(0))
-    x = b.op("Gather", weight(VOCABULARY, WIDTH), ids)
+    x = b.op("Gather", weight(vocabulary, WIDTH), ids)
     for layer in range(LAYERS):
         parts = []
         for kind in ("query", "key", "value"):
@@ -121,8 +127,8 @@ def decoder(
         b.input(name, lengths.get(name, ["batch", "any"]), TensorProto.INT32)
         nothing = b.op("Mul", b.op("ReduceSum", b.op("Cast", name, to=TensorProto.FLOAT), keepdims=0), b.const(0))
         x = b.op("Add", x, nothing)
-    b.op("MatMul", x, weight(WIDTH, VOCABULARY), output="logits")
-    b.output("logits", ["batch", tokens, VOCABULARY])
+    b.op("MatMul", x, weight(WIDTH, vocabulary), output="logits")
+    b.output("logits", ["batch", tokens, vocabulary])
     return b.model()
 
 

@@ -158,7 +158,7 @@ class Decoder:
         positions = np.arange(self.length, total)
         mask = np.zeros(self._mask_length(total), np.int64)
         mask[:total] = 1
-        values = (tokens, mask, positions, positions, total - 1, total, self.length > 0)
+        values = ([*tokens], mask, positions, positions, total - 1, total, self.length > 0)
         by_role = {role: np.asarray(value) for role, value in zip(_INPUTS, values, strict=True)}
         given = {name: by_role[role] for name, role in self._roles.items() if name in self._specs}
         return {**{name: _fitted(self._specs[name], value) for name, value in given.items()}, **self._past}
