@@ -23,7 +23,7 @@ BYTES, WIDTH, HEADS, LAYERS = 256, 64, 4, 2
 SIZE = WIDTH // HEADS
 SLOPES = 2.0 ** -np.arange(1, 2 * HEADS, 2, dtype=np.float32)[:, np.newaxis, np.newaxis]
 """How fast each head forgets: biases that grow with the distance stand for positions (ALiBi, Press et al. 2022)."""
-BATCH, LENGTH, STEPS, RATE = 8, 64, 400, 6e-3
+BATCH, LENGTH, STEPS, RATE = 4, 64, 400, 6e-3
 
 
 def initial(rng):
@@ -177,17 +177,17 @@ def main():
     FOLDER.mkdir(exist_ok=True)
     onnx.save(model, FOLDER / "model.onnx")
 
-    module = tinycomp.compile(model)
+    module = tinycomp.compile(model, threads=1)
     prompt = b"You may reproduce "
-    tokens = list(tinycomp.generate(module, prompt, max_new_tokens=60))
+    tokens = list(tinycomp.generate(module, prompt, max_new_tokens=30))
     print(f"{prompt.decode()}|{bytes(tokens).decode(errors='replace')}")
 
-    seen = [Decoder(module).feeds(text[start : start + 256]) for start in range(0, len(text) - 256, 512)]
-    judged = text[:2048]
+    seen = [Decoder(module).feeds(text[start : start + 256]) for start in range(0, len(text) - 256, 1024)]
+    judged = text[:1024]
     print(f"float32: {len(model.SerializeToString()):,} bytes, perplexity {perplexity(module, judged, window=256):.3f}")
     for method in ("minmax", "mse", "gptq"):
         small = tinycomp.quantize(model, seen, weights="int4", method=method, progress=False)
-        score = perplexity(tinycomp.compile(small), judged, window=256)
+        score = perplexity(tinycomp.compile(small, threads=1), judged, window=256)
         print(f"int4 by {method}: {len(small.SerializeToString()):,} bytes, perplexity {score:.3f}")
     onnx.save(small, FOLDER / "model-int4.onnx")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -82,21 +81,6 @@ def read_config(config: Config | None) -> Mapping[str, Any]:
     return model
 
 
-@dataclass(frozen=True)
-class _Cache:
-    """Keys or values of one layer.
-
-    Attributes:
-        past: The input.
-        present: The name of the result.
-        shape: Of the input when it is empty, with 0 positions where it grows.
-    """
-
-    past: TensorSpec
-    present: str
-    shape: tuple[int, ...]
-
-
 class Decoder:
     """A language model and the keys and values of the tokens that it has seen.
 
@@ -143,8 +127,8 @@ class Decoder:
         self.capacity: int | None = model.get("context_length") if room is None else room
         self.length = 0
         self._symbol = length if shared else None
-        self._caches = [_cache(past, present, room or 0) for past, present in caches]
-        self._past = {c.past.name: np.zeros(c.shape, c.past.numpy_dtype) for c in self._caches}
+        self._past = {past.name: _empty(past, present, room or 0) for past, present in caches}
+        self._presents = {past.name: present.name for past, present in caches}
 
     @property
     def vocabulary(self) -> int | None:
@@ -186,10 +170,15 @@ class Decoder:
                 hint="Generate fewer tokens, or compile the model with a longer cache.",
             )  # fmt: skip
         results = self._module.run(self.feeds(tokens))
-        for cache in self._caches:
-            shape = list(self._past[cache.past.name].shape)
+        for past, present in self._presents.items():
+            shape = list(self._past[past].shape)
             shape[_POSITIONS] += 0 if self._shared else len(tokens)
-            self._past[cache.past.name] = _checked(results[cache.present], cache, tuple(shape))
+            if list(results[present].shape) != shape:
+                raise GenerationError(
+                    "the result has the wrong shape", where=f'output "{present}"', expected=str(shape),
+                    found=str(list(results[present].shape)), hint=f'It must go on from the input "{past}".',
+                )  # fmt: skip
+            self._past[past] = results[present]
         self.length = total
         logits = np.asarray(results[self._logits])
         return logits.reshape(-1, logits.shape[-1]).astype(np.float32, copy=False)
@@ -264,36 +253,21 @@ def _length(spec: TensorSpec) -> int | str | None:
     return spec.shape[_POSITIONS]
 
 
-def _cache(past: TensorSpec, present: TensorSpec, length: int) -> _Cache:
-    dims = list(past.shape or ())
-    others = list(present.shape or ())
-    batch = len(dims) - 4
+def _empty(past: TensorSpec, present: TensorSpec, length: int) -> np.ndarray:
+    """Return a cache that holds nothing: without positions where it grows, of zeros where it is a buffer."""
+    dims, others = list(past.shape or ()), list(present.shape or ())
+    batch, heads = len(dims) - 4, len(dims) - 3
+    dims[batch] = 1 if isinstance(dims[batch], str) else dims[batch]
     dims[_POSITIONS] = length
-    if isinstance(dims[batch], str):
-        dims[batch] = 1
-    shape = tuple(dim for dim in dims if isinstance(dim, int))
-    if len(shape) < len(dims) or shape[batch] != 1 or _fixed(others, batch) not in (None, _fixed(dims, batch)):
+    shape = [dim for dim in dims if isinstance(dim, int)]
+    differs = any(isinstance(others[i], int) and others[i] != dims[i] for i in (heads, -1))
+    if len(shape) < len(dims) or shape[batch] != 1 or differs:
         raise GenerationError(
             "the past has the wrong shape", where=f'input "{past.name}"',
             expected=f"[1, heads, tokens, size] with the numbers of {present}", found=str(past),
             hint="One text is generated at a time; heads and their size must be known: compile with shapes.",
         )  # fmt: skip
-    return _Cache(past, present.name, shape)
-
-
-def _fixed(dims: Sequence[int | str | None], batch: int) -> tuple[int, ...] | None:
-    """Return heads and size of a cache, or None if they are not known."""
-    kept = (dims[batch + 1], dims[-1])
-    return tuple(d for d in kept if isinstance(d, int)) if all(isinstance(d, int) for d in kept) else None
-
-
-def _checked(result: np.ndarray, cache: _Cache, shape: tuple[int, ...]) -> np.ndarray:
-    if result.shape != shape:
-        raise GenerationError(
-            "the result has the wrong shape", where=f'output "{cache.present}"', expected=str(list(shape)),
-            found=str(list(result.shape)), hint=f'It must go on from the input "{cache.past.name}".',
-        )  # fmt: skip
-    return result
+    return np.zeros(shape, past.numpy_dtype)
 
 
 def _fitted(spec: TensorSpec, value: np.ndarray) -> np.ndarray:
