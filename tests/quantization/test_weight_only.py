@@ -236,6 +236,19 @@ def test_what_cannot_be_asked_for(options, message):
     assert message in str(caught.value)
 
 
+def test_a_weight_that_is_not_finite():
+    model = product("Gemm")
+    weight = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[3, 4] = np.inf
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    with pytest.raises(QuantizationError) as caught:
+        tinycomp.quantize(model, weights="int4")
+    assert str(caught.value) == (
+        'node dense, constant "w": a weight is not finite; expected finite numbers. '
+        "Keep this layer in float: keep_float=."
+    )
+
+
 def test_a_model_without_products():
     info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     graph = helper.make_graph(

@@ -46,7 +46,9 @@ _SHARES = np.linspace(1.0, 0.5, 11, dtype=np.float32)
 _AT_ONCE = 1 << 20
 """How many weights are searched at once, so that what a candidate needs stays small."""
 _LAZY = 128
+"""After how many rows GPTQ corrects those that are far away, all at once."""
 _DAMPING = 0.01
+"""What GPTQ adds to the diagonal of the Hessian, as a share of its mean."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,13 @@ def quantize_weights(
 def _is_product(node: Node) -> bool:
     weight = node.const(1) if node.op in ("MatMul", "Gemm") and not node.domain else None
     plain = all(node.attrs.get(name, value) == value for name, value in (("transA", 0), ("alpha", 1.0), ("beta", 1.0)))
-    return weight is not None and weight.ndim == 2 and weight.dtype.name in ("float32", "float16") and plain
+    return (
+        weight is not None
+        and weight.ndim == 2
+        and weight.size > 0
+        and weight.dtype.name in ("float32", "float16")
+        and plain
+    )
 
 
 def _moments(
@@ -295,6 +303,11 @@ def _replace(graph: Graph, node: Node, options: WeightOptions, moments: np.ndarr
     """Put a MatMulNBits, with an Add behind it where there is a bias, into the place of a product."""
     weight = node.const(1)
     assert weight is not None
+    if not np.isfinite(weight).all():
+        raise QuantizationError(
+            "a weight is not finite", where=f'node {node.label}, constant "{node.operand(1).name}"',
+            expected="finite numbers", hint="Keep this layer in float: keep_float=.",
+        )  # fmt: skip
     weight = weight.T if node.attrs.get("transB", 0) else weight
     blocks = quantize_blocks(weight, options.block, method=options.method, symmetric=options.symmetric, moments=moments)
     constants = [graph.add_const(array, node.operand(1).name) for array in packed(blocks, options.symmetric)]
