@@ -40,9 +40,10 @@ SEES: dict[str, frozenset[str]] = {
     "driver.load": COMPILING,
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
     "quantization": COMPILING | {"quantization"},
+    "generation": frozenset({"errors", "runtime", "generation"}),
     "backend": COMPILING | {"backend"},
-    "cli": COMPILING | {"backend", "data", "quantization", "cli", "__init__"},
-    "__init__": COMPILING | {"quantization"},
+    "cli": COMPILING | {"backend", "data", "quantization", "generation", "cli", "__init__"},
+    "__init__": COMPILING | {"quantization", "generation"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import, as parts or modules of one. A new part must be given its place here."""

@@ -23,10 +23,12 @@ SIGNATURES = {
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, options=None)",
     "from_onnx": "(model, shapes=None)",
+    "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
+    " config=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False)",
-    "quantize": "(model, calibration, *, method='minmax', activations='uint8', symmetric=False, per_channel=True,"
+    "quantize": "(model, calibration=None, *, method=None, activations='uint8', symmetric=None, per_channel=True,"
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
-    " threads=None, progress=None)",
+    " threads=None, progress=None, weights='int8', block=32)",
     "reject": "(reason)",
     "to_onnx": "(graph, *, model_name=None)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",

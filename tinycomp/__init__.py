@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.tune import tune
     from tinycomp.errors import TinycompError
     from tinycomp.frontend import export_model as to_onnx
+    from tinycomp.generation import generate
     from tinycomp.ir.graph import Graph
     from tinycomp.quantization import quantize
     from tinycomp.rewrite import P, reject
@@ -30,6 +31,7 @@ _WHERE = {
     "TinycompError": ("tinycomp.errors", "TinycompError"),
     "compile": ("tinycomp.driver.compiler", "compile"),
     "from_onnx": ("tinycomp.driver.compiler", "load_graph"),
+    "generate": ("tinycomp.generation", "generate"),
     "load": ("tinycomp.driver.load", "load"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
@@ -45,6 +47,7 @@ __all__ = [
     "TinycompError",
     "compile",
     "from_onnx",
+    "generate",
     "load",
     "quantize",
     "reject",

@@ -76,6 +76,10 @@ class QuantizationError(TinycompError, ValueError):
     """A model cannot be quantised as asked, or the calibration data do not fit it."""
 
 
+class GenerationError(TinycompError, ValueError):
+    """A model cannot generate text as asked: it is no decoder, its cache is full, or its logits are not numbers."""
+
+
 class VerifyError(TinycompError):
     """A graph broke an invariant of the IR, or two computations that must agree differ."""
 

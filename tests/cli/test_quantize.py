@@ -65,9 +65,25 @@ def test_the_noise_of_every_layer(call) -> None:
     assert "Worth keeping in float" in text
 
 
+def test_weights_in_four_bits(call, tmp_path) -> None:
+    path, coarse = tmp_path / "int4.onnx", tmp_path / "coarse.onnx"
+    result = call("quantize", "digits", "--weights", "int4", "-o", path, "--json")
+    assert result.json["bytes"] == path.stat().st_size
+    assert "MatMulNBits" in ops(path)
+    options = ("--block", 64, "--no-symmetric", "--method", "gptq", "--calibration", "digits")
+    assert call("quantize", "digits", "--weights", "int4", *options, "-o", coarse).code == exits.OK
+    (node,) = (n for n in onnx.load(coarse).graph.node if n.op_type == "MatMulNBits")
+    assert {a.name: a.i for a in node.attribute}["block_size"] == 64
+    assert len(node.input) == 4
+    assert call("verify", coarse, "--random", 0).code == exits.OK
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--weights", "int4", "--noise"), "--noise does not go with these weights expected: --weights int8"),
+        (("--weights", "int4", "-o", "x.onnx", "--block", 7), "block cannot be this where: block expected: one of 16"),
+        (("--weights", "int4", "-o", "x.onnx", "--method", "gptq"), "there are no calibration data where: calibration"),
         (("--calibration", "digits"), "what for? expected: -o FILE.onnx, --noise, or both"),
         (("-o", "x.onnx"), "the following arguments are required: --calibration"),
         (("--calibration", "nowhere", "-o", "x.onnx"), "there is no calibration data here where: nowhere"),

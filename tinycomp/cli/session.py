@@ -70,11 +70,11 @@ class Session:
         self.out = _console(stderr=False)
         self.err = _console(stderr=True)
 
-    def show(self, *parts: RenderableType) -> None:
+    def show(self, *parts: RenderableType, end: str = "\n") -> None:
         """Print for people; silent under ``--json``. Texts are printed as they are, without markup."""
         if not self.as_json:
             for part in parts:
-                self.out.print(part, markup=False, highlight=False)
+                self.out.print(part, markup=False, highlight=False, end=end)
 
     def result(self, data: dict[str, Any]) -> None:
         """Print for programs; silent without ``--json``."""

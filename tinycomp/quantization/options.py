@@ -36,8 +36,8 @@ class Options:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        _one_of("method", self.method, METHODS)
-        _one_of("activations", self.activations, _ACTIVATIONS)
+        one_of("method", self.method, METHODS)
+        one_of("activations", self.activations, _ACTIVATIONS)
         if self.percentile is None:
             return
         if self.method != "percentile":
@@ -62,7 +62,12 @@ class Options:
         return REDUCED_LIMIT if self.reduce_range else WEIGHT_LIMIT
 
 
-def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+def one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse an option that is none of the known values.
+
+    Raises:
+        QuantizationError: If it is not.
+    """
     if value not in known:
         raise QuantizationError(
             f"{name} cannot be this", where=name, expected=f"one of {', '.join(known)}", found=repr(value),

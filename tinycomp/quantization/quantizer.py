@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 import onnx
 from onnx import version_converter
@@ -19,8 +19,9 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.quantization.calibration import CalibrationData, Scales, calibrate
 from tinycomp.quantization.equalization import equalize_layers
 from tinycomp.quantization.layers import Layer, Selector, choose, find_layers, select
-from tinycomp.quantization.options import Activations, Method, Options
+from tinycomp.quantization.options import Activations, Method, Options, one_of
 from tinycomp.quantization.placement import Placement
+from tinycomp.quantization.weight_only import WeightMethod, WeightOptions, quantize_weights
 
 _PER_CHANNEL_SINCE = 13
 _CONVERTED = 17
@@ -83,11 +84,11 @@ def finish(graph: Graph) -> onnx.ModelProto:
 
 def quantize(
     model: Model,
-    calibration: Iterable[Any],
+    calibration: Iterable[Any] | None = None,
     *,
-    method: Method = "minmax",
+    method: Method | WeightMethod | None = None,
     activations: Activations = "uint8",
-    symmetric: bool = False,
+    symmetric: bool | None = None,
     per_channel: bool = True,
     reduce_range: bool = False,
     bias_correction: bool = True,
@@ -97,21 +98,31 @@ def quantize(
     shapes: Shapes | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    weights: Literal["int8", "int4"] = "int8",
+    block: int = 32,
 ) -> onnx.ModelProto:
-    """Turn a float32 model into an int8 one, in ONNX's QuantizeLinear/DequantizeLinear form.
+    """Turn a float32 model into an int8 one, in ONNX's QuantizeLinear/DequantizeLinear form, or its weights into int4.
 
     Convolutions and products with what lies between them compute on 8-bit numbers: weights are int8, biases int32 in
     steps of the sums, batch normalisations are folded before, and a Relu or Clip disappears in the range of the result.
     Everything else stays in float; there is a conversion exactly where 8-bit and float layers meet.
 
+    With ``weights="int4"`` only the constant matrices of products are quantised, in blocks, as suits language models:
+    they become MatMulNBits of ``com.microsoft``, and all data stay in float
+    (:mod:`tinycomp.quantization.weight_only`).
+
     Args:
         model: As for :func:`tinycomp.compile`.
         calibration: Inputs as the model will see them: an iterable of dicts of arrays by name, or of the arrays of the
-            only input. They are run one by one, and nothing of them is kept but counts.
-        method: How the range of an activation is chosen: all that was seen (``minmax``), a ``percentile`` of it, the
-            least divergence of the distribution (``entropy``), or the least mean squared error (``mse``).
+            only input. They are run one by one, and nothing of them is kept but counts. Optional for int4 weights.
+        method: How the range of an activation is chosen: all that was seen (``minmax``, the default), a
+            ``percentile`` of it, the least divergence of the distribution (``entropy``), or the least mean squared
+            error (``mse``). For int4 how weights are rounded: to the nearest number in the range of all (``minmax``),
+            with the scale of the least squared error (``mse``, the default), which calibration data weigh, or by
+            ``gptq``, which needs them.
         activations: ``uint8`` or ``int8``.
-        symmetric: Whether the zero point of activations is the middle: 128 of uint8, 0 of int8.
+        symmetric: Whether the zero point of activations is the middle: 128 of uint8, 0 of int8; not by default. For
+            int4 whether that of weights is, 8; so by default.
         per_channel: Whether weights have a scale per output channel instead of one.
         reduce_range: Whether weights have 7 bits, for engines whose 16-bit sums saturate (x86 before VNNI).
         bias_correction: Whether biases make up for the mean error that the rounded weights cause.
@@ -123,9 +134,13 @@ def quantize(
         shapes: Shapes for inputs, as for :func:`tinycomp.compile`; the quantised model has them.
         threads: Threads of the calibration.
         progress: Whether to show a bar on stderr; by default if that is a terminal.
+        weights: ``int8``, with activations in 8 bits, or ``int4``, which leaves them in float and does not know the
+            options for them.
+        block: How many weights of a column have a scale together: 16, 32, 64, 128 or 256. For int4 only.
 
     Returns:
-        The model, with the inputs and outputs of the float one; every runtime that knows opset 13 can run it.
+        The model, with the inputs and outputs of the float one; every runtime that knows opset 13 can run it, and an
+        int4 one every runtime that knows MatMulNBits.
 
     Raises:
         ModelError: If the model is not valid.
@@ -140,13 +155,40 @@ def quantize(
         >>> bool((module(images).argmax(axis=1) == labels).mean() > 0.97)
         True
     """
-    options = Options(
-        method, activations, symmetric, per_channel, reduce_range, bias_correction, equalize, keep_float, percentile,
-        threads,
-    )  # fmt: skip
+    one_of("weights", weights, ("int8", "int4"))
     bar = Bar(progress)
+    if weights == "int4":
+        defaults = Options()
+        for name, given in (
+            ("activations", activations), ("per_channel", per_channel), ("reduce_range", reduce_range),
+            ("equalize", equalize), ("percentile", percentile),
+        ):  # fmt: skip
+            _check_left_out(name, given, getattr(defaults, name), 'It is for weights="int8", with activations.')
+        weight_options = WeightOptions(
+            cast("WeightMethod", method or "mse"), block, symmetric is not False, keep_float, threads
+        )
+        return quantize_weights(model, calibration, weight_options, shapes, bar)
+    _check_left_out("block", block, WeightOptions().block, 'It is for weights="int4".')
+    if method == "gptq":
+        _check_left_out("method", method, "minmax", 'It is for weights="int4".')
+    if calibration is None:
+        raise QuantizationError(
+            "there are no calibration data", where="calibration", expected="inputs that the model will see",
+            found="None", hint='Give some, or quantise the weights alone: weights="int4".',
+        )  # fmt: skip
+    options = Options(
+        cast("Method", method or "minmax"), activations, bool(symmetric), per_channel, reduce_range, bias_correction,
+        equalize, keep_float, percentile, threads,
+    )  # fmt: skip
     quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar)
     return finish(quantizer.quantized(quantizer.chosen))
+
+
+def _check_left_out(name: str, given: Any, default: Any, hint: str) -> None:
+    if given != default:
+        raise QuantizationError(
+            f"{name} does not go with these weights", where=name, expected=repr(default), found=repr(given), hint=hint
+        )
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ SUMMARIES = MappingProxyType(
     {
         "demo": "compile the digits classifier that comes with tinycomp and run it; needs no download",
         "compile": "compile a model and save the result",
-        "quantize": "turn a float model into an int8 one, calibrated with data of yours",
+        "quantize": "turn a float model into an int8 one, calibrated with data of yours, or its weights into int4",
         "tune": "measure a model's kernels on this machine, for compile --tuning",
         "run": "run a model once and show its results",
+        "generate": "continue a text with a language model, token by token",
         "bench": "measure how long a run takes, also next to onnxruntime",
         "report": "show what runs where, and why",
         "verify": "compare a compiled model with onnxruntime or with the numpy kernels",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,41 @@ from tinycomp.cli.models import load_graph, model_path
 from tinycomp.cli.options import add_model, add_shape, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.lowering import specs
-from tinycomp.quantization import METHODS, noise
+from tinycomp.quantization import METHODS, WEIGHT_METHODS, noise
 from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
 tinycomp quantize model.onnx --calibration images/ -o model-int8.onnx
 tinycomp quantize model.onnx --calibration images/ --method mse --keep-float "last 3 conv" -o mixed.onnx
-tinycomp quantize digits --calibration digits --noise"""
+tinycomp quantize digits --calibration digits --noise
+tinycomp quantize decoder.onnx --weights int4 --block 32 -o decoder-int4.onnx"""
 
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
     add_shape(parser)
     parser.add_argument(
-        "--calibration", action="append", default=[], metavar="PATH", required=True,
+        "--calibration", action="append", default=[], metavar="PATH",
         help="inputs as the model will see them: a folder of .npy or .npz files, or one such file; "
-        '"digits" for the images that come with tinycomp',
+        '"digits" for the images that come with tinycomp; may be left out for int4 weights',
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the quantised .onnx file")
-    parser.add_argument("--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: minmax)")
+    parser.add_argument(
+        "--weights", choices=("int8", "int4"), default="int8", help="with int4 nothing but weights (default: int8)"
+    )
+    parser.add_argument("--block", type=int, default=32, metavar="N", help="int4 weights with one scale (default: 32)")
+    parser.add_argument(
+        "--method", choices=tuple(dict.fromkeys((*METHODS, *WEIGHT_METHODS))),
+        help="how ranges are chosen (default: minmax; mse for int4 weights)",
+    )  # fmt: skip
     parser.add_argument(
         "--percentile", type=float, metavar="P", help="for that method: what a range holds (default: 99.999)"
     )
     parser.add_argument("--activations", choices=("uint8", "int8"), default="uint8", help="(default: uint8)")
-    parser.add_argument("--symmetric", action="store_true", help="zero points of activations in the middle")
+    parser.add_argument(
+        "--symmetric", action=BooleanOptionalAction,
+        help="zero points of activations, or of int4 weights, in the middle (default: for int4 weights only)",
+    )  # fmt: skip
     parser.add_argument("--per-tensor", action="store_true", help="one scale per weight, not one per channel")
     parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for engines that saturate")
     parser.add_argument("--no-bias-correction", action="store_true", help="leave biases as they are")
@@ -52,16 +63,23 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(options: Namespace, session: Session) -> int:
     if options.output is None and not options.noise:
         raise UsageError("what for?", expected="-o FILE.onnx, --noise, or both", hint="Name a file to write.")
+    if options.weights == "int8" and not options.calibration:
+        raise UsageError("the following arguments are required: --calibration", hint="Or quantise --weights int4.")
+    if options.weights == "int4" and options.noise:
+        raise UsageError("--noise does not go with these weights", expected="--weights int8")
     graph = load_graph(options)
-    data = CalibrationFiles(options.calibration, specs([v.name for v in graph.inputs], graph.inputs))
-    chosen = {**_options(options), "progress": False if session.as_json else None}
+    names = specs([v.name for v in graph.inputs], graph.inputs)
+    data = CalibrationFiles(options.calibration, names) if options.calibration else None
+    given = {name: value for name, value in _options(options).items() if value is not None}
+    chosen = {**given, "progress": False if session.as_json else None}
     summary: dict[str, Any] = {}
-    if options.noise:
+    if options.noise and data is not None:
         table = noise(graph, data, **chosen)
         session.show(str(table))
         summary["noise"] = table.to_dict()
     if options.output is not None:
-        model = tinycomp.quantize(graph, data, **chosen).SerializeToString()
+        form = {"weights": options.weights, "block": options.block}
+        model = tinycomp.quantize(graph, data, **chosen, **form).SerializeToString()
         write_file(options.output, model)
         before = model_path(options.model).stat().st_size
         session.show(f"Wrote {options.output}: {len(model):,} bytes, {len(model) / before:.0%} of {options.model}.")

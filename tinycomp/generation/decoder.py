@@ -1,0 +1,276 @@
+"""Run a decoder step by step: recognise what it takes and gives by name, and keep its keys and values.
+
+A decoder takes tokens and the keys and values of those before, layer by layer, and gives logits and the keys and values
+of all. Two conventions are told apart by the shapes:
+
+- The cache *grows*: a result has as many positions more than its input as there are new tokens.
+- The cache is a *shared buffer*: inputs and results have one shape, with room for all tokens there will ever be; the
+  positions, the attention mask, or ``seqlens_k`` and ``total_sequence_length`` say how much of it is in use.
+
+Names are those of Hugging Face's optimum, unless a ``genai_config.json`` of onnxruntime-genai gives others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinycomp.errors import GenerationError, did_you_mean
+from tinycomp.runtime.spec import TensorSpec
+
+_INPUTS = (
+    "input_ids", "attention_mask", "position_ids", "cache_position", "seqlens_k", "total_sequence_length",
+    "use_cache_branch",
+)  # fmt: skip
+_CACHES = (
+    ("past_key_names", "past_key_values.%d.key", "present_key_names", "present.%d.key"),
+    ("past_value_names", "past_key_values.%d.value", "present_value_names", "present.%d.value"),
+    ("past_names", "past_%d", "present_names", "present_%d"),
+)
+"""What ``genai_config.json`` calls the names of a cache's inputs and results, and which they are by default."""
+_POSITIONS = -2
+"""The axis of a cache that the tokens lie along; before it come the batch and the heads, behind it the head's size."""
+
+
+class Runnable(Protocol):
+    """What a decoder needs of a :class:`tinycomp.Module`."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What it takes."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """What it gives."""
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the results by name."""
+
+
+Config = Mapping[str, Any] | str | PathLike[str]
+"""The contents of a ``genai_config.json``, or its path."""
+
+
+def read_config(config: Config | None) -> Mapping[str, Any]:
+    """Return what ``genai_config.json`` holds under ``"model"``.
+
+    Raises:
+        GenerationError: If it cannot be read.
+    """
+    where, contents = "config", {} if config is None else config
+    if not isinstance(contents, Mapping):
+        where = str(contents)
+        try:
+            contents = json.loads(Path(contents).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise GenerationError("cannot be read", where=where, expected="JSON", found=str(error)) from error
+    model = contents.get("model", {}) if isinstance(contents, Mapping) else None
+    decoder = model.get("decoder", {}) if isinstance(model, Mapping) else None
+    if not isinstance(model, Mapping) or not isinstance(decoder, Mapping):
+        raise GenerationError(
+            "not the configuration of a decoder", where=where,
+            expected='{"model": {"decoder": {"inputs": {…}, "outputs": {…}}}}',
+            hint="Give a genai_config.json as onnxruntime-genai writes it, or leave it out.",
+        )  # fmt: skip
+    return model
+
+
+class Decoder:
+    """A language model and the keys and values of the tokens that it has seen.
+
+    Args:
+        module: A compiled model, or whatever else has ``inputs``, ``outputs`` and ``run``; for one text at a time.
+        capacity: How many tokens a shared buffer has room for, where the model leaves that open.
+        config: A ``genai_config.json`` that gives other names than the usual ones.
+
+    Attributes:
+        length: How many tokens it has seen.
+        capacity: How many it can see; None where only memory limits them.
+
+    Raises:
+        GenerationError: If an input is not recognised or missing, or the shape of a cache is not as it has to be.
+    """
+
+    def __init__(self, module: Runnable, *, capacity: int | None = None, config: Config | None = None) -> None:
+        model = read_config(config)
+        decoder = model.get("decoder", {})
+        names: dict[str, str] = {**decoder.get("inputs", {}), **decoder.get("outputs", {})}
+        self._module = module
+        self._logits = names.get("logits", "logits")
+        self._roles = {names.get(role, role): role for role in _INPUTS}
+        self._specs = {spec.name: spec for spec in module.inputs}
+        caches = _matched(module, names)
+        self._check_names(caches)
+        lengths = {_length(past) for past, _ in caches}
+        shared = all(_length(past) == _length(present) for past, present in caches)
+        if len(lengths) > 1 or (not shared and not isinstance(_length(caches[0][0]), str)):
+            raise GenerationError(
+                "the past has the wrong shape", where=f'input "{caches[0][0].name}"',
+                expected="the same length for every layer: that of the result, or a symbol where the cache grows",
+                found=", ".join(sorted({f"{past} -> {present}" for past, present in caches})[:4]),
+                hint="Compile without a fixed past, or with one that the result has, too.",
+            )  # fmt: skip
+        self._shared = shared
+        length = lengths.pop()
+        room = length if shared and isinstance(length, int) else capacity if shared else None
+        if shared and room is None:
+            raise GenerationError(
+                "the length of the cache is open", where=f'input "{caches[0][0].name}"', expected="a capacity",
+                found=str(caches[0][0]), hint="Pass capacity=, or compile with shapes that fix it.",
+            )  # fmt: skip
+        self.capacity: int | None = model.get("context_length") if room is None else room
+        self.length = 0
+        self._symbol = length if shared else None
+        self._past = {past.name: _empty(past, present, room or 0) for past, present in caches}
+        self._presents = {past.name: present.name for past, present in caches}
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many tokens there are; None if the model does not say."""
+        size = _named(self._module.outputs, self._logits).shape
+        return size[-1] if size and isinstance(size[-1], int) else None
+
+    def feeds(self, tokens: Sequence[int]) -> dict[str, np.ndarray]:
+        """Return the inputs of a run on the next tokens: also what calibrates a model that is to be quantised."""
+        total = self.length + len(tokens)
+        positions = np.arange(self.length, total)
+        mask = np.zeros(self._mask_length(total), np.int64)
+        mask[:total] = 1
+        values = ([*tokens], mask, positions, positions, total - 1, total, self.length > 0)
+        by_role = {role: np.asarray(value) for role, value in zip(_INPUTS, values, strict=True)}
+        given = {name: by_role[role] for name, role in self._roles.items() if name in self._specs}
+        return {**{name: _fitted(self._specs[name], value) for name, value in given.items()}, **self._past}
+
+    def step(self, tokens: Sequence[int]) -> np.ndarray:
+        """Run the model on the next tokens and keep their keys and values.
+
+        Args:
+            tokens: One or more; a model for one token per run gets one after the other.
+
+        Returns:
+            The logits ``[tokens, vocabulary]`` in float32; those of the last token alone where the model gives no more.
+
+        Raises:
+            GenerationError: If the cache is full, or a result has the wrong shape.
+        """
+        spec = self._specs[next(name for name, role in self._roles.items() if role == "input_ids")]
+        if spec.shape and spec.shape[-1] == 1 and len(tokens) > 1:
+            return np.concatenate([self.step([token]) for token in tokens])
+        total = self.length + len(tokens)
+        if self.capacity is not None and total > self.capacity:
+            raise GenerationError(
+                "the cache is full", where=f"token {self.capacity + 1}",
+                expected=f"up to {self.capacity} tokens, those of the prompt among them", found=str(total),
+                hint="Generate fewer tokens, or compile the model with a longer cache.",
+            )  # fmt: skip
+        results = self._module.run(self.feeds(tokens))
+        for past, present in self._presents.items():
+            shape = list(self._past[past].shape)
+            shape[_POSITIONS] += 0 if self._shared else len(tokens)
+            if list(results[present].shape) != shape:
+                raise GenerationError(
+                    "the result has the wrong shape", where=f'output "{present}"', expected=str(shape),
+                    found=str(list(results[present].shape)), hint=f'It must go on from the input "{past}".',
+                )  # fmt: skip
+            self._past[past] = results[present]
+        self.length = total
+        logits = np.asarray(results[self._logits])
+        return logits.reshape(-1, logits.shape[-1]).astype(np.float32, copy=False)
+
+    def _mask_length(self, total: int) -> int:
+        """Return how long the attention mask is: as the buffer, where the model says so, or up to the last token."""
+        spec = next((s for name, s in self._specs.items() if self._roles.get(name) == "attention_mask"), None)
+        size = spec.shape[-1] if spec is not None and spec.shape else None
+        if isinstance(size, int):
+            return max(size, total)
+        return self.capacity if self.capacity is not None and size is not None and size == self._symbol else total
+
+    def _check_names(self, caches: Sequence[tuple[TensorSpec, TensorSpec]]) -> None:
+        pasts = {past.name for past, _ in caches}
+        known = [*self._roles, *(past for _, past, _, _ in _CACHES)]
+        defaults = getattr(self._module, "defaults", ())
+        for spec in self._module.inputs:
+            if spec.name not in self._roles and spec.name not in pasts and spec.name not in defaults:
+                raise GenerationError(
+                    "the input is not one of a decoder", where=f'input "{spec.name}"',
+                    expected=f"one of {', '.join(known)}, and a result for every past", found=str(spec),
+                    hint=f"{did_you_mean(spec.name, known)} "
+                    'Other names: config={"model": {"decoder": {"inputs": {"input_ids": "…"}}}}.'.strip(),
+                )  # fmt: skip
+        tokens = next(name for name, role in self._roles.items() if role == "input_ids")
+        size = _named(self._module.inputs, tokens).shape
+        _named(self._module.outputs, self._logits)
+        if not pasts:
+            raise GenerationError(
+                "the model keeps no keys and values", where="inputs", expected=_CACHES[0][1] % 0,
+                found=", ".join(self._specs), hint="Export it with a past: optimum's task text-generation-with-past.",
+            )  # fmt: skip
+        if size and isinstance(size[-1], int) and size[-1] != 1:
+            raise GenerationError(
+                "the number of tokens is fixed", where=f'input "{tokens}"', expected="a symbol, or 1",
+                found=str(self._specs[tokens]), hint="Compile without a shape for it.",
+            )  # fmt: skip
+
+
+def _named(specs: Sequence[TensorSpec], name: str) -> TensorSpec:
+    spec = next((spec for spec in specs if spec.name == name), None)
+    if spec is None:
+        names = [spec.name for spec in specs]
+        raise GenerationError(
+            f'there is no "{name}"', where="names", expected=f'"{name}" among the inputs or outputs',
+            found=", ".join(names),
+            hint=f"{did_you_mean(name, names)} config= gives names other than the usual ones.".strip(),
+        )  # fmt: skip
+    return spec
+
+
+def _matched(module: Runnable, names: Mapping[str, str]) -> list[tuple[TensorSpec, TensorSpec]]:
+    """Return the inputs and results that are caches, in pairs."""
+    outputs = {spec.name: spec for spec in module.outputs}
+    pairs = []
+    for past_key, past, present_key, present in _CACHES:
+        pattern = re.escape(names.get(past_key, past)).replace("%d", r"(\d+)")
+        for spec in module.inputs:
+            layer = re.fullmatch(pattern, spec.name)
+            result = outputs.get(names.get(present_key, present).replace("%d", layer[1])) if layer else None
+            if result is not None:
+                pairs.append((spec, result))
+    return pairs
+
+
+def _length(spec: TensorSpec) -> int | str | None:
+    if spec.shape is None or len(spec.shape) < 4:
+        raise GenerationError(
+            "the cache has the wrong shape", where=f'"{spec.name}"', expected="[batch, heads, tokens, size]",
+            found=str(spec),
+        )  # fmt: skip
+    return spec.shape[_POSITIONS]
+
+
+def _empty(past: TensorSpec, present: TensorSpec, length: int) -> np.ndarray:
+    """Return a cache that holds nothing: without positions where it grows, of zeros where it is a buffer."""
+    dims, others = list(past.shape or ()), list(present.shape or ())
+    batch, heads = len(dims) - 4, len(dims) - 3
+    dims[batch] = 1 if isinstance(dims[batch], str) else dims[batch]
+    dims[_POSITIONS] = length
+    shape = [dim for dim in dims if isinstance(dim, int)]
+    differs = any(isinstance(others[i], int) and others[i] != dims[i] for i in (heads, -1))
+    if len(shape) < len(dims) or shape[batch] != 1 or differs:
+        raise GenerationError(
+            "the past has the wrong shape", where=f'input "{past.name}"',
+            expected=f"[1, heads, tokens, size] with the numbers of {present}", found=str(past),
+            hint="One text is generated at a time; heads and their size must be known: compile with shapes.",
+        )  # fmt: skip
+    return np.zeros(shape, past.numpy_dtype)
+
+
+def _fitted(spec: TensorSpec, value: np.ndarray) -> np.ndarray:
+    """Return a value in the dtype and rank of an input."""
+    rank = value.ndim if spec.shape is None else len(spec.shape)
+    return value.astype(spec.numpy_dtype).reshape((1,) * (rank - value.ndim) + value.shape)
