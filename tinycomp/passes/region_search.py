@@ -419,11 +419,6 @@ class _SafeJoins:
         return len(self.after[vertex]) + len(self.before[vertex]) + len(self.links[vertex])
 
 
-def count_regions(problem: Problem) -> int:
-    """Return how many vertices are not the host's."""
-    return sum(color != HOST for color in problem.colors)
-
-
 def sweep(problem: Problem) -> list[int]:
     """Return the better of the groupings that begin forwards and backwards; each alternates until nothing changes."""
     candidates = [_alternate(problem, forwards) for forwards in (True, False)]

@@ -18,12 +18,16 @@ from tinycomp.passes.region_search import (
     Problem,
     RegionSearch,
     contract,
-    count_regions,
     join_pairs,
     safe_joins,
     split,
     sweep,
 )
+
+
+def count_regions(problem: Problem) -> int:
+    """Return how many vertices are not the host's."""
+    return sum(color != region_search.HOST for color in problem.colors)
 
 
 def tangle(size: int, reach: int, seed: int, colors: Sequence[int] = (0, 1, 1)) -> Problem:
