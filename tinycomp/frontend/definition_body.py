@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype, tensor
+from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.ops.numeric import integer_range
 
 BYTES = frozenset({"int8", "uint8"})
@@ -67,14 +67,14 @@ class Body:
 
     def cast(self, x: Value, dtype: str, **options: int) -> Value:
         """Return ``x`` in another type; the options are attributes of the Cast."""
-        return x if tensor(x.type).dtype == dtype else self("Cast", x, to=NUMBER_BY_DTYPE[dtype], **options)
+        return x if x.dtype == dtype else self("Cast", x, to=NUMBER_BY_DTYPE[dtype], **options)
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """Return ``x`` in another shape, in which one size may be -1."""
         return self("Reshape", x, self.const(np.array(shape, np.int64)))
 
     def stored(self, x: Value, zero: Value | None, dtype: str) -> Value:
-        """Return real multiples of a scale as stored numbers: rounded, moved by a real zero point, saturated."""
+        """Return float multiples of a scale as stored integers: rounded, moved by a float zero point, saturated."""
         rounded = self("Round", x)
         if zero is not None:
             rounded = self("Add", rounded, zero)
@@ -82,15 +82,15 @@ class Body:
         return self.cast(self("Clip", rounded, *ends), dtype)
 
     def stored_float(self, x: Value, zero: Value | None, dtype: str, saturate: int) -> Value:
-        """Return real multiples of a scale as small floats."""
+        """Return multiples of a scale as small floats."""
         return self.cast(x if zero is None else self("Add", x, zero), dtype, saturate=saturate)
 
 
 def shape_of(value: Value | None) -> tuple[int, ...] | None:
     """Return a static shape, or None if there is no value or its shape is not known."""
-    return None if value is None else tensor(value.type).static_shape
+    return None if value is None else value.static_shape
 
 
 def dtype_of(value: Value | None) -> str:
     """Return the name of a type, empty for no value."""
-    return "" if value is None else tensor(value.type).dtype
+    return "" if value is None else value.dtype

@@ -10,7 +10,6 @@ import numpy as np
 from tinycomp.frontend.definition_body import INTEGERS, REALS, SMALL_FLOATS, Body, dtype_of, shape_of
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
-from tinycomp.ir.types import tensor
 
 _OF_SCALE = 23
 """From this opset on a quotient is rounded to the type of the scale, unless told otherwise."""
@@ -18,7 +17,7 @@ _COMMON = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 
 
 def is_rare(node: Node) -> bool:
-    """Whether a conversion is of other numbers than float32 and whole integers, or has one scale per block.
+    """Tell whether a conversion is of other numbers than float32 and whole integers, or has one scale per block.
 
     The numbers are also those that the quotient is rounded to.
     """
@@ -32,7 +31,7 @@ def is_rare(node: Node) -> bool:
 
 def _spread(body: Body, node: Node, parameter: Value | None, x: Value) -> Value | None:
     """Return scales or zero points in a shape that broadcasts with ``x``: one, one per slice, or one per block."""
-    shape, rank = shape_of(parameter), tensor(x.type).rank
+    shape, rank = shape_of(parameter), x.rank
     if parameter is None or shape is None or rank is None:
         return None
     if math.prod(shape) == 1 and not node.attrs.get("block_size", 0):

@@ -19,7 +19,6 @@ from tinycomp.errors import ModelError
 from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
@@ -31,7 +30,7 @@ EXACT_TERMS = 256
 
 
 def defines(node: Node) -> bool:
-    """Whether there is a definition of the node's operator here.
+    """Tell whether there is a definition of the node's operator here.
 
     Constant parameters are a target's own affair, but for numbers that few targets have kernels for.
     """
@@ -212,7 +211,7 @@ def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> V
 
 
 def _knows_weight(node: Node) -> bool:
-    """Whether the weight of a ConvInteger and its zero point are constants."""
+    """Tell whether the weight of a ConvInteger and its zero point are constants."""
     return all(v is None or v.is_const for v in (node.inputs[1], *node.inputs[3:4]))
 
 
@@ -220,7 +219,7 @@ def _shifted_conv(
     body: Body, node: Node, data: tuple[Value, Value], weight: tuple[Value, Value | None]
 ) -> Value | None:
     """Return the convolution without the zero point of the data, less what that contributes where there is data."""
-    sizes, point = tensor(data[0].type).shape, shape_of(data[1])
+    sizes, point = data[0].shape, shape_of(data[1])
     if sizes is None or not all(isinstance(d, int) for d in sizes[1:]) or math.prod(point or ()) != 1:
         return None
     points = [None, weight[1]] if weight[1] is not None else []
@@ -242,7 +241,7 @@ def _qlinear(body: Body, node: Node, operands: Sequence[Value | None], sums: Val
     """Return int32 sums as stored numbers; scales are those of a QLinearConv or QLinearMatMul."""
     scales = [operands[i] for i in (1, 4, 6)]
     shapes = [shape_of(v) for v in scales]
-    dtype, rank = dtype_of(node.output), 0 if sums is None else tensor(sums.type).rank or 0
+    dtype, rank = dtype_of(node.output), 0 if sums is None else sums.rank or 0
     if sums is None or None in shapes or dtype not in BYTES | FLOAT8:
         return None
     if math.prod(shapes[0] or ()) != 1 or math.prod(shapes[2] or ()) != 1 or len(shapes[1] or ()) > 1:
@@ -261,7 +260,7 @@ def _qlinear_conv(body: Body, node: Node, operands: Sequence[Value | None]) -> V
     sums = _conv_integer(body, node, [operands[i] for i in (0, 3, 2, 5)])
     bias = operands[8]
     if sums is not None and bias is not None:
-        sums = body("Add", sums, body.reshape(bias, [-1, *[1] * ((tensor(sums.type).rank or 2) - 2)]))
+        sums = body("Add", sums, body.reshape(bias, [-1, *[1] * ((sums.rank or 2) - 2)]))
     return _qlinear(body, node, operands, sums)
 
 

@@ -26,8 +26,7 @@ from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets import npu_sim_device as device
 from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.checks import bias_per_channel, scaled_per_channel, sums_fit
-from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+from tinycomp.targets.common.quantized.patterns import EIGHT_BITS, bias_per_channel, scaled_per_channel, sums_fit
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
@@ -112,13 +111,13 @@ def _(match: Match) -> Answer:
 
 @TARGET.op("Relu", "Add")
 def _(node: Node) -> Answer:
-    dtype = tensor(node.output.type).dtype
+    dtype = node.output.dtype
     return _equal_shapes(*node.inputs) if dtype == "float32" else reject(f"{node.op} is float32 only, got {dtype}")
 
 
 @TARGET.op("MaxPool")
 def _(node: Node) -> Answer:
-    dtype, axes = tensor(node.output.type).dtype, len(node.attrs["kernel_shape"])
+    dtype, axes = node.output.dtype, len(node.attrs["kernel_shape"])
     if dtype not in {"float32", *EIGHT_BITS}:
         return reject(f"MaxPool is float32 or 8-bit only, got {dtype}")
     if axes != 2:
@@ -127,7 +126,7 @@ def _(node: Node) -> Answer:
 
 
 def _equal_shapes(*operands: Value | None) -> Answer:
-    shapes = [tensor(v.type).shape for v in operands if v is not None]
+    shapes = [v.shape for v in operands if v is not None]
     same = shapes[0] is not None and all(s == shapes[0] for s in shapes)
     return same or reject(f"operands must have equal shapes, got {' and '.join(map(str, shapes))}")
 
@@ -237,7 +236,7 @@ def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:
 
 
 def _shape(value: Value | None) -> tuple[int, ...]:
-    shape = None if value is None else tensor(value.type).static_shape
+    shape = None if value is None else value.static_shape
     assert shape is not None, value
     return shape
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import Dim, TensorType, tensor
+from tinycomp.ir.types import Dim, TensorType
 from tinycomp.rewrite import Remark, reject
 
 Verdict = bool | Remark
@@ -36,7 +36,7 @@ def dtypes(*allowed: str, operands: Iterable[int] | None = None) -> Check:
         for index, value in enumerate(node.inputs):
             if value is None or (chosen is not None and index not in chosen):
                 continue
-            if tensor(value.type).dtype not in allowed:
+            if value.dtype not in allowed:
                 return reject(f'operand {index} ("{value.name}") is {value.type}, not {_either(allowed)}')
         return True
 
@@ -47,7 +47,7 @@ def ranks(*allowed: int) -> Check:
     """Return a check of the rank of the first operand."""
 
     def check(node: Node) -> Verdict:
-        rank = tensor(first(node).type).rank
+        rank = first(node).rank
         if rank in allowed:
             return True
         return reject(f"operand 0 has rank {'unknown' if rank is None else rank}, not {_either(map(str, allowed))}")
@@ -72,7 +72,7 @@ float32 = dtypes("float32")
 
 
 def is_known(value: Value) -> bool:
-    """Whether a value is a constant, or is dequantised from constants and so will be one before lowering."""
+    """Tell whether a value is a constant, or is dequantised from constants and so will be one before lowering."""
     producer = value.producer
     if value.is_const:
         return True
@@ -84,7 +84,7 @@ def is_known(value: Value) -> bool:
 
 
 def surely_equal(a: Shape, b: Shape) -> bool:
-    """Whether two shapes are the same at run time, too: two unknown sizes may well differ.
+    """Tell whether two shapes are the same at run time, too: two unknown sizes may well differ.
 
     >>> surely_equal(("N", 4), ("N", 4)), surely_equal((None, 4), (None, 4))
     (True, False)

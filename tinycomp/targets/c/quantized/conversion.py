@@ -14,7 +14,7 @@ from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.reduction import around
-from tinycomp.targets.common.checks import Verdict, all_of, first, operand, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, static_type
 
 FAMILY = LoweringRules()
 
@@ -22,38 +22,38 @@ _STORED = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
 def _quantised_value(node: Node) -> Value:
-    return first(node) if node.op == "DequantizeLinear" else node.output
+    return node.operand(0) if node.op == "DequantizeLinear" else node.output
 
 
 def _quantisation_check(node: Node) -> Verdict:
     allowed = _STORED | {"int32"} if node.op == "DequantizeLinear" else _STORED
     value = _quantised_value(node)
-    dtype = tensor(value.type).dtype
+    dtype = value.dtype
     if dtype not in allowed:
         return reject(f'"{value.name}" is {value.type}, not {" or ".join(sorted(allowed))}')
-    other = node.output if node.op == "DequantizeLinear" else first(node)
-    scale, zero = operand(node, 1), operand(node, 2)
-    if tensor(other.type).dtype != "float32" or scale is None or tensor(scale.type).dtype != "float32":
+    other = node.output if node.op == "DequantizeLinear" else node.operand(0)
+    scale, zero = node.optional_operand(1), node.optional_operand(2)
+    if other.dtype != "float32" or scale is None or scale.dtype != "float32":
         return reject("the real numbers are not float32")
     precision = DTYPE_BY_NUMBER[int(node.attrs.get("precision", 0)) or NUMBER_BY_DTYPE["float32"]]
     if precision != "float32":
         return reject(f"the quotient is rounded to {precision}")
-    if node.attrs.get("block_size", 0) or (tensor(scale.type).rank or 0) > 1:
+    if node.attrs.get("block_size", 0) or (scale.rank or 0) > 1:
         return reject("one scale per block")
     if scale.const is not None and not (np.isfinite(scale.const) & (scale.const > 0)).all():
         return reject("a scale is not a positive finite number")
-    if zero is not None and tensor(zero.type).dtype != dtype:
+    if zero is not None and zero.dtype != dtype:
         return reject("the zero point has another dtype")
     return _counts_fit(node)
 
 
 def _counts_fit(node: Node) -> Verdict:
-    """Whether there is one scale, or one per slice of a known number, and as many zero points."""
-    counts = [tensor(v.type).static_shape for v in node.inputs[1:] if v is not None]
+    """Tell whether there is one scale, or one per slice of a known number, and as many zero points."""
+    counts = [v.static_shape for v in node.inputs[1:] if v is not None]
     if None in counts:
         return reject("the number of scales is unknown")
     sizes = {math.prod(count or ()) for count in counts}
-    shape, axis = tensor(_quantised_value(node).type).shape or (), int(node.attrs.get("axis", 1))
+    shape, axis = _quantised_value(node).shape or (), int(node.attrs.get("axis", 1))
     slices = shape[axis] if -len(shape) <= axis < len(shape) else None
     return sizes in ({1}, {slices}) or reject(f"{sizes} scales and zero points for {slices} slices")
 
@@ -62,15 +62,14 @@ def _counts_fit(node: Node) -> Verdict:
 def quantisation(emit: Emitter, node: Node) -> None:
     """Emit a quantisation or dequantisation, per tensor or per slice of one axis."""
     type_, shape = static_type(node.output)
-    scale = operand(node, 1)
-    assert scale is not None
+    scale = node.operand(1)
     sizes: tuple[int, int, int] | None = (1, 1, math.prod(shape))
     if tensor(scale.type).size() > 1:
         sizes = around(type_, [int(node.attrs.get("axis", 1)) % len(shape)])
     assert sizes is not None
     params = {
         **dict(zip(("outer", "axis", "inner"), sizes, strict=True)),
-        "type": TYPES[tensor(_quantised_value(node).type).dtype],
+        "type": TYPES[_quantised_value(node).dtype],
     }
     kernel = "dequantize_f32" if node.op == "DequantizeLinear" else "quantize_f32"
-    emit.call(kernel, [node.output, first(node), scale, operand(node, 2)], params, node)
+    emit.call(kernel, [node.output, node.operand(0), scale, node.optional_operand(2)], params, node)

@@ -38,14 +38,14 @@ def add_elements(target: Target) -> None:
 
 def _known_ranks(match: Match) -> Verdict:
     for value in (match.a, match.b):
-        rank = tensor(value.type).rank
+        rank = value.rank
         if rank is None or rank > MAX_RANK:
             return reject(f'"{value.name}" has rank {rank}')
     return True
 
 
 def _one_variable(match: Match) -> Verdict:
-    """Whether nothing but scalar constants stands beside the one tensor, so that a byte decides the result."""
+    """Tell whether nothing but scalar constants stands beside the one tensor, so that a byte decides the result."""
     members = set(match.matched)
     for node in match.matched:
         for value in node.inputs:
@@ -53,7 +53,7 @@ def _one_variable(match: Match) -> Verdict:
                 continue
             if value.const is None or value.const.size != 1:
                 return reject(f'"{value.name}" beside the 8-bit tensor is no scalar constant')
-    if tensor(match.x.type).rank is None:
+    if match.x.rank is None:
         return reject("the rank is unknown")
     return True
 
@@ -84,7 +84,7 @@ def table_of(node: Node) -> Array:
     """Return the results of a composite of one 8-bit tensor for all bytes, in the order of the bytes as uint8."""
     body, outer = opened(node)
     x = next(v for v in body.inputs if outer[v].const is None)
-    dtype, rank = tensor(x.type).dtype, tensor(x.type).rank
+    dtype, rank = x.dtype, x.rank
     assert rank is not None, node
     column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
     return np.ascontiguousarray(_evaluated(body, x, column).reshape(_VALUES))

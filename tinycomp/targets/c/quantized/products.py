@@ -24,7 +24,7 @@ from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.checks import Verdict, channel_vector, static_type
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.checks import bias_per_channel, scaled_per_channel, sums_fit
+from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, sums_fit
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
@@ -63,7 +63,7 @@ def _add(target: Target, pattern: Callable[..., ValuePattern]) -> Composite:
 
 
 def _spelled_as_kernel(match: Match) -> Verdict:
-    """Whether explicit arithmetic is the kernels': one factor per channel, whole bounds and zero point in range."""
+    """Tell whether explicit arithmetic is the kernels': one factor per channel, integer bounds and zero point."""
     anchor, last = first(match.matched, *PRODUCTS), match.outputs[0].producer
     assert last is not None
     if (IntegerProduct.read(anchor, match.matched).scale != 1).any():
@@ -82,7 +82,7 @@ def _spelled_as_kernel(match: Match) -> Verdict:
 
 def _fits_kernel(match: Match) -> Verdict:
     anchor = first(match.matched, *PRODUCTS)
-    rank = tensor(anchor.output.type).rank
+    rank = anchor.output.rank
     if rank is None:
         return reject("the rank is unknown")
     if anchor.op == "Conv":
@@ -100,7 +100,7 @@ def _fits_kernel(match: Match) -> Verdict:
 
 
 def factors_fit(factors: Array) -> Verdict:
-    """Whether what sums are multiplied by is positive and finite in float32."""
+    """Tell whether what sums are multiplied by is positive and finite in float32."""
     return bool((np.isfinite(factors) & (factors > 0)).all()) or reject("a ratio of scales leaves float32")
 
 
@@ -126,7 +126,7 @@ class Layer:
         weight: int8 or int16 without zero point, output channels first.
         bias: int32, one per channel, or None.
         factors: float32, what sums are multiplied by, one per channel; None where ``y`` are the sums.
-        to: How real numbers become those of ``y``; None where ``y`` is real.
+        to: How floats become those of ``y``; None where ``y`` is float.
         ratios: The same as ``factors`` in float64 for the fixed-point rule; None where the model itself spells out the
             float rule, or ``y`` is not quantised.
     """
@@ -170,7 +170,7 @@ class Layer:
         return {
             "x_zero_point": self.zero_point,
             "weight_type": TYPES[self.weight.dtype.name],
-            "type": TYPES[tensor(self.y.type).dtype],
+            "type": TYPES[self.y.dtype],
             "rule": int(self._is_fixed_point(emit)),
             "y_zero_point": 0 if to is None else to.zero_point,
             "low": 0 if to is None else to.low,
@@ -184,7 +184,7 @@ def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantizati
     assert last is not None
     if last.op == "Cast":
         to, factors = Requantization.spelled_out(last)
-        stays = tensor(node.output.type).dtype == to.dtype
+        stays = node.output.dtype == to.dtype
         return factors.reshape(-1).astype(np.float32), to if stays else to.unsigned(), None
     if last.op != "QuantizeLinear":
         return product.scale.astype(np.float32), None, None

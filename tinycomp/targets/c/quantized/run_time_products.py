@@ -9,7 +9,6 @@ import numpy as np
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, ValuePattern, reject
@@ -57,9 +56,9 @@ def _has_geometry(match: Match) -> Verdict:
 
 
 def _sums_fit(match: Match) -> Verdict:
-    """Whether no sum can leave int32, as far as the depth is known by now."""
+    """Tell whether no sum can leave int32, as far as the depth is known by now."""
     product = first(match.matched, "MatMul")
-    shape, most = tensor(match.a.type).shape, deepest(product)
+    shape, most = match.a.shape, deepest(product)
     depth = shape[-1] if shape else None
     if isinstance(depth, int) and depth > most:
         return reject(f"sums of {depth} products, more than the {most} that int32 holds for all data")
@@ -84,15 +83,9 @@ def deepest(product: Node) -> int:
     largest = 1
     for value in product.inputs[:2]:
         node = dequantizer(value)
-        info, point = np.iinfo(tensor(_stored(node).type).dtype), zero_point_of(node).item()
+        info, point = np.iinfo(node.operand(0).dtype), zero_point_of(node).item()
         largest *= max(info.max - point, point - info.min)
     return (2**31 - 1) // largest
-
-
-def _stored(dequantize: Node) -> Value:
-    value = dequantize.inputs[0]
-    assert value is not None, dequantize
-    return value
 
 
 @dataclass(frozen=True)
@@ -107,7 +100,7 @@ class RunTimeProduct:
         ratios: float64, what a step of the sums is worth in steps of ``y``, one or one per column; None where ``y`` are
             the sums.
         factors: The same in float32, as the float rule has it.
-        to: How real numbers become those of ``y``; None where ``y`` is real, or the sums.
+        to: How floats become those of ``y``; None where ``y`` is float, or the sums.
     """
 
     x: Value
@@ -132,11 +125,11 @@ def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
     target, params = geometry(emit, product.y, left, right, "xwy")
     params = {
         **params,
-        "x_type": TYPES[tensor(product.x.type).dtype],
-        "w_type": TYPES[tensor(product.w.type).dtype],
+        "x_type": TYPES[product.x.dtype],
+        "w_type": TYPES[product.w.dtype],
         "w_zeros": product.point_count,
         "factors": 1 if multiplied is None else len(multiplied),
-        "type": TYPES[tensor(product.y.type).dtype],
+        "type": TYPES[product.y.dtype],
         "rule": int(fixed),
         "y_zero_point": 0 if to is None else to.zero_point,
         "low": 0 if to is None else to.low,
@@ -157,9 +150,9 @@ def qmatmul(emit: Emitter, node: Node) -> None:
         TargetError: If the depth, which was not known when the composite was made, lets sums leave int32.
     """
     product, outer = first(node.body.nodes, "MatMul"), operands_of(node)
-    stored = [_stored(dequantizer(v)) for v in product.inputs[:2]]
+    stored = [dequantizer(v).operand(0) for v in product.inputs[:2]]
     x, w = (outer.get(v, v) for v in stored)
-    depth, most = (tensor(x.type).static_shape or (0,))[-1], deepest(product)
+    depth, most = (x.static_shape or (0,))[-1], deepest(product)
     if depth > most:
         raise TargetError(
             "sums of so many 8-bit products may leave int32",
@@ -171,14 +164,14 @@ def qmatmul(emit: Emitter, node: Node) -> None:
     points: list[View | None] = []
     for value, factor in zip(stored, product.inputs[:2], strict=True):
         point = zero_point_of(dequantizer(factor))
-        dtype = tensor(value.type).dtype
+        dtype = value.dtype
         points.append(emit.constant(point.reshape(1).astype(dtype)) if point.any() else None)
     last, scale = node.body.outputs[0].producer, _step(product)
     assert last is not None
     if last.op != "QuantizeLinear":
-        found = RunTimeProduct(x, w, node.output, (points[0], points[1]), factors=scale.astype(np.float32))
+        result = RunTimeProduct(x, w, node.output, (points[0], points[1]), factors=scale.astype(np.float32))
     else:
         to = Requantization.read(last)
         ratios = scale / np.float64(to.scale)
-        found = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, to.factors(scale), to)
-    emit_matmul(emit, node, found)
+        result = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, to.factors(scale), to)
+    emit_matmul(emit, node, result)

@@ -83,7 +83,7 @@ class MakeUnsigned:
                     self._replace(node, index, self._signed(value))
 
     def _converts(self, node: Node, op: str) -> bool:
-        """Whether the node is a conversion whose zero point is known, and so may be moved."""
+        """Tell whether the node is a conversion whose zero point is known, and so may be moved."""
         points = node.inputs[2:]
         return node.op == op and not node.domain and all(v is None or v.is_const for v in points)
 
@@ -128,7 +128,7 @@ class MakeUnsigned:
         return new
 
     def _moves(self, node: Node) -> bool:
-        """Whether the node only moves numbers of which some are unsigned by now."""
+        """Tell whether the node only moves numbers of which some are unsigned by now."""
         moves = (node.op in _MOVES and not node.domain) or is_structural(node)
         return moves and any(value in self._shifted for value in node.inputs)
 
@@ -211,9 +211,9 @@ class MakeUnsigned:
         one = body.add_const(np.array(1, np.float32), "one")
         points = {"int8": np.array(0, np.int8), "uint8": np.array(OFFSET, np.uint8)}
         inner = body.add_input("x", value.type)
-        real = body.add("DequantizeLinear", [inner, one, body.add_const(points[tensor(value.type).dtype])])
+        real = body.add("DequantizeLinear", [inner, one, body.add_const(points[value.dtype])])
         body.set_outputs([body.add("QuantizeLinear", [real.output, one, body.add_const(points[dtype])]).output])
-        type_ = TensorType(dtype, tensor(value.type).shape)
+        type_ = TensorType(dtype, value.shape)
         node = graph.add(
             TABLE, [value], domain=COMPOSITE, bodies={"body": body}, types=[type_], outputs=[graph.fresh(value.name)],
             at=value.producer,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node
-from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
@@ -25,8 +24,7 @@ from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import Verdict, static_type
-from tinycomp.targets.common.quantized.checks import bias_per_channel
-from tinycomp.targets.common.quantized.patterns import WEIGHTS, positive, product
+from tinycomp.targets.common.quantized.patterns import WEIGHTS, bias_per_channel, positive, product
 from tinycomp.targets.common.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 
 FAMILY = LoweringRules()
@@ -46,12 +44,12 @@ def add_quantized_weights(target: Target) -> None:
 
 
 def _has_rows(match: Match) -> Verdict:
-    rank = tensor(match.x.type).rank
+    rank = match.x.rank
     return reject("the data have no known number of rows") if rank is None or rank < 2 else True
 
 
 def _scaled_along_depth(match: Match) -> Verdict:
-    """Whether scales are one for all, one per output channel, or one per channel and block of the depth."""
+    """Tell whether scales are one for all, one per output channel, or one per channel and block of the depth."""
     anchor = first(match.matched, *PRODUCTS)
     weights, channels = dequantizer(anchor.inputs[1]), channel_axis(anchor)
     rank, block = constant(match.w).ndim, weights.attrs.get("block_size", 0) or 0

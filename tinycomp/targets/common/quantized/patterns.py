@@ -1,13 +1,28 @@
-"""Patterns of quantised layers; a target makes composites of those it runs, and adds its own checks.
+"""Patterns of quantised layers, and checks of their matches; a target makes composites of those it runs.
 
-A layer reads 8-bit values behind a DequantizeLinear, and gives 8-bit values behind a QuantizeLinear or real ones. The
-functions named ``q…`` are whole layers; their parameters are the free values of the match.
+A layer reads 8-bit values behind a DequantizeLinear, and gives 8-bit values behind a QuantizeLinear or floats. The
+functions named ``q…`` are whole layers; their parameters are the free values of the match. A target may add checks of
+its own.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import P, Remark, ValuePattern, reject
+from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
+from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.quantized.reading import (
+    PRODUCTS,
+    IntegerProduct,
+    channel_axis,
+    constant,
+    dequantizer,
+    first,
+    scale_of,
+    source,
+    zero_point_of,
+)
 
 EIGHT_BITS = frozenset({"int8", "uint8"})
 WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
@@ -15,14 +30,14 @@ _COMBINING = ("Add", "Sub", "Mul")
 
 
 def positive(scale: Array) -> bool | Remark:
-    """Whether scales are positive and finite."""
+    """Tell whether scales are positive and finite."""
     return bool(((scale > 0) & (scale < float("inf"))).all()) or reject(
         f"scales are positive numbers, got {scale.min()}"
     )
 
 
 def one(scale: Array) -> bool | Remark:
-    """Whether there is one scale, as activations have it."""
+    """Tell whether there is one scale, as activations have it."""
     return positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
 
 
@@ -33,18 +48,18 @@ def _whole_number(zero_point: Array) -> bool | Remark:
 
 
 def dequantized(x: ValuePattern) -> ValuePattern:
-    """``x``, 8-bit values with one scale, as real numbers."""
+    """``x``, 8-bit values with one scale, as floats."""
     return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(one), P.const | P.absent).where(dtype="float32")
 
 
 def dequantized_const(w: ValuePattern) -> ValuePattern:
-    """``w``, a constant with one scale or one per slice of an axis, as real numbers."""
+    """``w``, a constant with one scale or one per slice of an axis, as floats."""
     scaled = P.DequantizeLinear(w, P.const(positive), P.const | P.absent, block_size={0, None})
     return scaled.where(dtype="float32")
 
 
 def quantized(y: ValuePattern) -> ValuePattern:
-    """Real numbers as 8-bit values with one scale."""
+    """Floats as 8-bit values with one scale."""
     return P.QuantizeLinear(y, P.const(one), P.const | P.absent).where(dtype=EIGHT_BITS)
 
 
@@ -65,13 +80,13 @@ def product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
 
 
 def conv_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A convolution of 8-bit values by constants, with real results."""
+    """A convolution of 8-bit values by constants, with float results."""
     weight, bias = dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b | P.absent
     return P.Conv(padded(dequantized(x.where(const=False))), weight, bias)
 
 
 def dense_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of 8-bit values and constants, with real results."""
+    """A matrix product of 8-bit values and constants, with float results."""
     data, weight = dequantized(x.where(const=False)), dequantized_const(w.where(dtype=WEIGHTS))
     return product(data, weight, dequantized_const(b) | b)
 
@@ -87,17 +102,17 @@ def qdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const
 
 
 def qconv_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A convolution of 8-bit values whose result stays real."""
+    """A convolution of 8-bit values whose result stays float."""
     return conv_sums(x, w, b)
 
 
 def qdense_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A matrix product of 8-bit values whose result stays real."""
+    """A matrix product of 8-bit values whose result stays float."""
     return dense_sums(x, w, b)
 
 
 def run_time_sums(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of 8-bit values, both with one scale, with real results."""
+    """A matrix product of 8-bit values, both with one scale, with float results."""
     return P.MatMul(dequantized(a), dequantized(b))
 
 
@@ -107,7 +122,7 @@ def qmatmul(a: ValuePattern, b: ValuePattern) -> ValuePattern:
 
 
 def qmatmul_real(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of two 8-bit activations whose result stays real."""
+    """A matrix product of two 8-bit activations whose result stays float."""
     return run_time_sums(a, b)
 
 
@@ -149,3 +164,41 @@ def qtable(x: ValuePattern) -> ValuePattern:
     real = dequantized(x.where(const=False))
     branches = P.dominates(real, P.elementwise, P.elementwise(P.any))
     return quantized(P.repeat(P.elementwise, real) | branches | real)
+
+
+def bias_per_channel(match: Match) -> Verdict:
+    """Tell whether the weight is a matrix or a filter, and the bias ``b``, if any, has one entry per channel."""
+    node, shape = first(match.matched, *PRODUCTS), constant(match.w).shape
+    if node.op != "Conv" and len(shape) != 2:
+        return reject(f"a dense weight must be a matrix, got {len(shape)} dimensions")
+    channels = shape[channel_axis(node)]
+    fits = match.b is None or constant(match.b).shape in [(channels,), (1, channels)]
+    if fits and match.b is not None and constant(match.b).dtype.kind == "f" and _counts(match):
+        return reject("the sums are whole numbers, but the bias is none")
+    return fits or reject(f"the bias must have one entry per channel, got shape {list(constant(match.b).shape)}")
+
+
+def _counts(match: Match) -> bool:
+    """Tell whether sums are in steps of 1, so that a bias that is no whole number would be changed by rounding it."""
+    product = first(match.matched, *PRODUCTS)
+    sources = [source(v) for v in product.inputs[:2]]
+    if any(n is None or n.op != "DequantizeLinear" or (scale_of(n) != 1).any() for n in sources):
+        return False
+    bias = constant(match.b)
+    return bool((bias != np.rint(bias)).any())
+
+
+def scaled_per_channel(match: Match) -> Verdict:
+    """Tell whether scales and zero points of the weight lie along its output channels, if there are several."""
+    product = first(match.matched, *PRODUCTS)
+    weights = dequantizer(product.inputs[1])
+    axis = weights.attrs.get("axis", 1) % constant(match.w).ndim
+    if max(scale_of(weights).size, zero_point_of(weights).size) > 1 and axis != channel_axis(product):
+        return reject(f"weights have one scale per output channel, got one along axis {axis}")
+    return True
+
+
+def sums_fit(match: Match) -> Verdict:
+    """Tell whether no sum can leave int32, whatever the data."""
+    largest = IntegerProduct.read(first(match.matched, *PRODUCTS), match.matched).largest_sum
+    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite.traits import is_structural
 
@@ -181,7 +180,7 @@ def _bias(bias: Value, scale: Array, channels: int) -> Array:
 
 @dataclass(frozen=True)
 class Requantization:
-    """How real numbers become 8-bit ones: ``clamp(round(x / scale) + zero_point, low, high)``.
+    """How floats become 8-bit ones: ``clamp(round(x / scale) + zero_point, low, high)``.
 
     Attributes:
         scale: float32.
@@ -204,7 +203,7 @@ class Requantization:
         Rounding is monotone, so an activation in front of it is a clamp behind it.
         """
         step, zero_point = np.float32(constant(node.inputs[1]).item()), zero_point_of(node).item()
-        dtype = tensor(node.output.type).dtype
+        dtype = node.output.dtype
         info = np.iinfo(dtype)
         ends = [np.clip(np.rint(np.float32(v) / step) + zero_point, info.min, info.max) for v in limits(node.inputs[0])]
         return cls(step, zero_point, int(ends[0]), int(ends[1]), dtype)
@@ -218,7 +217,7 @@ class Requantization:
         clip = source(node.inputs[0])
         assert clip is not None
         low, high = limits(node.inputs[0])
-        dtype = tensor(node.output.type).dtype
+        dtype = node.output.dtype
         info = np.iinfo(dtype)
         inner = source(clip.inputs[0])
         assert inner is not None
