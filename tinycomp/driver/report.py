@@ -55,7 +55,7 @@ def make_report(
 
 
 def _converts(node: Node) -> bool:
-    """Whether a node turns real numbers into quantised ones or back."""
+    """Tell whether a node turns real numbers into quantised ones or back."""
     return not node.domain and node.op in _CONVERSIONS
 
 
@@ -65,7 +65,7 @@ def _conversion_row(node: Node, place: str) -> ConversionRow:
 
 
 def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
-    """The calls of native programs that could have been computed otherwise."""
+    """Return the calls of native programs that could have been computed otherwise."""
     return tuple(
         LayerRow(symbol, call.source, call.kernel, call.algorithm)
         for (symbol, _), program in programs.items()
@@ -76,12 +76,12 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 
 
 def _doubts(graph: Graph) -> list[str]:
-    """Which graphs may have more regions than necessary."""
+    """Tell which graphs may have more regions than necessary."""
     return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
 
 
 def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
-    """Every node of the graph and of the bodies of host nodes, in the order and at the positions of a plan's steps."""
+    """Return every node of the graph and of the bodies of host nodes, as a plan's steps are ordered and placed."""
     stack = _placed(graph)
     while stack:
         position, node = stack.pop()
@@ -92,12 +92,12 @@ def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
 
 
 def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
-    """The nodes of a graph with their positions, the last one first."""
+    """Return the nodes of a graph with their positions, the last one first."""
     return [((*path, index), node) for index, node in enumerate(graph.nodes)][::-1]
 
 
 def integer_macs(node: Node) -> int:
-    """The multiply-accumulate operations of a region that multiply 8-bit integers, as :func:`macs` counts them."""
+    """Count the multiply-accumulates of a region that multiply 8-bit integers, as :func:`macs` counts them."""
     return sum(
         macs([inner])
         for atom in node.body.nodes
@@ -107,7 +107,7 @@ def integer_macs(node: Node) -> int:
 
 
 def _reads_dequantized(node: Node) -> bool:
-    """Whether both factors of a product have been dequantised inside the composite that the node belongs to."""
+    """Tell whether both factors of a product have been dequantised inside the composite that the node belongs to."""
     return node.op in _PRODUCTS and all(_is_dequantized(v) for v in node.inputs[:2])
 
 

@@ -25,7 +25,7 @@ _IR_VERSION = 10
 
 
 def is_defined_by_others(node: Node) -> bool:
-    """Whether ONNX or tinycomp defines the node's operator by others, and the node holds no graphs."""
+    """Tell whether ONNX or tinycomp defines the node's operator by others, and the node holds no graphs."""
     if defines(node):
         return True
     found: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions

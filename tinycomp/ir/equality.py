@@ -18,7 +18,7 @@ from tinycomp.ir.types import dtype_name
 
 
 def equal(a: Graph, b: Graph, *, sources: bool = False) -> bool:
-    """Whether the two graphs are equal; ``sources`` asks for equal source names too."""
+    """Tell whether the two graphs are equal; ``sources`` asks for equal source names too."""
     return difference(a, b, sources=sources) is None
 
 
@@ -44,7 +44,7 @@ def difference(a: Graph, b: Graph, *, sources: bool = False) -> str | None:
 
 
 def arrays_equal(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether dtype, shape and every element agree; NaN equals NaN, and -0.0 does not equal 0.0."""
+    """Tell whether dtype, shape and every element agree; NaN equals NaN, and -0.0 does not equal 0.0."""
     if a is b:
         return True
     if dtype_name(a.dtype) != dtype_name(b.dtype) or a.shape != b.shape:
@@ -60,7 +60,7 @@ def arrays_equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def attrs_equal(a: Any, b: Any) -> bool:
-    """Whether two attribute values agree in kind and content; lists and tuples are one kind, NaN equals NaN."""
+    """Tell whether two attribute values agree in kind and content; lists and tuples are one kind, NaN equals NaN."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(attrs_equal, a, b))
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):

@@ -239,7 +239,7 @@ def _place(node: Node) -> tuple[int, int]:
 
 
 def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
-    """Whether every node stands behind what it reads, as in most graphs they do by their places alone."""
+    """Tell whether every node stands behind what it reads, as in most graphs they do by their places alone."""
     seen: set[Node | None] = {None}
     for node in nodes:
         for value in node.inputs:
@@ -404,18 +404,18 @@ class Graph:
         return node in self._members
 
     def is_output(self, value: Value) -> bool:
-        """Whether ``value`` is a result of the graph."""
+        """Tell whether ``value`` is a result of the graph."""
         return value in self._output_counts
 
     def is_dead(self, node: Node) -> bool:
-        """Whether nobody reads a result of ``node``."""
+        """Tell whether nobody reads a result of ``node``."""
         for value in node.outputs:  # noqa: SIM110 (a generator would cost)
             if value.users or value in self._output_counts:
                 return False
         return True
 
     def use_count(self, value: Value) -> int:
-        """Number of operand slots and graph outputs that read ``value``."""
+        """Count the operand slots and graph outputs that read ``value``."""
         return sum(value.users.values()) + self._output_counts.get(value, 0)
 
     def predecessors(self, node: Node) -> Iterator[Node]:

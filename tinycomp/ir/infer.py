@@ -141,7 +141,7 @@ def _operand_key(value: Value | None) -> Any:
 
 
 def informs(value: Value) -> bool:
-    """Whether a value is a constant small enough to take part in inference."""
+    """Tell whether a value is a constant small enough to take part in inference."""
     if value.const is None:
         return False
     return value.const.size <= (_FEW if value.const.dtype.kind == "f" else _SMALL) and value.const.dtype.kind in "iubf"
@@ -182,7 +182,7 @@ def _output_type(proto: onnx.TypeProto | None) -> Type:
 
 
 def _is_vague(type_: Type) -> bool:
-    """Whether the element type is unknown, which onnx's inference may take for an error."""
+    """Tell whether the element type is unknown, which onnx's inference may take for an error."""
     while isinstance(type_, (SequenceType, OptionalType)):
         type_ = type_.element
     return type_ == UNKNOWN

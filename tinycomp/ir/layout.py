@@ -47,7 +47,7 @@ def strides(type_: TensorType) -> tuple[int, ...]:
 
 
 def same_memory(a: TensorType, b: TensorType) -> bool:
-    """Whether two types of equal shape put every element in the same place (sizes of 1 do not matter)."""
+    """Tell whether two types of equal shape put every element in the same place (sizes of 1 do not matter)."""
     shape = a.static_shape
     if shape is None or shape != b.static_shape:
         return a.layout == b.layout

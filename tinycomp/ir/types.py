@@ -51,7 +51,7 @@ class TensorType:
         return self.shape  # type: ignore[return-value]  # the loop has looked at each
 
     def size(self, unknown: int = 1) -> int:
-        """Number of elements, counting every symbolic or unknown dimension as ``unknown``."""
+        """Count the elements, taking every symbolic or unknown dimension as ``unknown``."""
         total = 1
         for dim in self.shape or ():
             total *= dim if isinstance(dim, int) else unknown
@@ -152,7 +152,7 @@ def dtype_name(dtype: np.dtype) -> str:
 
 
 def bits(dtype: str) -> int:
-    """Number of bits that one element occupies in memory when packed."""
+    """Return the number of bits that one element occupies in memory when packed."""
     return _BITS.get(dtype) if dtype in _BITS else _DTYPES[dtype].itemsize * 8  # type: ignore[return-value]
 
 
@@ -223,7 +223,7 @@ def present(type_: Type) -> Type:
 
 
 def compatible(a: Type, b: Type) -> bool:
-    """Whether one value could have both types: dtypes equal, ranks equal, no two different sizes."""
+    """Tell whether one value could have both types: dtypes equal, ranks equal, no two different sizes."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return a == b or UNKNOWN in (a, b) or (type(a) is type(b) and not isinstance(a, TensorType))
     if UNKNOWN_DTYPE not in (a.dtype, b.dtype) and a.dtype != b.dtype:

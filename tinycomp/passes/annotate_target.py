@@ -135,7 +135,7 @@ class _Annotation:
 
 
 def _passes_on(node: Node) -> bool:
-    """Whether the node only hands its first operand on to its first result."""
+    """Tell whether the node only hands its first operand on to its first result."""
     return is_structural(node) and bool(node.inputs) and node.inputs[0] is not None and not _others_used(node)
 
 

@@ -91,7 +91,7 @@ class ExpandFunctions(Pass):
 
 
 def expands(node: Node, targets: Sequence[Target]) -> bool:
-    """Whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
+    """Tell whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
     return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, []) is not None
 
 

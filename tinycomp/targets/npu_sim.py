@@ -62,13 +62,13 @@ qavgpool = TARGET.composite(patterns.qavgpool)
 
 @TARGET.composite
 def conv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A float32 convolution with bias and activation."""
+    """Match a float32 convolution with bias and activation."""
     return patterns.clamped(P.Conv(x.where(dtype="float32"), w, b | P.absent))
 
 
 @TARGET.composite
 def dense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A float32 matrix product with bias and activation."""
+    """Match a float32 matrix product with bias and activation."""
     return patterns.clamped(patterns.product(x.where(dtype="float32"), w, b))
 
 
@@ -246,6 +246,6 @@ def _size(value: Value) -> int:
 
 
 def _bytes(node: Node) -> int:
-    """Bytes that an instruction moves: operands, what is bound in it, and its result."""
+    """Count the bytes that an instruction moves: operands, what is bound in it, and its result."""
     bound = [c for body in node.bodies.values() for c in body.constants]
     return sum(tensor(v.type).nbytes() for v in (*node.inputs, *bound, node.output) if v is not None)

@@ -154,7 +154,7 @@ class AttributeParser(TokenStream):
     # Arrays --------------------------------------------------------------------------------------------------------
 
     def at_data(self) -> bool:
-        """Whether the elements of an array come now, not their type."""
+        """Tell whether the elements of an array come now, not their type."""
         return self.now.kind in ("NUMBER", "STRING", "HASH") or self.now.text in ("[", "hex", "true", "false")
 
     def array(self, type_: TensorType) -> np.ndarray:

@@ -182,5 +182,5 @@ def check_folder(folder: Path) -> None:
 
 
 def _library(key: str, data: bytes) -> str:
-    """The name of a shared object with these bytes."""
+    """Return the name of a shared object with these bytes."""
     return f"{key}-{hashlib.sha256(data).hexdigest()[:32]}.so"

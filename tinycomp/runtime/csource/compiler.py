@@ -122,7 +122,7 @@ def _run(command: list[str], where: str, failure: str, folder: Path | None = Non
 
 
 def _unit(source: CSource, where: str) -> bytes:
-    """The source, and behind it the exported function; the compiler thereby checks the signature of the target's."""
+    """Return the source, and behind it the exported function, with which the compiler checks the target's signature."""
     entry = (
         f'\n#if defined(__GNUC__)\n__attribute__((visibility("default")))\n#endif\nint {ENTRY}({_SIGNATURE}) {{\n'
         f"  int (*const function)({_SIGNATURE}) = {source.function};\n"
@@ -138,7 +138,7 @@ def _unit(source: CSource, where: str) -> bytes:
 
 @functools.lru_cache(maxsize=1)
 def _processor() -> str:
-    """What tells this processor from others of its family, for flags such as ``-march=native``."""
+    """Return what tells this processor from others of its family, for flags such as ``-march=native``."""
     telling = ("model name", "flags", "Features", "CPU implementer", "CPU part")
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0]

@@ -237,7 +237,7 @@ def _expected(spec: TensorSpec, origin: Origin) -> tuple[np.dtype[Any], tuple[in
 
 
 def _headers(folders: Sequence[str]) -> Iterator[str]:
-    """Every file in folders with headers as it is now: a changed header makes another object."""
+    """Return every file in folders with headers as it is now: a changed header makes another object."""
     for folder in folders:
         yield from (_stamp(p) for p in sorted(Path(folder).rglob("*")) if p.is_file())
 

@@ -93,19 +93,19 @@ def surely_equal(a: Shape, b: Shape) -> bool:
 
 
 def first(node: Node) -> Value:
-    """The first operand."""
+    """Return the first operand."""
     value = node.inputs[0]
     assert value is not None, node
     return value
 
 
 def operand(node: Node, index: int) -> Value | None:
-    """The operand at ``index``, or None if it is absent."""
+    """Return the operand at ``index``, or None if it is absent."""
     return node.inputs[index] if index < len(node.inputs) else None
 
 
 def static_type(value: Value) -> tuple[TensorType, tuple[int, ...]]:
-    """The type of a value and its shape, which is static during lowering."""
+    """Return the type of a value and its shape, which is static during lowering."""
     type_ = value.type
     assert isinstance(type_, TensorType), value
     shape = type_.static_shape

@@ -73,13 +73,13 @@ def _factor_fits(match: Match) -> Verdict:
 
 
 def _step(product: Node) -> Array:
-    """What one step of the sums is worth, in float64."""
+    """Return what one step of the sums is worth, in float64."""
     scales = [scale_of(dequantizer(v)) for v in product.inputs[:2]]
     return np.array(scales[0] * scales[1]).reshape(-1)
 
 
 def deepest(product: Node) -> int:
-    """How many products of dequantised 8-bit numbers int32 holds the sum of, whatever the numbers."""
+    """Return how many products of dequantised 8-bit integers int32 holds the sum of, whatever they are."""
     largest = 1
     for value in product.inputs[:2]:
         node = dequantizer(value)

@@ -133,7 +133,7 @@ class IntegerProduct:
 
     @property
     def largest_sum(self) -> int:
-        """The greatest magnitude that a sum can reach, whatever the 8-bit data."""
+        """Return the greatest magnitude that a sum can reach, whatever the 8-bit data."""
         return largest_sum(self.weight, self.bias)
 
 
@@ -147,7 +147,7 @@ def without_zero_point(stored: Array, zero_point: Array) -> Array:
 
 
 def largest_sum(weight: Array, bias: Array) -> int:
-    """The greatest magnitude of a sum of 8-bit data with weights ``[channels, …]`` and a bias ``[channels]``."""
+    """Return the greatest magnitude of a sum of 8-bit data with weights ``[channels, …]`` and a bias ``[channels]``."""
     terms = np.abs(weight.astype(np.int16)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
     return int((255 * terms + np.abs(bias)).max(initial=0))
 
