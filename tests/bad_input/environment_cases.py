@@ -24,7 +24,7 @@ import numpy as np
 import tinycomp
 from tests.bad_input.case import Case, doing
 from tests.bad_input.models import relu, text
-from tests.runtime.c_sources import X, doubling, times
+from tests.runtime.csource.c_sources import X, doubling, times
 from tinycomp.cli import main
 from tinycomp.errors import ArtifactError, OptionError, PatternError, TargetError, TinycompError, TinycompWarning
 from tinycomp.runtime.archive import FORMAT
@@ -294,8 +294,8 @@ CASES: list[Case] = [
         "66-two-processes",
         in_a_process("""
 import subprocess, tempfile
-from tests.runtime.c_sources import X, doubling, times
-code = "import tinycomp\\nfrom tests.runtime.c_sources import *\\n"
+from tests.runtime.csource.c_sources import X, doubling, times
+code = "import tinycomp\\nfrom tests.runtime.csource.c_sources import *\\n"
 code += "assert (tinycomp.compile(doubling(), times())(X) == 2 * X).all()"
 with tempfile.TemporaryDirectory() as folder:
     env = {**os.environ, "TINYCOMP_CACHE": folder}

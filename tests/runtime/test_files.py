@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.c_sources import X, doubling, times
+from tests.runtime.csource.c_sources import X, doubling, times
 from tinycomp.checking.reproduce import Reproducer
 from tinycomp.cli import main
 from tinycomp.data import digits, digits_model

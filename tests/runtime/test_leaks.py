@@ -23,7 +23,7 @@ import pytest
 
 import tinycomp
 from tests.bad_input.models import one, relu, text
-from tests.runtime.c_sources import X, doubling, function_of, target_of, times
+from tests.runtime.csource.c_sources import X, doubling, function_of, target_of, times
 from tests.runtime_c.test_execution import feed, perceptron
 from tests.runtime_c.test_execution import run as run_program
 from tinycomp.errors import FeedError, TinycompError

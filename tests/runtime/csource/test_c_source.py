@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.c_sources import (
+from tests.runtime.csource.c_sources import (
     SIGNATURE,
     X,
     builds,
@@ -37,7 +37,7 @@ from tinycomp.runtime.spec import TensorSpec
 __all__ = ["builds", "cache"]
 
 ORIGIN = Origin("gen", "gen_0", "")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 F32 = TensorSpec("x", "float32", (2, 3))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.c_sources import X, builds, cache, doubling, files, times
+from tests.runtime.csource.c_sources import X, builds, cache, doubling, files, times
 from tinycomp.errors import TinycompWarning
 from tinycomp.runtime.csource.cache import CCache, UnsafeFolderError, check_folder, default_folder
 

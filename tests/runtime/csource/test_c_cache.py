@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.c_sources import X, builds, cache, doubling, files, graph_of, loop_over, target_of, times
+from tests.runtime.csource.c_sources import X, builds, cache, doubling, files, graph_of, loop_over, target_of, times
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.runtime.csource import region
 from tinycomp.runtime.csource.cache import CCache
@@ -26,7 +26,7 @@ from tinycomp.runtime.csource.source import CSource
 
 __all__ = ["builds", "cache"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SOURCE = CSource("int f;", "f", (np.float32([1, 2]),), flags=("-O1",))
 ORIGIN = Origin("gen", "gen_0", "graph")
 
@@ -151,7 +151,7 @@ RACER = """
 import sys, time, warnings
 warnings.simplefilter("error")
 import numpy as np, tinycomp
-from tests.runtime.c_sources import X, doubling, times
+from tests.runtime.csource.c_sources import X, doubling, times
 graph = doubling()
 print("ready", flush=True)
 sys.stdin.readline()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtime.c_sources import SIGNATURE
+from tests.runtime.csource.c_sources import SIGNATURE
 from tinycomp.errors import TargetError
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
