@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ OWN = "tinycomp.definition"
 
 Optional = Value | None
 Results = Value | Sequence[Value]
+_Define = TypeVar("_Define", bound=Callable[..., Results])
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,9 @@ class _Definition:
     def operands(self) -> int | None:
         """The most operands; None for any number."""
         kinds = [p.kind for p in inspect.signature(self.function).parameters.values()]
-        return (
-            None
-            if inspect.Parameter.VAR_POSITIONAL in kinds
-            else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1
-        )
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            return None
+        return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1  # the first one is the body
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -66,8 +66,8 @@ class _Definition:
 _DEFINITIONS: dict[str, _Definition] = {}
 
 
-def _defines(op: str, since: int) -> Callable[[Callable[..., Results]], Callable[..., Results]]:
-    def register(function: Callable[..., Results]) -> Callable[..., Results]:
+def _defines(op: str, since: int) -> Callable[[_Define], _Define]:
+    def register(function: _Define) -> _Define:
         _DEFINITIONS[op] = _Definition(function, since)
         return function
 
@@ -409,7 +409,6 @@ def _quantized_attention(
     together = _matmul_integer_to_float(
         b, x, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias
     )
-    assert isinstance(together, Value)
     return _multi_head_attention(
         b, *_thirds(b, together), None, mask_index,
         num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
@@ -767,7 +766,7 @@ def _qgemm(
 def _matmul_integer_to_float(
     b: Body, x: Value, w: Value, x_scale: Optional, w_scale: Optional, x_point: Optional = None,
     w_point: Optional = None, bias: Optional = None,
-) -> Results:  # fmt: skip
+) -> Value:  # fmt: skip
     sums = b("Cast", b("MatMulInteger", x, w, x_point, w_point), to=NUMBER_BY_DTYPE["float32"])
     return _biased(b, b("Mul", sums, b("Mul", x_scale, w_scale)), bias)
 

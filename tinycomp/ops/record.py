@@ -178,20 +178,6 @@ class OpFamily:
 
         return register
 
-    def declare(
-        self,
-        *names: str,
-        domain: str = "",
-        since: int = 1,
-        traits: Iterable[str] = (),
-        macs: MacCount | None = None,
-        type_rule: TypeRule | None = None,
-    ) -> None:
-        """Record facts about operators whose kernel is the reference's."""
-        chosen = frozenset(traits)
-        assert chosen <= TRAITS.keys(), chosen - TRAITS.keys()
-        self.records += [OpRecord(name, domain, since, None, type_rule, macs, chosen, self.name) for name in names]
-
     def check(self, *names: str) -> Callable[[_C], _C]:
         """Register the decorated function as a check of ``names``; several of one operator run in order."""
 
