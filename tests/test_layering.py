@@ -15,7 +15,7 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"errors", "memory", "remark"})
+BASE = frozenset({"errors", "memory", "remark", "symbolic"})
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
@@ -23,6 +23,7 @@ COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
     "remark": frozenset({"errors", "remark"}),
+    "symbolic": frozenset({"errors", "symbolic"}),
     "memory": frozenset({"errors", "memory"}),
     "ir": BASE | {"ir"},
     "ops": OPS,

@@ -1,0 +1,749 @@
+"""Symbolic sizes: integer expressions over named sizes, in a canonical form.
+
+A :data:`Size` is an ``int`` where it is known and an :class:`Expression` where it follows from named sizes: sums,
+products, floor divisions, minima, maxima and choices. Arithmetic is that of Python and normalises at once, so equal
+polynomials are equal objects and print alike:
+
+>>> n, m = symbol("n"), symbol("m")
+>>> (n + 1) * m - m
+m*n
+>>> (4 * n + 6) // 2, (n * 12) // n, n - n
+(2*n + 3, 12, 0)
+
+Types write a dimension as a number or as this text (:func:`dimension`); :func:`size` reads it back. Every symbol is a
+size: a whole number of at least 0. An ordering is decided only where that follows for all sizes, and raises
+:class:`UndecidedError` elsewhere: no code generator can take the wrong way in silence.
+
+>>> n + 1 > 0
+True
+>>> n > 0
+Traceback (most recent call last):
+    ...
+tinycomp.symbolic.UndecidedError: whether n - 1 >= 0 depends on sizes of the run
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+Range = tuple[int, int | None]
+"""The least and the greatest value of a symbol; None where there is no greatest."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_FUNCTIONS = ("min", "max", "ifzero")
+_TYPICAL = 64
+_LONGEST = 1000
+"""Characters of a dimension that is read as an expression; nobody writes longer ones by hand."""
+
+
+class UndecidedError(TypeError):
+    """A decision was asked for that depends on sizes which only a run knows."""
+
+
+@dataclass(frozen=True)
+class _Atom:
+    """A factor that no polynomial law takes apart: a symbol, or a function of expressions.
+
+    Attributes:
+        kind: ``"symbol"``, ``"//"``, ``"min"``, ``"max"`` or ``"ifzero"``.
+        name: The name of a symbol.
+        operands: What a function is of.
+    """
+
+    kind: str
+    name: str = ""
+    operands: tuple[Size, ...] = ()
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The atom as it is printed and sorted."""
+        if self.kind == "symbol":
+            return self.name if _is_plain(self.name) else json.dumps(self.name)
+        if self.kind == "//":
+            top, bottom = (_inner(operand) for operand in self.operands)
+            return f"{top}//{bottom}"
+        return f"{self.kind}({', '.join(map(str, self.operands))})"
+
+
+_Monomial = tuple[tuple[_Atom, int], ...]
+"""A product of powers, sorted by the text of the atoms; empty for the constant term."""
+
+
+class Expression:
+    """A polynomial with integer coefficients over symbols and functions of expressions; immutable and hashable.
+
+    Made by arithmetic and the functions of this module, never directly. An expression is no number: constants are
+    plain ``int``, so ``isinstance(x, int)`` tells known sizes from others.
+    """
+
+    __slots__ = ("__dict__", "_hash", "_terms")
+
+    def __init__(self, terms: Mapping[_Monomial, int]) -> None:
+        self._terms: tuple[tuple[_Monomial, int], ...] = tuple(sorted(terms.items(), key=_term_order))
+        self._hash = hash(self._terms)
+
+    @functools.cached_property
+    def symbols(self) -> frozenset[str]:
+        """The names that the value follows from."""
+        found: set[str] = set()
+        for monomial, _ in self._terms:
+            for atom, _ in monomial:
+                found.update({atom.name} if atom.kind == "symbol" else ())
+                found.update(*(operand.symbols for operand in atom.operands if isinstance(operand, Expression)))
+        return frozenset(found)
+
+    @functools.cached_property
+    def name(self) -> str | None:
+        """The name of the symbol that the expression is, or None if it is more than that."""
+        if len(self._terms) != 1:
+            return None
+        (monomial, factor), *_ = self._terms
+        if factor != 1 or len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0].kind != "symbol":
+            return None
+        return monomial[0][0].name
+
+    def __add__(self, other: Size) -> Size:
+        if not _is_size(other):
+            return NotImplemented
+        terms = dict(self._terms)
+        for monomial, factor in _terms_of(other):
+            terms[monomial] = terms.get(monomial, 0) + factor
+        return _made(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        if not _is_size(other):
+            return NotImplemented
+        return self + -other
+
+    def __rsub__(self, other: int) -> Size:
+        return -self + other
+
+    def __mul__(self, other: Size) -> Size:
+        if not _is_size(other):
+            return NotImplemented
+        terms: dict[_Monomial, int] = {}
+        for left, a in self._terms:
+            for right, b in _terms_of(other):
+                monomial = _times(left, right)
+                terms[monomial] = terms.get(monomial, 0) + a * b
+        return _made(terms)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        return _divided(self, other) if _is_size(other) else NotImplemented
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return _divided(other, self)
+
+    def __mod__(self, other: Size) -> Size:
+        return self - other * (self // other) if _is_size(other) else NotImplemented
+
+    def __rmod__(self, other: int) -> Size:
+        return other - self * (other // self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self._hash == other._hash and self._terms == other._terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __ge__(self, other: Size) -> bool:
+        return _is_at_least_zero(self - other)
+
+    def __gt__(self, other: Size) -> bool:
+        return _is_at_least_zero(self - other - 1)
+
+    def __le__(self, other: Size) -> bool:
+        return _is_at_least_zero(other - self)
+
+    def __lt__(self, other: Size) -> bool:
+        return _is_at_least_zero(other - self - 1)
+
+    def __bool__(self) -> bool:
+        if not is_positive(self):
+            raise UndecidedError(f"whether {self} is 0 depends on sizes of the run")
+        return True
+
+    def __index__(self) -> int:
+        raise UndecidedError(f"{self} is no number before a run")
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def __repr__(self) -> str:
+        return _text(self)
+
+
+Size = int | Expression
+
+
+def symbol(name: str) -> Expression:
+    """Return the size that is called ``name``."""
+    return Expression({((_Atom("symbol", name), 1),): 1})
+
+
+def minimum(*sizes: Size) -> Size:
+    """Return the least of some sizes.
+
+    >>> minimum(symbol("n"), symbol("n") + 2), minimum(symbol("n"), 7, 9)
+    (n, min(7, n))
+    """
+    return _extreme("min", sizes)
+
+
+def maximum(*sizes: Size) -> Size:
+    """Return the greatest of some sizes.
+
+    >>> maximum(symbol("n"), 0), maximum(symbol("n") - 2, 0)
+    (n, max(0, n - 2))
+    """
+    return _extreme("max", sizes)
+
+
+def if_zero(test: Size, then: Size, otherwise: Size) -> Size:
+    """Return ``then`` where ``test`` is 0, elsewhere ``otherwise``.
+
+    >>> if_zero(symbol("n") - 1, 0, 64)
+    ifzero(n - 1, 0, 64)
+    """
+    if then == otherwise:
+        return then
+    if isinstance(test, int):
+        return otherwise if test else then
+    low, high = bounds(test)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return otherwise
+    return _of_atom(_Atom("ifzero", "", (test, then, otherwise)))
+
+
+def rounded_up(value: Size, multiple: int) -> Size:
+    """Return the least multiple of ``multiple`` that is at least ``value``."""
+    return (value + (multiple - 1)) // multiple * multiple
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """Return the product of some sizes."""
+    result: Size = 1
+    for each in sizes:
+        result = result * each
+    return result
+
+
+def broadcast(a: Size, b: Size) -> Size:
+    """Return the size that two dimensions broadcast to, given that they fit: the other one where one is 1.
+
+    >>> broadcast(symbol("n"), 1), broadcast(symbol("n"), 8), broadcast(symbol("n"), symbol("m"))
+    (n, 8, ifzero(n - 1, m, n))
+    """
+    if a == b or b == 1:
+        return a
+    if a == 1 or (isinstance(b, int) and b > 1):
+        return b
+    if isinstance(a, int) and a > 1:
+        return a
+    return if_zero(a - 1, b, a)
+
+
+# ---- text ----
+
+
+@functools.lru_cache(maxsize=4096)
+def size(dim: int | str) -> Size:
+    """Return the size that a dimension of a type stands for: a number, or the text of an expression.
+
+    A text that is no expression names a symbol.
+
+    >>> size(3), size("2*n + 1"), size("batch size"), size("n + n")
+    (3, 2*n + 1, "batch size", 2*n)
+    """
+    if isinstance(dim, int):
+        return dim
+    if _is_plain(dim):
+        return symbol(dim)
+    try:
+        if len(dim) > _LONGEST:
+            return symbol(dim)
+        tree = ast.parse(dim.strip(), mode="eval")
+        if isinstance(tree.body, ast.Constant):  # a name that happens to be a number or a quoted text
+            return symbol(dim)
+        return _read(tree.body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
+        return symbol(dim)
+
+
+def parse(text: str) -> Size:
+    """Return the size that ``str`` of one printed.
+
+    Raises:
+        ValueError: If the text is no expression.
+    """
+    try:
+        return _read(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
+        raise ValueError(f"{text!r} is no expression of sizes") from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _dimension(value: Expression) -> str:
+    name = value.name
+    return str(value) if name is None else name
+
+
+def dimension(value: Size) -> int | str:
+    """Return a size as a type writes it: a number, the name of a symbol, or the text of an expression.
+
+    >>> dimension(symbol("batch size")), dimension(symbol("n") + 1)
+    ('batch size', 'n + 1')
+    """
+    return value if isinstance(value, int) else _dimension(value)
+
+
+def _read(tree: ast.expr) -> Size:
+    match tree:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Constant(value=str(name)) | ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_read(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            value: Size = _OPERATIONS[type(op)](_read(left), _read(right))
+            return value
+        case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _FUNCTIONS:
+            operands = [_read(arg) for arg in args]
+            if name != "ifzero":
+                return _extreme(name, operands)
+            if len(operands) == 3:
+                return if_zero(*operands)
+    raise ValueError("no expression of sizes")
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def _is_plain(name: str) -> bool:
+    return _IDENTIFIER.match(name) is not None and name not in _FUNCTIONS
+
+
+def _text(value: Expression) -> str:
+    parts: list[str] = []
+    for monomial, factor in value._terms:
+        factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
+        for atom, power in monomial:
+            text = f"({atom.text})" if atom.kind == "//" and (power > 1 or len(monomial) > 1 or factors) else atom.text
+            factors += [text] * power
+        sign = ("-" if factor < 0 else "") if not parts else (" - " if factor < 0 else " + ")
+        parts.append(sign + "*".join(factors))
+    return "".join(parts)
+
+
+def _inner(value: Size) -> str:
+    """Return an operand of a division, in parentheses unless it is one plain factor."""
+    text = str(value)
+    plain = isinstance(value, int) and value >= 0
+    if isinstance(value, Expression) and len(value._terms) == 1:
+        (monomial, factor), *_ = value._terms
+        plain = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1 and monomial[0][0].kind != "//"
+    return text if plain else f"({text})"
+
+
+# ---- canonical form ----
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, (int, Expression))
+
+
+def _terms_of(value: Size) -> Sequence[tuple[_Monomial, int]]:
+    if isinstance(value, Expression):
+        return value._terms
+    number = value.__index__()  # numpy's integers become Python's
+    return (((), number),) if number else ()
+
+
+def _made(terms: Mapping[_Monomial, int]) -> Size:
+    kept = {monomial: factor for monomial, factor in terms.items() if factor}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    return Expression(kept)
+
+
+def _of_atom(atom: _Atom) -> Expression:
+    return Expression({((atom, 1),): 1})
+
+
+def _term_order(term: tuple[_Monomial, int]) -> tuple[Any, ...]:
+    monomial, _ = term
+    return -sum(power for _, power in monomial), [(atom.text, -power) for atom, power in monomial]
+
+
+def _times(a: _Monomial, b: _Monomial) -> _Monomial:
+    if not a or not b:
+        return a or b
+    powers = dict(a)
+    for atom, power in b:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].text))
+
+
+def _over(a: _Monomial, b: _Monomial) -> _Monomial | None:
+    """Return a / b if that is a monomial again."""
+    powers = dict(a)
+    for atom, power in b:
+        left = powers.get(atom, 0) - power
+        if left < 0:
+            return None
+        powers[atom] = left
+    return tuple((atom, power) for atom, power in powers.items() if power)
+
+
+def _divided(top: Size, bottom: Size) -> Size:
+    """Return the floor of a quotient; a divisor that is 0 in a run is the run's mistake."""
+    if isinstance(bottom, int):
+        return _divided_by_number(top, bottom.__index__())
+    if top == bottom:
+        return 1
+    if isinstance(top, int) and top == 0:
+        return 0
+    quotient = _exact_quotient(top, bottom)
+    return quotient if quotient is not None else _of_atom(_Atom("//", "", (top, bottom)))
+
+
+def _exact_quotient(top: Size, bottom: Expression) -> Size | None:
+    """Return the quotient of two polynomials that leaves no remainder, by long division; None if there is none."""
+    lead, factor = bottom._terms[0]
+    quotient: Size = 0
+    rest = top
+    for _ in range(len(_terms_of(top)) + 1):
+        if isinstance(rest, int):
+            return quotient if rest == 0 else None
+        monomial, coefficient = rest._terms[0]
+        power = _over(monomial, lead)
+        if power is None or coefficient % factor:
+            return None
+        step = _made({power: coefficient // factor})
+        quotient = quotient + step
+        rest = rest - step * bottom
+    return None
+
+
+def _divided_by_number(top: Size, bottom: int) -> Size:
+    if bottom == 0:
+        raise ZeroDivisionError("a size is divided by 0")
+    if isinstance(top, int):
+        return top // bottom
+    if bottom < 0:
+        return _divided_by_number(-top, -bottom)
+    whole = {monomial: factor // bottom for monomial, factor in top._terms}
+    rest = _made({monomial: factor % bottom for monomial, factor in top._terms})
+    return _made(whole) + _proper_fraction(rest, bottom)
+
+
+def _proper_fraction(top: Size, bottom: int) -> Size:
+    """Return floor(top / bottom), all coefficients of ``top`` being smaller than ``bottom``."""
+    if isinstance(top, int):
+        return 0
+    common = math.gcd(bottom, *(factor for monomial, factor in top._terms if monomial))
+    if common > 1:
+        top = _made({monomial: factor // common for monomial, factor in top._terms})
+        bottom //= common
+    if bottom == 1:
+        return top
+    if isinstance(top, Expression) and len(top._terms) == 1:
+        (monomial, factor), *_ = top._terms
+        if factor == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+            inner = monomial[0][0]
+            if inner.kind == "//" and isinstance(inner.operands[1], int):
+                return _divided_by_number(inner.operands[0], inner.operands[1] * bottom)
+    return _of_atom(_Atom("//", "", (top, bottom)))
+
+
+def _extreme(kind: str, sizes: Iterable[Size]) -> Size:
+    flat: list[Size] = []
+    for value in sizes:
+        name = _only_atom(value)
+        flat += name.operands if name is not None and name.kind == kind else (value,)
+    kept: list[Size] = []
+    for value in dict.fromkeys(flat):
+        if any(_is_beyond(kind, value, other) for other in kept):
+            continue
+        kept = [other for other in kept if not _is_beyond(kind, other, value)]
+        kept.append(value)
+    if len(kept) == 1:
+        return kept[0]
+    return _of_atom(_Atom(kind, "", tuple(sorted(kept, key=str))))
+
+
+def _only_atom(value: Size) -> _Atom | None:
+    """Return the one function or symbol that an expression is, or None."""
+    if isinstance(value, int) or len(value._terms) != 1:
+        return None
+    (monomial, factor), *_ = value._terms
+    return monomial[0][0] if factor == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
+
+
+def _is_beyond(kind: str, value: Size, other: Size) -> bool:
+    """Tell whether ``value`` never matters beside ``other`` in a minimum or maximum."""
+    difference = value - other if kind == "min" else other - value
+    low, _ = bounds(difference)
+    return low is not None and low >= 0
+
+
+# ---- what holds for all sizes ----
+
+_RANGES: ContextVar[Mapping[str, Range]] = ContextVar("ranges", default=MappingProxyType({}))
+
+
+@contextmanager
+def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
+    """Decide orderings inside the block for sizes within these ranges; symbols that are not named are at least 0."""
+    token = _RANGES.set({**_RANGES.get(), **ranges})
+    try:
+        yield
+    finally:
+        _RANGES.reset(token)
+
+
+def bounds(value: Size) -> tuple[int | None, int | None]:
+    """Return limits that a size surely keeps, None where none is known, under the assumptions in force.
+
+    >>> with assuming({"n": (1, 512)}):
+    ...     bounds(2 * symbol("n") - 1)
+    (1, 1023)
+    """
+    if isinstance(value, int):
+        return value, value
+    ranges = _RANGES.get()
+    low: int | None = 0
+    high: int | None = 0
+    for monomial, factor in value._terms:
+        least, greatest = _monomial_bounds(monomial, ranges)
+        first, last = _scaled(least, factor), _scaled(greatest, factor)
+        if factor < 0:
+            first, last = last, first
+        low = None if low is None or first is None else low + first
+        high = None if high is None or last is None else high + last
+    return low, high
+
+
+def _scaled(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor
+
+
+def _monomial_bounds(monomial: _Monomial, ranges: Mapping[str, Range]) -> tuple[int | None, int | None]:
+    low: int | None = 1
+    high: int | None = 1
+    for atom, power in monomial:
+        least, greatest = _atom_bounds(atom, ranges)
+        if least is None or least < 0 or low is None:
+            return None, None
+        low *= least**power
+        high = None if high is None or greatest is None else high * greatest**power
+    return low, high
+
+
+def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, int | None]:
+    if atom.kind == "symbol":
+        return ranges.get(atom.name, (0, None))
+    limits = [bounds(operand) for operand in atom.operands]
+    if atom.kind == "//":
+        (low, high), (least, most) = limits
+        if least is None or least < 0 or low is None:
+            return None, None
+        small = None if most is None else low // max(most, 1)
+        return (small if low < 0 else (small or 0)), (None if high is None else high // max(least, 1))
+    if atom.kind == "ifzero":
+        (a, b), (c, d) = limits[1:]
+        return (None if a is None or c is None else min(a, c)), (None if b is None or d is None else max(b, d))
+    lows, highs = [low for low, _ in limits], [high for _, high in limits]
+    known_lows, known_highs = [x for x in lows if x is not None], [x for x in highs if x is not None]
+    if atom.kind == "min":
+        return (min(known_lows) if len(known_lows) == len(lows) else None), min(known_highs, default=None)
+    return max(known_lows, default=None), (max(known_highs) if len(known_highs) == len(highs) else None)
+
+
+def _is_at_least_zero(value: Size) -> bool:
+    low, high = bounds(value)
+    if low is not None and low >= 0:
+        return True
+    if high is not None and high < 0:
+        return False
+    raise UndecidedError(f"whether {value} >= 0 depends on sizes of the run")
+
+
+def is_positive(value: Size) -> bool:
+    """Tell whether a size is surely at least 1."""
+    low, _ = bounds(value)
+    return low is not None and low > 0
+
+
+def surely_at_most(a: Size, b: Size) -> bool:
+    """Tell whether ``a <= b`` for all sizes."""
+    low, _ = bounds(b - a)
+    return low is not None and low >= 0
+
+
+# ---- numbers for symbols ----
+
+
+def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
+    """Return a size with symbols replaced by numbers or other sizes; symbols that are not named stay.
+
+    >>> substitute(symbol("n") * 3 + symbol("m"), {"n": 2, "m": symbol("k") + 1})
+    k + 7
+
+    Raises:
+        ZeroDivisionError: If a divisor becomes 0.
+    """
+    if isinstance(value, int) or value.symbols.isdisjoint(sizes):
+        return value
+    total: Size = 0
+    for monomial, factor in value._terms:
+        term: Size = factor
+        for atom, power in monomial:
+            replaced = _substituted(atom, sizes)
+            for _ in range(power):
+                term = term * replaced
+        total = total + term
+    return total
+
+
+def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:
+    if atom.kind == "symbol":
+        return sizes.get(atom.name, _of_atom(atom))
+    operands = [substitute(operand, sizes) for operand in atom.operands]
+    if atom.kind == "//":
+        return operands[0] // operands[1]
+    if atom.kind == "ifzero":
+        return if_zero(*operands)
+    return _extreme(atom.kind, operands)
+
+
+def evaluate(value: Size, sizes: Mapping[str, int]) -> int:
+    """Return the number that a size is for numbers of its symbols.
+
+    Raises:
+        KeyError: If a symbol has no number.
+        ZeroDivisionError: If a divisor becomes 0.
+    """
+    result = substitute(value, sizes)
+    if isinstance(result, Expression):
+        raise KeyError(", ".join(sorted(result.symbols)))
+    return result
+
+
+def typical(value: Size) -> int:
+    """Return the number that a size is for middling symbols: for heuristics, never for what must be right."""
+    if isinstance(value, int):
+        return value
+    ranges = _RANGES.get()
+    sizes: dict[str, int] = {}
+    for name in value.symbols:
+        low, high = ranges.get(name, (0, None))
+        sizes[name] = max(low, min(_TYPICAL, high if high is not None else _TYPICAL))
+    try:
+        return evaluate(value, sizes)
+    except ZeroDivisionError:
+        return 0
+
+
+# ---- straight-line code ----
+
+Operation = tuple[str, tuple[int, ...]]
+
+
+class Formulas:
+    """Straight-line code for many sizes at once, each part computed once: what a run evaluates.
+
+    Values are numbered: the symbols come first, in the order given, then a value per operation. An operation is its
+    name, ``"constant"``, ``"add"``, ``"multiply"``, ``"divide"`` (floor), ``"min"``, ``"max"`` or ``"ifzero"``, and
+    the numbers of its operands; that of a constant is the number itself.
+
+    >>> formulas = Formulas(["n"])
+    >>> formulas.add(2 * symbol("n") + 1)
+    4
+    >>> formulas.operations
+    [('constant', (2,)), ('multiply', (0, 1)), ('constant', (1,)), ('add', (2, 3))]
+
+    Args:
+        symbols: The names of the symbols.
+    """
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self.symbols = tuple(symbols)
+        self.operations: list[Operation] = []
+        self._numbers: dict[Operation, int] = {}
+        self._known: dict[Any, int] = {name: index for index, name in enumerate(symbols)}
+
+    def add(self, value: Size) -> int:
+        """Return the number of the value that ``value`` has at run time.
+
+        Raises:
+            KeyError: If it follows from a symbol that is not among those given.
+        """
+        if isinstance(value, int):
+            return self._emit("constant", value.__index__())
+        key = ("expression", value)
+        if key not in self._known:
+            total = None
+            for monomial, factor in value._terms:
+                term = self._term(monomial, factor)
+                total = term if total is None else self._emit("add", total, term)
+            assert total is not None
+            self._known[key] = total
+        return self._known[key]
+
+    def _term(self, monomial: _Monomial, factor: int) -> int:
+        if not monomial:
+            return self._emit("constant", factor)
+        result = None
+        for atom, power in monomial:
+            value = self._atom(atom)
+            for _ in range(power):
+                result = value if result is None else self._emit("multiply", result, value)
+        assert result is not None
+        return result if factor == 1 else self._emit("multiply", result, self._emit("constant", factor))
+
+    def _atom(self, atom: _Atom) -> int:
+        if atom.kind == "symbol":
+            return self._known[atom.name]
+        operands = [self.add(operand) for operand in atom.operands]
+        if atom.kind in ("//", "ifzero"):
+            return self._emit({"//": "divide"}.get(atom.kind, atom.kind), *operands)
+        result, *others = operands
+        for other in others:
+            result = self._emit(atom.kind, result, other)
+        return result
+
+    def _emit(self, name: str, *operands: int) -> int:
+        operation = (name, operands)
+        if operation not in self._numbers:
+            self._numbers[operation] = len(self.symbols) + len(self.operations)
+            self.operations.append(operation)
+        return self._numbers[operation]
