@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import product
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
@@ -19,7 +18,7 @@ from tinycomp.targets.common.checks import (
     constant,
     float32,
     ranks,
-    static_type,
+    sized_type,
     surely_equal,
 )
 
@@ -44,11 +43,11 @@ def _trailing_scale(node: Node) -> Verdict:
 )  # fmt: skip
 def layer_norm(emit: Emitter, node: Node) -> None:
     """Emit a normalisation of every row."""
-    _, shape = static_type(node.operand(0))
+    _, shape = sized_type(node.operand(0))
     axis = int(node.attrs.get("axis", -1)) % len(shape)
     params = {
-        "rows": math.prod(shape[:axis]),
-        "columns": math.prod(shape[axis:]),
+        "rows": product(shape[:axis]),
+        "columns": product(shape[axis:]),
         "rms": int(node.op == "RMSNormalization"),
         "epsilon": float(node.attrs.get("epsilon", 1e-5)),
     }
