@@ -87,7 +87,7 @@ def actual_results(program: Program, outputs: Sequence[Array]) -> list[Array]:
 
 
 SPECIALISATIONS = 16
-"""How many sets of input shapes a region or module keeps compiled."""
+"""For how many sets of operand shapes a region that is built per set is kept."""
 
 
 def settled(program: Program, constants: Constants) -> Program:
