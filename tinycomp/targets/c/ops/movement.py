@@ -17,7 +17,7 @@ from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, Stride
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, taken, transposing
-from tinycomp.targets.common.checks import Verdict, all_of, constant, settled, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -62,6 +62,31 @@ def _emit_sizes(emit: Emitter, node: Node, value: Value) -> None:
         padded = enumerate([*part, *[0] * (_AT_ONCE - len(part))])
         params = {"type": TYPES[value.dtype], "count": len(part), **{f"value{i}": size for i, size in padded}}
         emit.call("sizes", [emit.view(value).at(start * width)], params, node)
+
+
+_COUNTED = ("float32", "float64", "int32", "int64")
+
+
+def _known_count(node: Node) -> Verdict:
+    sizes = node.output.sizes
+    return sizes is not None or reject("the number of its elements does not follow from sizes")
+
+
+@FAMILY.lower("Range", check=all_of(dtypes(*_COUNTED), _known_count), layout=LayoutRule.ROW_MAJOR)
+def range_(emit: Emitter, node: Node) -> None:
+    """Emit an arithmetic progression."""
+    (count,) = sized_type(node.output)[1]
+    params = {"type": TYPES[node.output.dtype], "count": count}
+    emit.call("range", [node.output, node.operand(0), node.operand(2)], params, node)
+
+
+@FAMILY.lower("ConstantOfShape", check=all_of(movable, settled(0)), layout=LayoutRule.ROW_MAJOR)
+def constant_of_shape(emit: Emitter, node: Node) -> None:
+    """Fill the result with one value."""
+    value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[:1]
+    pattern = int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)
+    params = nd_params((product(sized_type(node.output)[1]),), stride=(1,))
+    emit.call("fill", [node.output], {"element_size": element_size(node.output), "pattern": pattern, **params}, node)
 
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
