@@ -70,6 +70,8 @@ typedef struct tc_piece {
 /* A program at given sizes: all that follows from them. A static program has one, a context of another its own. */
 typedef struct tc_instance {
   tc_step *steps;
+  int64_t step_count; /* and tables, of a context's own: the program may be gone when they are freed */
+  int32_t table_count;
   tc_requirement *inputs;
   tc_requirement *outputs;
   int64_t *values; /* symbols and formulas */
