@@ -11,12 +11,7 @@ from onnx import defs
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
 from tinycomp.frontend.onnx_import import Context, function_body
-from tinycomp.frontend.quantized_definition import (
-    defines,
-    is_quantized_product,
-    layer_definition,
-    quantized_definition,
-)
+from tinycomp.frontend.quantized_definition import defines, quantized_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
@@ -72,19 +67,6 @@ def definition(node: Node) -> Graph | None:
     )
     body = function_body(local, operands, context)
     _bind(body, operands)
-    return body
-
-
-def quantized_layer(node: Node) -> Graph | None:
-    """Return a QLinearConv or QLinearMatMul as a quantised layer, as :func:`definition` returns definitions.
-
-    Returns:
-        None for other nodes, and where ``layer_definition`` has none. Parts of the layer add floats, and so do not give
-        the bits of the node.
-    """
-    body = layer_definition(node) if is_quantized_product(node) else None
-    if body is not None:
-        _bind(body, [v for v in node.inputs if v is not None])
     return body
 
 
