@@ -76,11 +76,11 @@ class Symbols:
 
 def marked_regions(graph: Graph) -> list[list[Node]]:
     """Return the nodes of every numbered region of ``graph``, by number."""
-    found: dict[int, list[Node]] = {}
+    regions: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.region is not None:
-            found.setdefault(node.region, []).append(node)
-    return [found[number] for number in sorted(found)]
+            regions.setdefault(node.region, []).append(node)
+    return [regions[number] for number in sorted(regions)]
 
 
 def _check(graph: Graph, regions: list[list[Node]]) -> None:
