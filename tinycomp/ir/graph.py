@@ -438,11 +438,11 @@ class Graph:
         return sum(value.users.values()) + self._output_counts.get(value, 0)
 
     def predecessors(self, node: Node) -> Iterator[Node]:
-        """Nodes that produce an operand of ``node``."""
+        """Return the nodes that produce an operand of ``node``."""
         return iter(dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer is not None))
 
     def successors(self, node: Node) -> Iterator[Node]:
-        """Nodes that read a result of ``node``."""
+        """Return the nodes that read a result of ``node``."""
         return iter(dict.fromkeys([user for value in node.outputs for user in value.users]))
 
     def fresh(self, base: str) -> str:
