@@ -20,11 +20,11 @@ struct tc_context {
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
-  void **pointers;    /* one per operand of the program */
-  tc_patch *patches;  /* those of the pointers that change with every run */
-  tc_instance sized;  /* of a program over sizes: what it is at those of the next run */
-  int64_t *values;    /* the symbols and formulas to come */
-  bool is_sized;      /* whether `sized` is whole */
+  void **pointers;   /* one per operand of the program */
+  tc_patch *patches; /* those of the pointers that change with every run */
+  tc_instance sized; /* of a program over sizes: what it is at those of the next run */
+  int64_t *values;   /* the symbols and formulas to come */
+  bool is_sized;     /* whether `sized` is whole */
 };
 
 /* What a run does: the program's own steps, or those for the sizes at hand. */
