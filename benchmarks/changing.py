@@ -59,16 +59,21 @@ def path(name: str) -> Path:
     Raises:
         ModuleNotFoundError: If PyTorch is not installed, or ``transformers``, and the model needs them.
     """
+    return cached(f"changing_{name.replace(' ', '_')}", MODELS[name].write)
+
+
+def cached(stem: str, write: Callable[[Path], None]) -> Path:
+    """Return a file of the corpus's folder, written now if it is not there, or not by this code."""
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for source in ("any_size", "decoders", "detection", "recurrent", "transformer"):
         digest.update((here / "architectures" / f"{source}.py").read_bytes())
-    file = corpus.folder() / f"changing_{name.replace(' ', '_')}_{digest.hexdigest()[:12]}.onnx"
+    file = corpus.folder() / f"{stem}_{digest.hexdigest()[:12]}.onnx"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{os.getpid()}.part")
         try:
-            MODELS[name].write(unfinished)
+            write(unfinished)
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
