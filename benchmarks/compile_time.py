@@ -23,7 +23,6 @@ import tinycomp
 from benchmarks import corpus
 from benchmarks.machine import describe, machine
 from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
-from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.runtime.native.executor import Pool
@@ -84,20 +83,19 @@ def compile_seconds(model: str | bytes) -> float:
     return time.perf_counter() - start
 
 
-def phase_seconds(model: str | Path | bytes, shapes: Shapes | None = None) -> dict[str, float]:
+def phase_seconds(model: str | Path | bytes) -> dict[str, float]:
     """Seconds of the import, of every pass, of code generation, of packing, and of what is left.
 
     Args:
         model: A path, or the bytes of a file.
-        shapes: Shapes that replace the declared ones of inputs.
     """
     with gc_paused():
-        return _phase_seconds(model, shapes)
+        return _phase_seconds(model)
 
 
-def _phase_seconds(model: str | Path | bytes, shapes: Shapes | None) -> dict[str, float]:
+def _phase_seconds(model: str | Path | bytes) -> dict[str, float]:
     marks = [("", time.perf_counter())]
-    graph = load_graph(model, shapes)
+    graph = load_graph(model)
     marks.append(("import", time.perf_counter()))
     compiler = Compiler(resolve_targets("c"), Pool(1))
 
