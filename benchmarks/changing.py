@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import importlib
 import itertools
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +111,8 @@ def _exported(
         enliven(module, tensors)
         usual: dict[str, Any] = {"input_names": list(example), "output_names": list(outputs)}
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # the exporters give advice
+            warnings.simplefilter("ignore")  # the exporters give advice, which helps nobody here
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)
             if exporter == "dynamo":
                 symbols = {axis: torch.export.Dim(symbol) for axis, symbol in axes.items()}
                 torch.onnx.export(
