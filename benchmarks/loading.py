@@ -3,16 +3,17 @@
 ``python -m benchmarks loading mobilenet_v2 path/to/other.onnx`` loads models of the corpus and ONNX files, ``--suite``
 a named set. Every load has a process of its own, pinned to one core, with the engine imported before the clock starts:
 what a program pays that compiles one model. Sizes that a file leaves open are told to nobody; what an engine puts off
-until it sees them is in the first run. The engines take turns; the figures are minima over all rounds, the phases those
-of the fastest round.
+until it sees them is in the first run. The engines take turns; the figures are medians over all rounds, with minima in
+brackets, and the phases are those of the fastest round.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,14 @@ def measure(name: str, effort: Effort, engines: Iterable[str]) -> dict[str, Any]
         for engine, samples in pairs.items():
             samples.append(in_fresh_process("benchmarks.loading", "own_load", engine, model, feeds))
         phases.append(in_fresh_process("benchmarks.loading", "own_phases", model))
-    least = {engine: [min(column) for column in zip(*samples, strict=True)] for engine, samples in pairs.items()}
-    seconds, first = ({engine: both[i] for engine, both in least.items()} for i in (0, 1))
+    columns = {engine: [*zip(*samples, strict=True)] for engine, samples in pairs.items()}
+    seconds, first = ({engine: _figures(both[i]) for engine, both in columns.items()} for i in (0, 1))
     fastest = min(phases, key=lambda p: sum(p.values()))
     return {"model": Path(name).stem, "seconds": seconds, "first": first, "phases": fastest}
+
+
+def _figures(samples: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(samples), "minimum": min(samples)}
 
 
 def heading(engines: Iterable[str]) -> str:
@@ -95,13 +100,20 @@ def table(rows: Iterable[Mapping[str, Any]], engines: Iterable[str]) -> str:
 
 
 def cells(row: Mapping[str, Any], engines: Iterable[str]) -> list[str]:
-    """Milliseconds of every engine, and our time over the reference's: of loading, and with the first run."""
-    seconds, first = row["seconds"], row["first"]
-    found = [f"{seconds[engine] * 1e3:.1f}+{first[engine] * 1e3:.1f}" for engine in engines]
-    if not {OURS, REFERENCE} <= seconds.keys():
+    """Milliseconds of every engine, and our time over the reference's: of loading, and with the first run.
+
+    Behind medians stand minima in brackets.
+    """
+    kinds = ("median", "minimum")
+    load, first = row["seconds"], row["first"]
+    found = [
+        "{} ({})".format(*(f"{load[engine][k] * 1e3:.1f}+{first[engine][k] * 1e3:.1f}" for k in kinds))
+        for engine in engines
+    ]
+    if not {OURS, REFERENCE} <= load.keys():
         return [*found, "", ""]
-    whole = {engine: seconds[engine] + first[engine] for engine in (OURS, REFERENCE)}
-    return [*found, *(f"{each[OURS] / each[REFERENCE]:.2f}" for each in (seconds, whole))]
+    whole = {e: {k: load[e][k] + first[e][k] for k in kinds} for e in (OURS, REFERENCE)}
+    return [*found, *("{:.2f} ({:.2f})".format(*(e[OURS][k] / e[REFERENCE][k] for k in kinds)) for e in (load, whole))]
 
 
 def own_load(engine: str, model: Path, feeds: Feeds) -> tuple[float, float]:

@@ -116,7 +116,7 @@ def _loading(found: Figures) -> Iterator[str]:
 
 
 def fresh_loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:
-    """The least milliseconds of every engine and those of the first run, and the ratios of ours to the reference's."""
+    """The milliseconds of every engine and those of the first run, and the ratios of ours to the reference's."""
     lines = [[row["model"], *loading.cells(row, engines)] for row in rows]
     ratio = f"ours / {REFERENCE}"
     return page.table(["model", *(f"{e}, ms" for e in engines), ratio, f"{ratio}, with first run"], lines)

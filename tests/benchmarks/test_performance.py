@@ -48,8 +48,8 @@ ALL = {
         [
             {
                 "model": "net",
-                "seconds": dict.fromkeys(ENGINES, 0.1),
-                "first": {"tinycomp": 0.2, "onnxruntime": 0.1},
+                "seconds": {engine: {"median": 0.1, "minimum": 0.1} for engine in ENGINES},
+                "first": {"tinycomp": {"median": 0.2, "minimum": 0.1}, "onnxruntime": {"median": 0.1, "minimum": 0.05}},
                 "phases": {"import": 0.05},
             }
         ],
@@ -75,7 +75,7 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
     assert "| `models` | rounds 3 | 0.1 |" in text
     assert "1 thread. Geometric means of medians: onnxruntime / ours 2.000 over 1" in text
     assert "2 threads. Geometric means" in text
-    assert "| net | 100.0+200.0 | 100.0+100.0 | 1.00 | 1.50 |" in text
+    assert "| net | 100.0+200.0 (100.0+100.0) | 100.0+100.0 (100.0+50.0) | 1.00 (1.00) | 1.50 (1.33) |" in text
     assert "Not measured: call-overhead." in text
     assert "Rough figures" not in text
 
@@ -124,7 +124,9 @@ def test_the_slope_is_that_of_the_logarithms() -> None:
     assert scaling.slope(ALL["scaling"]["rows"]) == "2.00"
     assert scaling.slope(ALL["scaling"]["rows"][:1]) == ""
     assert performance.slopes(ALL["scaling"]["rows"]) == "| family | depth |\n|---|--:|\n| perceptron | 2.00 (2 to 8) |"
-    assert "| perceptron | depth | 2, 8 | 1e+03, 1.6e+04 |" in scaling.table(ALL["scaling"]["rows"], ENGINES)
+    assert "| perceptron | depth | 2, 8 | 1e+03 (1e+03), 1.6e+04 (1.6e+04) |" in scaling.table(
+        ALL["scaling"]["rows"], ENGINES
+    )
 
 
 @pytest.mark.parametrize("family", scaling.FAMILIES)
