@@ -1,1 +1,1 @@
-"""The networks of the corpus as PyTorch modules with seeded random weights; each file holds one family."""
+"""The networks of the corpus with seeded random weights, as PyTorch modules or node by node; a family per file."""
