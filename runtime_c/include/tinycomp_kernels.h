@@ -259,8 +259,9 @@ typedef struct tc_coordinates_params {
 
 /* ---- normalisation ---- The result of each may replace x. */
 
-/* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
- * the mean is taken as 0. Operands: y, x, scale (optional), bias (optional). */
+/* layer_norm_f32: y = (t - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row t of
+ * x + residual; with rms the mean is taken as 0. Operands: y, t (optional), x, residual (optional), scale (optional),
+ * bias (optional). */
 typedef struct tc_layer_norm_f32_params {
   int64_t rows, columns;
   int64_t rms; /* 0 or 1 */
