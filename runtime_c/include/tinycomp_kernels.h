@@ -61,6 +61,23 @@ typedef struct tc_attention_f32_params {
   float scale;
 } tc_attention_f32_params;
 
+/* rotary_f32: the first `turned` features of x[batch, heads, rows, size], in pairs (i, i + turned/2), or with
+ * interleaved (2 i, 2 i + 1), as complex numbers times cos + i sin; the others stay as they are. With table_half the
+ * second of each pair has angles of its own, so many elements behind those of the first. Angles are those at
+ * batch * table_batch + row * table_row, or where there are positions those of the row of the tables that they name:
+ * positions[batch * position_batch + row], or with position_step as many after positions[batch * position_batch] as
+ * there are rows before. The result may replace x.
+ * Operands: y, x, cos, sin, positions (int64, optional). */
+typedef struct tc_rotary_f32_params {
+  int64_t batch, heads, rows, size;
+  int64_t turned, interleaved;
+  int64_t y_batch, y_head, y_row;
+  int64_t x_batch, x_head, x_row;
+  int64_t table_batch, table_row, table_half;
+  int64_t table_rows; /* with positions: how many there are */
+  int64_t position_batch, position_step;
+} tc_rotary_f32_params;
+
 /* How a convolution is computed. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,
