@@ -260,6 +260,21 @@ def broadcast(a: Size, b: Size) -> Size:
     return if_zero(a - 1, b, a)
 
 
+def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """Return the shape that shapes broadcast to, given that they fit.
+
+    >>> broadcast_shapes((symbol("n"), 1), (8,))
+    (n, 8)
+    """
+    result: list[Size] = []
+    for shape in shapes:
+        missing = len(shape) - len(result)
+        result = [*shape[: max(missing, 0)], *result]
+        start = len(result) - len(shape)
+        result[start:] = [broadcast(a, b) for a, b in zip(result[start:], shape, strict=True)]
+    return tuple(result)
+
+
 # ---- text ----
 
 

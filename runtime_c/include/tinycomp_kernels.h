@@ -132,7 +132,8 @@ typedef struct tc_dwconv2d_f32_params {
  * is then read from its far end. */
 
 /* copy: to[i0, ..., i7] = from[i0, ..., i7], for elements of 1, 2, 4 or 8 bytes. The source's strides may be 0
- * (repeated) or negative; the destination's are positive. The two may not overlap.
+ * (repeated) or negative; the destination's are positive. The two may not overlap,
+ * unless they are the same: then there is nothing to do.
  * Operands: to, from. */
 typedef struct tc_copy_params {
   int64_t element_size;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinycomp.ir.types import ROW_MAJOR, TensorType
+from tinycomp.symbolic import Size
 
 CHANNELS_LAST = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
 """The channels-last layout of a tensor of logical order N, C, spatial dimensions, by rank."""
@@ -30,16 +31,16 @@ def layout_of(order: Sequence[int]) -> str | None:
     return name if name is not None and _ORDERS[name] == tuple(order) else None
 
 
-def strides(type_: TensorType) -> tuple[int, ...]:
+def strides(type_: TensorType) -> tuple[Size, ...]:
     """Return the distance in elements between neighbours along each logical dimension.
 
     >>> strides(TensorType("float32", (1, 3, 4, 5), "NHWC"))
     (60, 1, 15, 3)
     """
-    shape = type_.static_shape
+    shape = type_.sizes
     assert shape is not None, type_
-    result = [0] * len(shape)
-    step = 1
+    result: list[Size] = [0] * len(shape)
+    step: Size = 1
     for dim in reversed(memory_order(type_.layout, len(shape))):
         result[dim] = step
         step *= shape[dim]
@@ -48,8 +49,8 @@ def strides(type_: TensorType) -> tuple[int, ...]:
 
 def same_memory(a: TensorType, b: TensorType) -> bool:
     """Tell whether two types of equal shape put every element in the same place (sizes of 1 do not matter)."""
-    shape = a.static_shape
-    if shape is None or shape != b.static_shape:
+    shape = a.sizes
+    if shape is None or shape != b.sizes:
         return a.layout == b.layout
     pairs = zip(shape, strides(a), strides(b), strict=True)
     return all(size == 1 or x == y for size, x, y in pairs) or 0 in shape

@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from tinycomp import symbolic
+from tinycomp.symbolic import Size
+
 Dim = int | str | None
-"""A dimension: a size, a named symbol, or None where nothing is known."""
+"""A dimension: a size, an expression over named sizes (:mod:`tinycomp.symbolic`), or None where nothing is known."""
 
 UNKNOWN_DTYPE = "?"
 ROW_MAJOR = ""
@@ -49,6 +52,13 @@ class TensorType:
             if not isinstance(dim, int):
                 return None
         return self.shape  # type: ignore[return-value]  # the loop has looked at each
+
+    @property
+    def sizes(self) -> tuple[Size, ...] | None:
+        """The shape as numbers and expressions, or None where a dimension is unknown."""
+        if self.shape is None or None in self.shape:
+            return None
+        return tuple([d if isinstance(d, int) else symbolic.size(d) for d in self.shape if d is not None])
 
     def size(self, unknown: int = 1) -> int:
         """Count the elements, taking every symbolic or unknown dimension as ``unknown``."""

@@ -80,6 +80,36 @@ def plan_arena(buffers: Sequence[Lifetime]) -> Arena:
     return min(warm, _largest_first(buffers, warm.lower_bound), key=lambda arena: arena.size)
 
 
+def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return, for each buffer of a plan, those that it must begin behind whatever their sizes.
+
+    Of two buffers that are alive together, the one that lies higher in the plan begins behind the end of the other,
+    by itself or since it begins behind one that does. Placing every buffer as low as that allows gives a plan for any
+    sizes; with the sizes of the plan it is no larger.
+
+    >>> lives = [Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)]
+    >>> placed_above(lives, plan_arena(lives).offsets)
+    [(), (0,), ()]
+
+    Args:
+        buffers: What the plan places.
+        offsets: Where it does.
+    """
+    above: list[tuple[int, ...]] = [()] * len(buffers)
+    below = [0] * len(buffers)  # sets of buffers that end before one begins, as bits
+    lower: list[int] = []
+    for index in sorted(range(len(buffers)), key=lambda i: (offsets[i], buffers[i].first, i)):
+        life, kept = buffers[index], []
+        for other in reversed(lower):
+            apart = buffers[other].last < life.first or life.last < buffers[other].first
+            if not apart and not below[index] >> other & 1:
+                kept.append(other)
+                below[index] |= below[other] | 1 << other
+        above[index] = tuple(kept)
+        lower.append(index)
+    return above
+
+
 def _largest_first(buffers: Sequence[Lifetime], lower_bound: int) -> Arena:
     """Place the largest buffers first; while that takes too much, the one that ends highest before all others."""
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first, i))

@@ -81,7 +81,7 @@ def check_group(op: str, x: Array, w: Array, group: int) -> None:
         )
 
 
-def convolve(x: Array, w: Array, window: Window, group: int, pad_value: Any = 0) -> Array:
+def convolve(x: Array, w: Array, window: Window[int], group: int, pad_value: Any = 0) -> Array:
     """Return the convolution of ``x`` and ``w``, both of one float dtype, without bias."""
     if window.is_pointwise:
         return _grouped_matmul(w, x.reshape(len(x), group, w.shape[1], prod(window.output)), group, window)
@@ -94,18 +94,18 @@ def convolve(x: Array, w: Array, window: Window, group: int, pad_value: Any = 0)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _unfolded(padded: Array, w: Array, window: Window, group: int) -> Array:
+def _unfolded(padded: Array, w: Array, window: Window[int], group: int) -> Array:
     view = sliding_view(padded, window)
     return _grouped_matmul(w, view.reshape(len(padded), group, w[0].size, prod(window.output)), group, window)
 
 
-def _grouped_matmul(w: Array, columns: Array, group: int, window: Window) -> Array:
+def _grouped_matmul(w: Array, columns: Array, group: int, window: Window[int]) -> Array:
     rows = w.reshape(group, len(w) // group, w[0].size)
     product: Array = np.matmul(rows, columns)
     return product.reshape(len(columns), len(w), *window.output)
 
 
-def _depthwise(padded: Array, w: Array, window: Window) -> Array:
+def _depthwise(padded: Array, w: Array, window: Window[int]) -> Array:
     # A GEMM with one row per channel would spend its time unfolding; a sum over taps reads the input in place.
     copies = len(w) // padded.shape[1]
     total = np.zeros((len(padded), len(w), *window.output), dtype=padded.dtype)
@@ -244,7 +244,7 @@ FAMILY.check("ConvInteger")(_fits(weight=1))
 
 
 def _integer_convolve(
-    x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, window: Window, group: int
+    x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, window: Window[int], group: int
 ) -> Array:
     dtype = exact_float(w[0].size)
     offset_x = minus_zero_point(x, x_zero_point, dtype)
@@ -365,7 +365,7 @@ def transposed_window(
     dilations: Ints = None,
     pads: Ints = None,
     auto_pad: str = "NOTSET",
-) -> Window:
+) -> Window[int]:
     """Return the window whose inverse the transposed convolution is: ``output`` is x's size, ``sizes`` is y's."""
     rank = len(sizes)
     steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
@@ -401,7 +401,7 @@ def _wanted_sizes(
     return None
 
 
-def fold(taps: Array, window: Window) -> Array:
+def fold(taps: Array, window: Window[int]) -> Array:
     """Return the sum of overlapping windows, the inverse of unfolding.
 
     Args:
@@ -485,7 +485,7 @@ def deform_conv(
     return add_bias(product.reshape(len(x), len(w), *window.output), b, op)
 
 
-def _columns(x: Array, offset: Array, mask: Array | None, window: Window, groups: int) -> Array:
+def _columns(x: Array, offset: Array, mask: Array | None, window: Window[int], groups: int) -> Array:
     """Return the unfolded input (N, C, taps, windows)."""
     batch, channels = x.shape[:2]
     taps, windows = prod(window.kernel), prod(window.output)
@@ -504,7 +504,7 @@ def _columns(x: Array, offset: Array, mask: Array | None, window: Window, groups
     return columns
 
 
-def _regular_places(window: Window) -> list[Array]:
+def _regular_places(window: Window[int]) -> list[Array]:
     """Return, per axis, the input coordinate of each tap of each window, (taps, windows), without offsets."""
     taps, windows = np.indices(window.kernel), np.indices(window.output)
     return [

@@ -45,7 +45,7 @@ def _pool_types(node: Node) -> list[Type]:
     return [TensorType(tensor(t).dtype, (*shape[:2], *window.output)) for t in types]
 
 
-def _pool_window(op: str, x: Array, kernel: Sequence[int], ceil_mode: int, **attrs: Any) -> Window:
+def _pool_window(op: str, x: Array, kernel: Sequence[int], ceil_mode: int, **attrs: Any) -> Window[int]:
     """Return the checked geometry; a window may not lie wholly in the padding, where a pool has no value."""
     window = make_window(op, _spatial_sizes(op, x), kernel, ceil_mode=bool(ceil_mode), **attrs)
     for before, after, extent in zip(window.before, window.after, window.extents, strict=True):
@@ -64,14 +64,14 @@ def _spatial_sizes(op: str, x: Array) -> tuple[int, ...]:
     return x.shape[2:]
 
 
-def _axis_slice(window: Window, axis: int, tap: int) -> tuple[Any, ...]:
+def _axis_slice(window: Window[int], axis: int, tap: int) -> tuple[Any, ...]:
     start = tap * window.dilations[axis]
     step = window.strides[axis]
     cells = slice(start, start + (window.output[axis] - 1) * step + 1, step)
     return (slice(None),) * (2 + axis) + (cells,)
 
 
-def window_reduce(padded: Array, window: Window, reduce: np.ufunc) -> Array:
+def window_reduce(padded: Array, window: Window[int], reduce: np.ufunc) -> Array:
     """Reduce every window of a padded input with a commutative ufunc such as ``np.add``."""
     result = padded
     for axis in range(window.rank):
@@ -86,7 +86,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if is_float(dtype) else integer_range(dtype)[0]
 
 
-def max_with_indices(padded: Array, window: Window) -> tuple[Array, list[Array]]:
+def max_with_indices(padded: Array, window: Window[int]) -> tuple[Array, list[Array]]:
     """Return the maximum of every window and, per spatial axis, its coordinate in the padded input.
 
     Of equal maxima the first in row-major order wins: the innermost axis is reduced first and only a greater value
@@ -113,7 +113,7 @@ def max_with_indices(padded: Array, window: Window) -> tuple[Array, list[Array]]
     return best, coords
 
 
-def _flat_indices(coords: list[Array], window: Window, batch: int, channels: int, storage_order: int) -> Array:
+def _flat_indices(coords: list[Array], window: Window[int], batch: int, channels: int, storage_order: int) -> Array:
     sizes = window.sizes
     places = [np.clip(c - b, 0, n - 1) for c, b, n in zip(coords, window.before, sizes, strict=True)]
     order = range(window.rank) if storage_order == 0 else reversed(range(window.rank))
@@ -154,7 +154,7 @@ def max_pool(
     return best.astype(x.dtype, copy=False), _flat_indices(coords, window, x.shape[0], x.shape[1], storage_order)
 
 
-def _counts(window: Window, count_include_pad: bool) -> Array:
+def _counts(window: Window[int], count_include_pad: bool) -> Array:
     """Return how many cells each window counts: those of the input and, if asked for, of the padding.
 
     Cells beyond the padding behind, which ``ceil_mode`` can reach, never count.

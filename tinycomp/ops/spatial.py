@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array
+from tinycomp.symbolic import Size, maximum, minimum
+
+S = TypeVar("S", bound=Size)
+"""Sizes: ``int`` where all are known."""
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Generic[S]):
     """A sliding window over the spatial axes; every field has one entry per spatial axis.
 
     Attributes:
@@ -36,13 +40,13 @@ class Window:
         output: Number of windows.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[S, ...]
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    output: tuple[int, ...]
+    before: tuple[S, ...]
+    after: tuple[S, ...]
+    output: tuple[S, ...]
 
     @property
     def rank(self) -> int:
@@ -64,7 +68,7 @@ class Window:
         return np.ndindex(*self.kernel)
 
     @property
-    def interior(self) -> tuple[Any, ...]:
+    def interior(self: Window[int]) -> tuple[Any, ...]:
         """The index of the unpadded cells in a padded array."""
         return (..., *(slice(b, b + size) for b, size in zip(self.before, self.sizes, strict=True)))
 
@@ -103,7 +107,7 @@ def spatial_tuple(
 
 def make_window(
     op: str,
-    sizes: Sequence[int],
+    sizes: Sequence[S],
     kernel: Sequence[int],
     *,
     strides: Sequence[int] | None = None,
@@ -111,7 +115,7 @@ def make_window(
     pads: Sequence[int] | None = None,
     auto_pad: str = "NOTSET",
     ceil_mode: bool = False,
-) -> Window:
+) -> Window[S]:
     """Check the attributes of a convolution or pooling and return its geometry.
 
     Args:
@@ -134,14 +138,14 @@ def make_window(
 @functools.lru_cache(maxsize=1024)
 def _window(
     op: str,
-    sizes: tuple[int, ...],
+    sizes: tuple[Size, ...],
     kernel: tuple[int, ...],
     strides: tuple[int, ...] | None,
     dilations: tuple[int, ...] | None,
     pads: tuple[int, ...] | None,
     auto_pad: str,
     ceil_mode: bool,
-) -> Window:
+) -> Window[Any]:
     """See :func:`make_window`; a model has few different windows, and many questions are asked about each."""
     rank = len(sizes)
     kernel = spatial_tuple(op, "kernel_shape", kernel, rank, 1, 1)
@@ -158,7 +162,7 @@ def _window(
             _output_size(size + b + a - extent, step, size + b, ceil_mode)
             for size, b, a, extent, step in zip(sizes, before, after, extents, steps, strict=True)
         )
-    if min(output, default=1) <= 0:
+    if any(isinstance(size, int) and size <= 0 for size in output):
         raise ModelError(
             f"{op}: the output would be empty",
             expected="every spatial output size > 0",
@@ -181,25 +185,26 @@ def split_pads(op: str, pads: Sequence[int] | None, rank: int) -> tuple[tuple[in
 
 
 def _same_pads(
-    sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], output: Sequence[int], *, upper: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    sizes: Sequence[Size], extents: Sequence[int], strides: Sequence[int], output: Sequence[Size], *, upper: bool
+) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     totals = [
-        max((n - 1) * step + extent - size, 0)
+        maximum((n - 1) * step + extent - size, 0)
         for size, extent, step, n in zip(sizes, extents, strides, output, strict=True)
     ]
     less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
     return (less, more) if upper else (more, less)
 
 
-def _output_size(room: int, step: int, last_start: int, ceil_mode: bool) -> int:
+def _output_size(room: Size, step: int, last_start: Size, ceil_mode: bool) -> Size:
     if not ceil_mode:
         return room // step + 1
     count = -(-room // step) + 1
     # A window that would start in the padding behind sees no input at all and is dropped.
-    return count - 1 if (count - 1) * step >= last_start else count
+    late = (count - 1) * step - last_start + 1
+    return count - maximum(minimum(late, 1), 0)
 
 
-def pad_for(x: Array, window: Window, value: Any = 0) -> Array:
+def pad_for(x: Array, window: Window[int], value: Any = 0) -> Array:
     """Return ``x`` (batch, channels, spatial…) padded with ``value`` so that every tap of every window exists.
 
     With ``ceil_mode`` the last window may reach past the padding that was asked for, so this may pad more than
@@ -217,7 +222,7 @@ def pad_for(x: Array, window: Window, value: Any = 0) -> Array:
     return padded
 
 
-def sliding_view(padded: Array, window: Window) -> Array:
+def sliding_view(padded: Array, window: Window[int]) -> Array:
     """Return a read-only view of shape (batch, channels, *kernel, *output) onto a padded input."""
     batch, channel, *spatial = padded.strides
     tap_strides = [s * d for s, d in zip(spatial, window.dilations, strict=True)]

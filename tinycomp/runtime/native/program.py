@@ -17,6 +17,7 @@ import numpy as np
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.spec import TensorSpec, array_dtype
+from tinycomp.symbolic import Expression, Size
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,7 +46,7 @@ class Operand:
 
     space: str
     index: int = 0
-    offset: int = 0
+    offset: Size = 0
 
     def __str__(self) -> str:
         """Return for example ``input[0]``, ``arena+4096`` or ``-`` for an absent operand."""
@@ -68,7 +69,7 @@ class Limit:
     """
 
     count: Operand
-    rows: int
+    rows: Size
 
     def __str__(self) -> str:
         return f"first {self.count} of {self.rows} rows"
@@ -89,7 +90,7 @@ class Instruction:
 
     kernel: str
     operands: tuple[Operand, ...]
-    params: Mapping[str, int | float]
+    params: Mapping[str, float | Size]
     source: tuple[str, ...] = ()
     macs: int = 0
     limit: Limit | None = None
@@ -106,7 +107,7 @@ class BufferSpec:
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -123,6 +124,34 @@ class Counted:
 
     output: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaBuffer:
+    """A piece of a symbolic program's arena.
+
+    Args:
+        nbytes: Its size.
+        above: The buffers behind whose ends it must begin.
+    """
+
+    nbytes: Size
+    above: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableWord:
+    """An int64 word of a constant that a run fills in.
+
+    Args:
+        constant: Which constant.
+        word: Which of its words.
+        value: What is written there.
+    """
+
+    constant: int
+    word: int
+    value: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +178,8 @@ class Program:
     instructions: tuple[Instruction, ...]
     arena_bound: int = 0
     counted: tuple[Counted, ...] = ()
+    arena: tuple[ArenaBuffer, ...] = ()
+    tables: tuple[TableWord, ...] = ()
 
     @property
     def results(self) -> tuple[BufferSpec, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import Dim, TensorType
 from tinycomp.rewrite import Remark, reject
+from tinycomp.symbolic import Size
 
 Verdict = bool | Remark
 Check = Callable[[Node], Verdict]
@@ -104,11 +105,11 @@ def operand(node: Node, index: int) -> Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def static_type(value: Value) -> tuple[TensorType, tuple[int, ...]]:
-    """Return the type of a value and its shape, which is static during lowering."""
+def sized_type(value: Value) -> tuple[TensorType, tuple[Size, ...]]:
+    """Return the type of a value and its shape; during lowering every dimension is a number or an expression."""
     type_ = value.type
     assert isinstance(type_, TensorType), value
-    shape = type_.static_shape
+    shape = type_.sizes
     assert shape is not None, value
     return type_, shape
 

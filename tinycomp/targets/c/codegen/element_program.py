@@ -18,8 +18,9 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import bits
 from tinycomp.ops.cast import cast_array
 from tinycomp.runtime.native.library import codes, lib
+from tinycomp.symbolic import Size, if_zero
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nd_params
-from tinycomp.targets.common.checks import static_type
+from tinycomp.targets.common.checks import sized_type
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NUMBERS = ("float32", "float64", *INTEGERS)
@@ -81,7 +82,7 @@ class StridedInput:
 
     view: View
     dtype: str
-    strides: tuple[int, ...]
+    strides: tuple[Size, ...]
 
 
 class _Step(NamedTuple):
@@ -198,10 +199,10 @@ class Steps:
             found.append(ref)
         return found
 
-    def encode(self, like: Value, outputs: Sequence[Ref]) -> np.ndarray:
+    def encode(self, like: Value, outputs: Sequence[Ref]) -> list[Size]:
         """Return the program, whose iteration space is that of ``like``, as int64 words."""
         starts = {"input": 0, "immediate": len(self.inputs), "step": len(self.inputs) + len(self.immediates)}
-        words = [len(self.inputs), len(self.immediates), len(self.steps), len(outputs)]
+        words: list[Size] = [len(self.inputs), len(self.immediates), len(self.steps), len(outputs)]
         words += self._space(like)
         for array in self.immediates:
             words += [TYPES[array.dtype.name], _value_bits(array)]
@@ -210,17 +211,22 @@ class Steps:
             coefficients = [_bits(step.a), _bits(step.b)]
             words += [step.kind, step.op, _code(step.dtype), *sources, *[0] * (3 - len(sources)), *coefficients]
         words += [starts["step"] + ref.number for ref in outputs]
-        return np.array(words, np.int64)
+        return words
 
-    def _space(self, like: Value) -> list[int]:
-        type_, shape = static_type(like)
+    def _space(self, like: Value) -> list[Size]:
+        type_, shape = sized_type(like)
         order = memory_order(type_.layout, len(shape))
         walks = {f"x{i}_": [broadcast_strides(v, shape)[d] for d in order] for i, v in enumerate(self.inputs)}
         params = nd_params([shape[d] for d in order], **walks)
-        words = [int(params[f"size{d}"]) for d in range(MAX_RANK)]
+        words = [_whole(params[f"size{d}"]) for d in range(MAX_RANK)]
         for i, value in enumerate(self.inputs):
-            words += [_code(value.dtype), *(int(params[f"x{i}_{d}"]) for d in range(MAX_RANK))]
+            words += [_code(value.dtype), *(_whole(params[f"x{i}_{d}"]) for d in range(MAX_RANK))]
         return words
+
+
+def _whole(parameter: float | Size) -> Size:
+    assert not isinstance(parameter, float), parameter
+    return parameter
 
 
 def _code(dtype: str) -> int:
@@ -239,16 +245,21 @@ def _value_bits(array: np.ndarray) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def broadcast_strides(value: Value | StridedInput, shape: Sequence[int]) -> list[int]:
+def broadcast_strides(value: Value | StridedInput, shape: Sequence[Size]) -> list[Size]:
     """Return the element strides of an operand over the logical dimensions of the result; 0 where it repeats."""
     if isinstance(value, StridedInput):
         return list(value.strides)
-    type_, own = static_type(value)
-    if type_.size() == 1:
-        return [0] * len(shape)
-    padded = [1] * (len(shape) - len(own)) + list(own)
-    steps = [0] * (len(shape) - len(own)) + list(strides(type_))
-    return [0 if n == 1 else s for n, s in zip(padded, steps, strict=True)]
+    type_, own = sized_type(value)
+    missing = len(shape) - len(own)
+    repeated = [repeating(n, whole, s) for n, whole, s in zip(own, shape[missing:], strides(type_), strict=True)]
+    return [0] * missing + repeated
+
+
+def repeating(size: Size, whole: Size, step: Size) -> Size:
+    """Return the stride along a dimension that is broadcast to ``whole``: 0 where a run finds one element."""
+    if size == 1:
+        return 0
+    return step if size == whole or isinstance(size, int) else if_zero(size - 1, 0, step)
 
 
 Build = Callable[[Steps, Node], Ref]
@@ -272,7 +283,7 @@ def emit_fusion_group(
             steps.give(node.output, ref)
     refs = steps.outputs(outputs)
     words = steps.encode(nodes[-1].output, refs)
-    operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.constant(words)]
+    operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.table(words)]
     operands += [v.view if isinstance(v, StridedInput) else v for v in steps.inputs]
     operands += [None] * (MAX_INPUTS - len(steps.inputs))
     emit.call("elementwise", operands, {"words": len(words)}, *nodes)

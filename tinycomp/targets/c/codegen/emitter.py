@@ -12,12 +12,23 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
-from tinycomp.memory.planner import Lifetime, plan_arena
-from tinycomp.runtime.native.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
+from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena
+from tinycomp.runtime.native.program import (
+    ABSENT,
+    ArenaBuffer,
+    BufferSpec,
+    Counted,
+    Instruction,
+    Limit,
+    Operand,
+    Program,
+    TableWord,
+)
+from tinycomp.symbolic import Expression, Size, product, typical
 from tinycomp.targets.c.options import Settings
-from tinycomp.targets.common.checks import static_type
+from tinycomp.targets.common.checks import sized_type
 
-Params = Mapping[str, int | float]
+Params = Mapping[str, float | Size]
 
 OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
 """Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
@@ -39,7 +50,7 @@ class Buffer:
         index: Which input, output or constant.
     """
 
-    nbytes: int
+    nbytes: Size
     space: str = "arena"
     index: int = 0
 
@@ -54,9 +65,9 @@ class View:
     """
 
     buffer: Buffer
-    offset: int = 0
+    offset: Size = 0
 
-    def at(self, offset: int) -> View:
+    def at(self, offset: Size) -> View:
         """Return the place ``offset`` bytes further on."""
         return View(self.buffer, self.offset + offset)
 
@@ -75,7 +86,7 @@ class Strided:
     """
 
     view: View
-    strides: tuple[int, ...]
+    strides: tuple[Size, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class _Call:
     params: Params
     sources: tuple[str, ...]
     macs: int = 0
-    limit: tuple[View, int] | None = None
+    limit: tuple[View, Size] | None = None
 
 
 @dataclass
@@ -93,7 +104,7 @@ class Emitter:
     """Collects the kernel calls of one region.
 
     Args:
-        graph: The region's graph, with static types and layouts assigned.
+        graph: The region's graph: every dimension is a number or an expression, and layouts are assigned.
         settings: What the user asks of the compilation.
         sources: With which result the rows of a value are counted, where only a run shows their number. The types are
             for the most rows.
@@ -107,6 +118,7 @@ class Emitter:
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
     _counts: dict[Value, View] = field(default_factory=dict)
+    _tables: dict[Buffer, list[tuple[int, Expression]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, value in enumerate(self.graph.inputs):
@@ -134,7 +146,7 @@ class Emitter:
     def joined(self, value: Value) -> Strided | None:
         """Return the slice of a Concat's result that ``value`` becomes, if it may be computed there."""
         type_ = tensor(value.type)
-        if value.const is not None or self.graph.is_output(value) or type_.size() == 0:
+        if value.const is not None or self.graph.is_output(value) or nbytes(type_) == 0:
             return None
         for user in value.users:
             if user.op == "Concat" and user.domain == "" and tensor(user.output.type).layout == type_.layout:
@@ -146,7 +158,9 @@ class Emitter:
         steps = strides(whole)
         axis = int(concat.attrs["axis"]) % len(steps)
         before = concat.inputs[: concat.inputs.index(value)]
-        start = sum(static_type(v)[1][axis] for v in before if v is not None)
+        start: Size = 0
+        for part in before:
+            start = start + (0 if part is None else sized_type(part)[1][axis])
         return Strided(self.view(concat.output).at(start * steps[axis] * numpy_dtype(whole.dtype).itemsize), steps)
 
     def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
@@ -169,8 +183,7 @@ class Emitter:
         """
         if value in self._postponed:
             source, _ = self._postponed[value]
-            shape = value.static_shape
-            assert shape is not None, value
+            _, shape = sized_type(value)
             if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
                 return source
         return Strided(self.view(value), strides(tensor(value.type)))
@@ -187,7 +200,14 @@ class Emitter:
             self._constants[key] = (Buffer(stored.nbytes, "constant", len(self._constants)), array)
         return View(self._constants[key][0])
 
-    def scratch(self, size: int) -> View:
+    def table(self, words: Sequence[Size | np.int64]) -> View:
+        """Return where int64 words lie that a kernel reads; those that are expressions are filled in by every run."""
+        array = np.array([0 if isinstance(word, Expression) else word for word in words], np.int64)
+        place = self.constant(array)
+        self._tables[place.buffer] = [(i, word) for i, word in enumerate(words) if isinstance(word, Expression)]
+        return place
+
+    def scratch(self, size: Size) -> View:
         """Return a new arena buffer of ``size`` bytes."""
         return View(Buffer(size))
 
@@ -209,12 +229,12 @@ class Emitter:
             self._counts[source] = View(Buffer(_COUNT_BYTES, "output", index))
         return self._counts[source]
 
-    def _limit(self, nodes: Sequence[Node]) -> tuple[View, int] | None:
+    def _limit(self, nodes: Sequence[Node]) -> tuple[View, Size] | None:
         """Return the rows that a call on behalf of ``nodes`` has to compute; None for all."""
         for value in (v for node in nodes for v in node.used_outputs() if v in self.sources):
             source = self.sources[value]
             if source.producer not in nodes:
-                return self.count_of(source), static_type(source)[1][0]
+                return self.count_of(source), sized_type(source)[1][0]
         return None
 
     def count_macs(self, macs: int) -> None:
@@ -225,17 +245,29 @@ class Emitter:
     def finish(self, name: str) -> Program:
         """Return the program, its buffers placed in one arena."""
         self._place_outputs()
-        arena_buffers = self._lifetimes()
-        arena = plan_arena(list(arena_buffers.values()))
-        offsets = dict(zip(arena_buffers, arena.offsets, strict=True))
-        instructions = tuple([_instruction(call, offsets) for call in self.calls])
-        constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
+        lives = self._lifetimes()
+        arena = plan_arena(list(lives.values()))
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
+        is_symbolic = any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
+        places = _symbolic_places(lives) if is_symbolic else _static_places(lives, arena)
+        instructions = tuple([_instruction(call, places) for call in self.calls])
+        constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
         counts = tuple(BufferSpec(f"rows of {source.name}", "int64", ()) for source in self._counts)
+        if not is_symbolic:
+            results = (*outputs, *counts)
+            return Program(
+                name, inputs, results, constants, arena.size, instructions, arena.lower_bound, self._counted()
+            )
+        above = placed_above(list(lives.values()), arena.offsets)
         return Program(
-            name, inputs, (*outputs, *counts), constants, arena.size, instructions, arena.lower_bound, self._counted()
-        )
+            name, inputs, (*outputs, *counts), constants, 0, instructions, 0, self._counted(),
+            arena=tuple([ArenaBuffer(b.nbytes, below) for b, below in zip(lives, above, strict=True)]),
+            tables=self._table_words(),
+        )  # fmt: skip
+
+    def _table_words(self) -> tuple[TableWord, ...]:
+        return tuple([TableWord(table.index, i, word) for table, words in self._tables.items() for i, word in words])
 
     def _counted(self) -> tuple[Counted, ...]:
         outputs = enumerate(self.graph.outputs)
@@ -247,10 +279,10 @@ class Emitter:
             view, size = self.view(value), nbytes(tensor(value.type))
             if view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
                 view.buffer.space, view.buffer.index = "output", index
-            elif size:
+            elif size != 0:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
 
-    def _copy_bytes(self, target: View, source: View, size: int) -> None:
+    def _copy_bytes(self, target: View, source: View, size: Size) -> None:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
         self.calls.append(_Call("copy", (target, source), params, ()))
 
@@ -262,21 +294,32 @@ class Emitter:
                 if view is not None and view.buffer.space == "arena":
                     first.setdefault(view.buffer, index)
                     last[view.buffer] = index
-        return {b: Lifetime(b.nbytes, first[b], last[b]) for b in first}
+        return {b: Lifetime(typical(b.nbytes), first[b], last[b]) for b in first}
 
 
-def nbytes(type_: TensorType) -> int:
-    """Return the bytes of a tensor with static shape, one whole byte at least per element."""
-    return type_.size() * max(1, bits(type_.dtype) // 8)
+def _static_places(lives: Mapping[Buffer, Lifetime], arena: Arena) -> dict[Buffer, tuple[int, int]]:
+    """Return index and first byte of every buffer in the arena: all are parts of one piece of memory."""
+    return {buffer: (0, offset) for buffer, offset in zip(lives, arena.offsets, strict=True)}
 
 
-def lies_as(type_: TensorType, steps: Sequence[int]) -> bool:
+def _symbolic_places(lives: Mapping[Buffer, Lifetime]) -> dict[Buffer, tuple[int, int]]:
+    """Do so for an arena whose buffers are placed when their sizes are known."""
+    return {buffer: (index, 0) for index, buffer in enumerate(lives)}
+
+
+def nbytes(type_: TensorType) -> Size:
+    """Return the bytes of a tensor without unknown dimensions, one whole byte at least per element."""
+    assert type_.sizes is not None, type_
+    return product(type_.sizes) * max(1, bits(type_.dtype) // 8)
+
+
+def lies_as(type_: TensorType, steps: Sequence[Size]) -> bool:
     """Tell whether elements that are ``steps`` apart lie as those of a tensor of this type."""
-    assert type_.static_shape is not None, type_
-    return same_steps(type_.static_shape, steps, strides(type_))
+    assert type_.sizes is not None, type_
+    return same_steps(type_.sizes, steps, strides(type_))
 
 
-def same_steps(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+def same_steps(shape: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Tell whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
     return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
@@ -288,28 +331,29 @@ def in_memory_order(value: Value) -> np.ndarray:
     return value.const.transpose(memory_order(layout, value.const.ndim)) if layout else value.const
 
 
-def _operand(view: View | None, offsets: Mapping[Buffer, int]) -> Operand:
+_Places = Mapping[Buffer, tuple[int, int]]
+
+
+def _operand(view: View | None, places: _Places) -> Operand:
     if view is None:
         return ABSENT
     buffer = view.buffer
-    start = offsets[buffer] if buffer.space == "arena" else 0
-    return Operand(buffer.space, buffer.index, start + view.offset)
+    index, start = places[buffer] if buffer.space == "arena" else (buffer.index, 0)
+    return Operand(buffer.space, index, start + view.offset)
 
 
-def _instruction(call: _Call, offsets: Mapping[Buffer, int]) -> Instruction:
-    operands = tuple([_operand(view, offsets) for view in call.operands])
-    limit = None if call.limit is None else Limit(_operand(call.limit[0], offsets), call.limit[1])
+def _instruction(call: _Call, places: _Places) -> Instruction:
+    operands = tuple([_operand(view, places) for view in call.operands])
+    limit = None if call.limit is None else Limit(_operand(call.limit[0], places), call.limit[1])
     return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit)
 
 
 def _spec(name: str, value: Value) -> BufferSpec:
-    type_ = tensor(value.type)
-    shape = type_.static_shape
-    assert shape is not None, value
+    type_, shape = sized_type(value)
     return BufferSpec(name, type_.dtype, shape)
 
 
-def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | float]:
+def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float | Size]:
     """Return the parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
 
     Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
@@ -319,7 +363,7 @@ def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | f
     ([2, 3, 4], [12, 4, 1])
     """
     dims = [list(column) for column in zip(sizes, *steps.values(), strict=True) if column[0] != 1]
-    merged: list[list[int]] = []
+    merged: list[list[Size]] = []
     for dim in dims:
         if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
             merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
@@ -332,7 +376,7 @@ def nd_params(sizes: Sequence[int], **steps: Sequence[int]) -> dict[str, int | f
     return params
 
 
-def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | float]:
+def eight(name: str, values: Sequence[Size], missing: int) -> dict[str, float | Size]:
     """Name up to eight values as parameters, innermost dimension last; outer ones that are not given are ``missing``.
 
     >>> [n for n in eight("size", (5, 6), 1).values()]
@@ -340,4 +384,4 @@ def eight(name: str, values: Sequence[int], missing: int) -> dict[str, int | flo
     """
     padding = MAX_RANK - len(values)
     assert padding >= 0, values
-    return {f"{name}{i}": int(n) for i, n in enumerate([*[missing] * padding, *values])}
+    return {f"{name}{i}": n for i, n in enumerate([*[missing] * padding, *values])}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
+from tinycomp import symbolic
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
+from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Program
+from tinycomp.symbolic import Expression
 from tinycomp.target.policy import macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -34,7 +38,7 @@ STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
 
 
 def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
-    """Return the program of a region whose shapes are static, but for numbers of rows that a run counts.
+    """Return the program of a region, which serves every size of its dynamic dimensions.
 
     Args:
         region: The region; its body is left alone.
@@ -45,6 +49,7 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
         TargetError: If the region holds an operator that the target does not know.
     """
     graph = region.body.clone()
+    _name_sizes(graph)
     FoldConstants(keep_quantized=False).run(graph)
     EliminateDeadCode().run(graph)
     own_parameters(graph)
@@ -59,6 +64,35 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
         elif node is groups[node].nodes[-1]:
             _emit_group(emit, groups[node], table)
     return emit.finish(region.op)
+
+
+def _name_sizes(graph: Graph) -> None:
+    """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
+
+    Raises:
+        TypeInferenceError: If the operators do not work for such sizes.
+    """
+    dims = [dim for value in graph.inputs for dim in value.shape or ()]
+    if all(isinstance(dim, int) for dim in dims):
+        return
+    sizes = [symbolic.size(dim) for dim in dims if isinstance(dim, str)]
+    named = {size.name for size in sizes if isinstance(size, Expression) and size.name is not None}
+    types: list[Type] = []
+    for value in graph.inputs:
+        type_ = tensor(value.type)
+        shape = [_named(dim, f"{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
+        types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
+    retype(graph, types)
+
+
+def _named(dim: Dim, name: str, named: Set[str]) -> Dim:
+    """Return a dimension of an input if it follows from sizes that are dimensions themselves, else a new one."""
+    if isinstance(dim, int):
+        return dim
+    size = None if dim is None else symbolic.size(dim)
+    if not isinstance(size, Expression) or not size.symbols <= named:
+        size = symbolic.symbol(name)
+    return symbolic.dimension(size)
 
 
 def _lower(emit: Emitter, node: Node, table: Table) -> None:

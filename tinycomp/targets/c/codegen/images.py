@@ -12,16 +12,16 @@ handful of sets and push each other out: 14x14x512 takes 2.2 times as long as it
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
+from tinycomp.symbolic import Size, product, surely_at_most
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
 from tinycomp.targets.c.codegen.placement import destination, leave
-from tinycomp.targets.common.checks import static_type
+from tinycomp.targets.common.checks import sized_type
 
 FLOAT = 4
 """Bytes of a float32."""
@@ -37,14 +37,14 @@ class Pixels:
     """
 
     view: View
-    stride: int
+    stride: Size
 
-    def from_pixel(self, index: int) -> Pixels:
+    def from_pixel(self, index: Size) -> Pixels:
         """Return the image that begins with a later pixel."""
         return Pixels(self.view.at(index * self.stride * FLOAT), self.stride)
 
 
-def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
+def pixel_stride(shape: Sequence[Size], steps: Sequence[Size]) -> Size | None:
     """Return the distance of pixels of shape (N, C, …) whose elements are ``steps`` apart, or None if it varies.
 
     >>> pixel_stride((2, 3, 4, 5), (200, 1, 50, 10))
@@ -53,17 +53,17 @@ def pixel_stride(shape: Sequence[int], steps: Sequence[int]) -> int | None:
     True
     """
     channels = shape[1]
-    spaced = [(steps[d], math.prod(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
-    stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] else channels
+    spaced = [(steps[d], product(shape[max(d + 1, 2) :])) for d in (0, *range(2, len(shape))) if shape[d] != 1]
+    stride = spaced[-1][0] // spaced[-1][1] if spaced and spaced[-1][1] != 0 else channels
     for step, pixels in spaced:
         if step != stride * pixels:
             return None
-    return stride if stride >= channels and (channels == 1 or steps[1] == 1) else None
+    return stride if surely_at_most(channels, stride) and (channels == 1 or steps[1] == 1) else None
 
 
 def pixels_of(emit: Emitter, value: Value) -> Pixels:
     """Return where an image is read: in place, if its pixels lie as the kernels want them."""
-    _, shape = static_type(value)
+    _, shape = sized_type(value)
     if value.const is None:
         where = emit.strided(value, adjacent=False)
         stride = pixel_stride(shape, where.strides)
@@ -82,8 +82,7 @@ def residual_of(emit: Emitter, value: Value, layout: str) -> Pixels:
 
 def pixels_to(emit: Emitter, value: Value) -> Pixels:
     """Return where an image is written: where it is wanted in the end, if its pixels are evenly spaced there."""
-    shape = value.static_shape
-    assert shape is not None, value
+    _, shape = sized_type(value)
     where = destination(emit, value, lambda steps: pixel_stride(shape, steps) is not None)
     stride = pixel_stride(shape, where.strides)
     assert stride is not None, value
@@ -132,16 +131,18 @@ def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
     Returns:
         Where to write, or None if the image should lie as usual.
     """
-    shape = value.static_shape
-    if shape is None or len(shape) != 4 or emit.graph.is_output(value) or not value.users or 0 in shape:
+    _, shape = sized_type(value)
+    if len(shape) != 4 or emit.graph.is_output(value) or not value.users or 0 in shape:
         return None
     channels, _, width = shape[1:]
+    if not isinstance(channels, int) or not isinstance(width, int):
+        return None  # it is not worth a choice at run time
     heights = [_lines_read(user, value) for user in value.users]
     stride = channels + CACHE_LINE // FLOAT
     if None in heights or not any(_gains(Band(h, width), channels, stride) for h in heights if h is not None):
         return None
-    steps = (math.prod(shape[2:]) * stride, 1, width * stride, stride)
-    view = View(emit.scratch(math.prod((shape[0], *shape[2:], stride)) * FLOAT).buffer)
+    steps = (product(shape[2:]) * stride, 1, width * stride, stride)
+    view = View(emit.scratch(product((shape[0], *shape[2:], stride)) * FLOAT).buffer)
     leave(emit, node, value, Strided(view, steps))
     return Pixels(view, stride)
 
@@ -156,9 +157,9 @@ def _lines_read(user: Node, value: Value) -> int | None:
     convolution = next((n for n in nodes if n.op == "Conv"), None)
     if convolution is None or [v is value for v in user.inputs] != [True, *[False] * (len(user.inputs) - 1)]:
         return None
-    _, (_, channels, *_) = static_type(value)
+    _, (_, channels, *_) = sized_type(value)
     weights = convolution.operand(1)
-    _, (filters, _, kernel, *_) = static_type(weights)
+    _, (filters, _, kernel, *_) = sized_type(weights)
     if not convolution.attrs.get("group", 1) == channels == filters:
         return None
     stride = (convolution.attrs.get("strides") or [1])[0]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.ir.types import numpy_dtype, tensor
+from tinycomp.symbolic import Size, typical
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View, lies_as, nd_params, same_steps
-from tinycomp.targets.common.checks import static_type
+from tinycomp.targets.common.checks import sized_type
 
 
 def element_size(value: Value) -> int:
@@ -21,15 +22,15 @@ def emit_copy(
     node: Node,
     target: View,
     source: View,
-    shape: Sequence[int],
-    to: Sequence[int],
-    origin: Sequence[int],
+    shape: Sequence[Size],
+    to: Sequence[Size],
+    origin: Sequence[Size],
     size: int,
 ) -> None:
     """Emit a strided copy of ``shape`` elements; strides are in elements and follow the same order of dimensions."""
     if 0 in shape:
         return
-    order = sorted(range(len(shape)), key=lambda d: -to[d])
+    order = sorted(range(len(shape)), key=lambda d: -typical(to[d]))
     params = nd_params(
         [shape[d] for d in order], to_stride=[to[d] for d in order], from_stride=[origin[d] for d in order]
     )
@@ -38,7 +39,7 @@ def emit_copy(
 
 def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
     """Let a result of a node lie where its elements are, or will be; at once if that is its own memory order."""
-    result, shape = static_type(value)
+    result, shape = sized_type(value)
     to = strides(result)
     if same_steps(shape, source.strides, to):
         emit.alias(value, source.view)
@@ -51,11 +52,11 @@ def leave(emit: Emitter, node: Node, value: Value, source: Strided) -> None:
     emit.postpone(value, source, move)
 
 
-def _rows_are_adjacent(steps: tuple[int, ...]) -> bool:
+def _rows_are_adjacent(steps: tuple[Size, ...]) -> bool:
     return steps[-1] == 1
 
 
-def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], bool] = _rows_are_adjacent) -> Strided:
+def destination(emit: Emitter, value: Value, fits: Callable[[tuple[Size, ...]], bool] = _rows_are_adjacent) -> Strided:
     """Return where a kernel that writes with strides puts its result.
 
     If all that happens to the result is a transposition, it is written as the transposition wants it; if it is joined
@@ -69,8 +70,8 @@ def destination(emit: Emitter, value: Value, fits: Callable[[tuple[int, ...]], b
     plain = strides(tensor(value.type))
     (user,) = value.users if len(value.users) == 1 and value not in emit.graph.outputs else (None,)
     if user is not None and user.op == "Transpose" and user.domain == "" and not user.is_composite:
-        type_, shape = static_type(user.output)
-        steps = [0] * len(shape)
+        type_, shape = sized_type(user.output)
+        steps: list[Size] = [0] * len(shape)
         for dim, step in zip(user.attrs.get("perm", reversed(range(len(shape)))), strides(type_), strict=True):
             steps[dim] = step
         if fits(tuple(steps)) and tuple(steps) != plain:

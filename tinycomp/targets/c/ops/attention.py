@@ -12,12 +12,13 @@ from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
+from tinycomp.symbolic import Size
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
-from tinycomp.targets.common.checks import static_type, surely_equal
+from tinycomp.targets.common.checks import sized_type, surely_equal
 from tinycomp.targets.common.composites import opened
 
 FAMILY = LoweringRules()
@@ -117,11 +118,13 @@ def attention(emit: Emitter, node: Node) -> None:
     q, v = emit.strided(parts.q), emit.strided(parts.v)
     k = emit.strided(parts.k, adjacent=False)
     y = destination(emit, node.output)
-    (_, q_shape), (_, k_shape), (_, v_shape) = (static_type(x) for x in (parts.q, parts.k, parts.v))
+    (_, q_shape), (_, k_shape), (_, v_shape) = (sized_type(x) for x in (parts.q, parts.k, parts.v))
     batch, heads = (1, 1, *q_shape[:-2])[-2:]
     scores = (*q_shape[:-1], k_shape[-1])
-    mask = [0] * len(scores) if parts.mask is None else broadcast_strides(parts.mask, scores)
-    params: dict[str, int | float] = {
+    mask: list[Size] = [0] * len(scores)
+    if parts.mask is not None:
+        mask = broadcast_strides(parts.mask, scores)
+    params: dict[str, float | Size] = {
         "batch": batch,
         "heads": heads,
         "group": 1,
@@ -141,7 +144,7 @@ def attention(emit: Emitter, node: Node) -> None:
     emit.call("attention_f32", [y.view, q.view, k.view, v.view, parts.mask], params, node)
 
 
-def _steps(letter: str, steps: Sequence[int], *last: str) -> dict[str, int]:
+def _steps(letter: str, steps: Sequence[Size], *last: str) -> dict[str, Size]:
     """Name the strides of up to four dimensions; keys come transposed, and so do their last two."""
     padded = [0] * (_MAX_RANK - len(steps)) + list(steps)
     return {f"{letter}_{name}": step for name, step in zip(("batch", "head", *last), padded, strict=False)}

@@ -6,7 +6,6 @@ A convolution of volumes is emitted as convolutions of planes, one per tap of th
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,11 +17,12 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
 from tinycomp.targets.c.codegen.images import Pixels, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.rules import LoweringRules
-from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
 
@@ -33,25 +33,26 @@ conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 class Image:
     """An image tensor as the kernels see it; a one-dimensional one has height 1."""
 
-    batch: int
-    channels: int
-    height: int
-    width: int
+    batch: Size
+    channels: Size
+    height: Size
+    width: Size
 
 
 def image(value: Value) -> Image:
     """Return the sizes of a value of shape (N, C, …): the innermost spatial axis, and all the others as one."""
-    _, shape = static_type(value)
-    *outer, width = shape[2:] or (1,)
-    return Image(shape[0], shape[1], math.prod(outer), width)
+    _, shape = sized_type(value)
+    batch, channels, *spatial = shape
+    *outer, width = spatial or [1]
+    return Image(batch, channels, product(outer), width)
 
 
-def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window:
+def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window[Size]:
     """Return the geometry of a convolution or pooling node; a single spatial axis becomes the second of two."""
-    return window_at(node.op, node.attrs, static_type(x)[1], kernel)
+    return window_at(node.op, node.attrs, sized_type(x)[1], kernel)
 
 
-def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[int], kernel: tuple[int, ...]) -> Window:
+def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[Size], kernel: tuple[int, ...]) -> Window[Size]:
     """Do as :func:`window_of`, of an operator with these attributes over data of ``shape``."""
     window = make_window(
         op,
@@ -66,7 +67,7 @@ def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[int], kernel: t
     return _two_dimensional(window) if window.rank == 1 else window
 
 
-def _two_dimensional(window: Window) -> Window:
+def _two_dimensional(window: Window[Size]) -> Window[Size]:
     return Window(
         (1, *window.sizes),
         (1, *window.kernel),
@@ -78,7 +79,7 @@ def _two_dimensional(window: Window) -> Window:
     )
 
 
-def window_params(window: Window) -> dict[str, int | float]:
+def window_params(window: Window[Size]) -> dict[str, float | Size]:
     """Return the parameters that all window kernels share."""
     return {
         "height": window.sizes[0],
@@ -129,11 +130,11 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
 class ConvShape:
     """The sizes of a convolution."""
 
-    batch: int
-    channels: int
-    out_channels: int
+    batch: Size
+    channels: Size
+    out_channels: Size
     groups: int
-    window: Window
+    window: Window[Size]
 
     @property
     def has_lines(self) -> bool:
@@ -193,7 +194,7 @@ def emit_volume(
     """Emit the kernel calls of a convolution of volumes; each adds its tap to what the result holds already."""
     w, bias = weights
     taps = [emit.constant(np.ascontiguousarray(w[:, :, tap])) for tap in range(w.shape[2])]
-    out_pixels, pixels = math.prod(shape.window.output[1:]), math.prod(shape.window.sizes[1:])
+    out_pixels, pixels = product(shape.window.output[1:]), product(shape.window.sizes[1:])
     for volume in range(shape.batch):
         for part in planes_of(shape.window):
             written = (volume * shape.window.output[0] + part.target) * out_pixels
@@ -229,12 +230,12 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
     assert x is not None
     assert w is not None
     source, result, attrs = image(x), image(fused.output), fused.anchor.attrs
-    _, filters = static_type(w)
+    _, filters = sized_type(w)
     bias, residual = bias_and_residual(emit, fused, axis=1)
     assert residual is None, node
     to, of = pixels_to(emit, fused.output), pixels_of(emit, x)
     pads = attrs.get("pads") or [0]
-    params: dict[str, int | float] = {
+    params: dict[str, float | Size] = {
         "batch": source.batch,
         "channels": source.channels,
         "out_channels": result.channels,
@@ -255,9 +256,9 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
     emit.call("conv_transpose2d_f32", [to.view, of.view, w, bias], params, node)
 
 
-def _by_axis(name: str, values: Sequence[int], default: int) -> dict[str, int]:
+def _by_axis(name: str, values: Sequence[Size], default: int) -> dict[str, Size]:
     """Return one entry per spatial axis; a one-dimensional operator has the width only."""
-    both = [default] * (2 - len(values)) + list(values)
+    both = [*[default] * (2 - len(values)), *values]
     return {f"{name}_height": both[0], f"{name}_width": both[1]}
 
 
@@ -276,15 +277,15 @@ class Planes:
     """
 
     target: int
-    source: int
+    source: Size
     count: int
     tap: int
     is_first: bool
     is_last: bool
-    window: Window
+    window: Window[Size]
 
 
-def planes_of(window: Window) -> Iterator[Planes]:
+def planes_of(window: Window[Size]) -> Iterator[Planes]:
     """Yield the parts of a convolution of one volume in their order.
 
     Planes that the same taps reach are one part where their operands lie side by side, that is, at stride 1.
@@ -298,17 +299,17 @@ def planes_of(window: Window) -> Iterator[Planes]:
             yield Planes(first, _source(depth, first, tap), count, tap, tap == taps[0], tap == taps[-1], plane)
 
 
-def axes_of(window: Window, start: int, stop: int) -> Window:
+def axes_of(window: Window[Size], start: int, stop: int) -> Window[Size]:
     """Return the geometry along some of the axes."""
     return Window(*(getattr(window, f.name)[start:stop] for f in fields(window)))
 
 
-def _source(depth: Window, plane: int, tap: int) -> int:
+def _source(depth: Window[Size], plane: int, tap: int) -> Size:
     """Return the plane of the operand that a plane of the result sees through a tap; it may lie in the padding."""
     return plane * depth.strides[0] - depth.before[0] + tap * depth.dilations[0]
 
 
-def _runs(depth: Window) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _runs(depth: Window[Size]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Return the first plane and the number of planes of every part, and the taps that reach into the volume there."""
 
     def reaching(plane: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from tinycomp.ops.detection import most_of_a_class
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.targets.c.codegen.emitter import Emitter, eight
 from tinycomp.targets.c.codegen.rules import LoweringRules
-from tinycomp.targets.common.checks import all_of, dtypes, ranks, static_type
+from tinycomp.targets.common.checks import all_of, dtypes, ranks, sized_type
 
 FAMILY = LoweringRules()
 _INDEX_BYTES = 8
@@ -19,7 +19,7 @@ _INDEX_BYTES = 8
 def non_max_suppression(emit: Emitter, node: Node) -> None:
     """Emit a search in every class of every image, whose finds are then put side by side and counted."""
     boxes, scores = node.operand(0), node.operand(1)
-    shape = static_type(scores)[1]
+    shape = sized_type(scores)[1]
     batch, classes, each = shape
     segments, room = batch * classes, most_of_a_class(node)
     assert room is not None, node

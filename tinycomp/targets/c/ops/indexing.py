@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
+from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, gathering, gathering_tuples, known_rank
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, sized_type
 
 FAMILY = LoweringRules()
 
@@ -25,10 +24,10 @@ def index_check(node: Node) -> Verdict:
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
 
 
-def around_axis(shape: tuple[int, ...], axis: int) -> dict[str, int]:
+def around_axis(shape: tuple[Size, ...], axis: int) -> dict[str, Size]:
     """Return the sizes before, along and behind an axis, as kernels name them."""
     place = axis % max(len(shape), 1)
-    return {"outer": math.prod(shape[:place]), "axis": shape[place], "inner": math.prod(shape[place + 1 :])}
+    return {"outer": product(shape[:place]), "axis": shape[place], "inner": product(shape[place + 1 :])}
 
 
 @FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR, row_wise=gathering)
@@ -38,8 +37,8 @@ def gather(emit: Emitter, node: Node) -> None:
     params = {
         "element_size": element_size(data),
         "index_size": element_size(indices),
-        **around_axis(static_type(data)[1], int(node.attrs.get("axis", 0))),
-        "count": math.prod(static_type(indices)[1]),
+        **around_axis(sized_type(data)[1], int(node.attrs.get("axis", 0))),
+        "count": product(sized_type(indices)[1]),
     }
     emit.call("gather", [node.output, data, indices], params, node)
 
@@ -48,7 +47,7 @@ def gather(emit: Emitter, node: Node) -> None:
 def gather_elements(emit: Emitter, node: Node) -> None:
     """Emit a walk over the indices, which takes steps through the data along all axes but the indexed one."""
     data, indices = node.operand(0), node.operand(1)
-    type_, shape = static_type(data)
+    type_, shape = sized_type(data)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     steps = list(strides(type_))
     params = {
@@ -56,7 +55,7 @@ def gather_elements(emit: Emitter, node: Node) -> None:
         "index_size": element_size(indices),
         "axis": shape[axis],
         "axis_stride": steps[axis],
-        **nd_params(static_type(indices)[1], data_stride=[0 if d == axis else s for d, s in enumerate(steps)]),
+        **nd_params(sized_type(indices)[1], data_stride=[0 if d == axis else s for d, s in enumerate(steps)]),
     }
     emit.call("gather_elements", [node.output, data, indices], params, node)
 
@@ -67,15 +66,16 @@ def tuple_check(node: Node) -> Verdict:
     return isinstance(depth, int) or reject("the number of indices in a tuple is not known")
 
 
-def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict[str, int | float]:
+def tuple_params(indices: Value, shape: tuple[Size, ...], batch: int = 0) -> dict[str, float | Size]:
     """Return the parameters of kernels with tuples of indices into the dimensions of ``shape`` after ``batch`` ones."""
-    depth = static_type(indices)[1][-1]
+    depth = sized_type(indices)[1][-1]
+    assert isinstance(depth, int), indices
     stop = batch + depth
     return {
         "index_size": element_size(indices),
-        "count": math.prod(static_type(indices)[1][batch:-1]),
+        "count": product(sized_type(indices)[1][batch:-1]),
         "depth": depth,
-        "inner": math.prod(shape[stop:]),
+        "inner": product(shape[stop:]),
         **eight("size", shape[batch:stop], 1),
     }
 
@@ -89,11 +89,11 @@ def tuple_params(indices: Value, shape: tuple[int, ...], batch: int = 0) -> dict
 def gather_nd(emit: Emitter, node: Node) -> None:
     """Emit a gather of the slices that tuples of indices address."""
     data, indices = node.operand(0), node.operand(1)
-    _, shape = static_type(data)
+    _, shape = sized_type(data)
     batch = int(node.attrs.get("batch_dims", 0))
     params = {
         "element_size": element_size(data),
-        "batch": math.prod(shape[:batch]),
+        "batch": product(shape[:batch]),
         **tuple_params(indices, shape, batch),
     }
     emit.call("gather_nd", [node.output, data, indices], params, node)
@@ -103,7 +103,7 @@ def gather_nd(emit: Emitter, node: Node) -> None:
 def reverse_sequence(emit: Emitter, node: Node) -> None:
     """Emit a reversal of the first steps of every sequence."""
     data, lengths = node.operand(0), node.operand(1)
-    _, shape = static_type(data)
+    _, shape = sized_type(data)
     time_first = int(node.attrs.get("time_axis", 0)) % len(shape) == 0
     time, batch = shape[:2] if time_first else shape[1::-1]
     params = {
@@ -111,7 +111,7 @@ def reverse_sequence(emit: Emitter, node: Node) -> None:
         "time_first": int(time_first),
         "batch": batch,
         "time": time,
-        "inner": math.prod(shape[2:]),
+        "inner": product(shape[2:]),
     }
     emit.call("reverse_sequence", [node.output, data, lengths], params, node)
 
@@ -134,7 +134,7 @@ def _reduction_check(node: Node) -> Verdict:
     return True
 
 
-def _step_params(node: Node) -> dict[str, int | float]:
+def _step_params(node: Node) -> dict[str, float | Size]:
     """Return element size, type and reduction; without one the type does not matter."""
     return {
         "element_size": element_size(node.output),
@@ -146,7 +146,7 @@ def _step_params(node: Node) -> dict[str, int | float]:
 def _copy_data(emit: Emitter, node: Node) -> Value:
     """Copy the data into the result, and return the updates."""
     data = node.operand(0)
-    type_, shape = static_type(data)
+    type_, shape = sized_type(data)
     emit_copy(
         emit, node, emit.view(node.output), emit.view(data), shape, strides(type_), strides(type_), element_size(data)
     )
@@ -160,7 +160,7 @@ def _copy_data(emit: Emitter, node: Node) -> Value:
 def scatter_elements(emit: Emitter, node: Node) -> None:
     """Emit one update per index, the indexed axis innermost so that no two rows write the same element."""
     updates, indices = _copy_data(emit, node), node.operand(1)
-    (type_, shape), (index_type, counts) = static_type(node.output), static_type(indices)
+    (type_, shape), (index_type, counts) = sized_type(node.output), sized_type(indices)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     order = [*(d for d in range(len(shape)) if d != axis), axis]
     own, steps = strides(type_), strides(index_type)
@@ -184,7 +184,7 @@ def scatter_elements(emit: Emitter, node: Node) -> None:
 def scatter_nd(emit: Emitter, node: Node) -> None:
     """Emit one update of a slice per tuple of indices."""
     updates, indices = _copy_data(emit, node), node.operand(1)
-    params = {**_step_params(node), **tuple_params(indices, static_type(node.output)[1])}
+    params = {**_step_params(node), **tuple_params(indices, sized_type(node.output)[1])}
     emit.call("scatter_nd", [node.output, indices, updates], params, node)
 
 
@@ -192,7 +192,7 @@ def scatter_nd(emit: Emitter, node: Node) -> None:
 def tensor_scatter(emit: Emitter, node: Node) -> None:
     """Emit the writing of new steps into a cache."""
     updates, starts = _copy_data(emit, node), node.optional_operand(2)
-    shape, part = static_type(node.output)[1], static_type(updates)[1]
+    shape, part = sized_type(node.output)[1], sized_type(updates)[1]
     axis = int(node.attrs.get("axis", -2)) % len(shape)
     sizes = around_axis(shape, axis)
     params = {
@@ -200,7 +200,7 @@ def tensor_scatter(emit: Emitter, node: Node) -> None:
         "element_size": element_size(node.output),
         "circular": int(node.attrs.get("mode", "linear") in ("circular", b"circular")),
         "batch": shape[0],
-        "outer": math.prod(shape[1:axis]),
+        "outer": product(shape[1:axis]),
         "count": part[axis],
     }
     emit.call("tensor_scatter", [node.output, updates, starts], params, node)

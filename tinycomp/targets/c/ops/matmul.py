@@ -11,12 +11,14 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size, broadcast_shapes, product
+from tinycomp.targets.c.codegen.element_program import repeating
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import reshaped
-from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, static_type, surely_equal
+from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, sized_type, surely_equal
 
 FAMILY = LoweringRules()
 BATCH_DIMS = 2
@@ -74,14 +76,14 @@ def gemm(emit: Emitter, node: Node) -> None:
 class Matrix:
     """One operand of a product as (batch…, rows, columns), with element strides."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
     view: View
 
     @classmethod
     def of(cls, value: Value, where: Strided, vector: str = "") -> Matrix:
         """Return a value as it lies; a one-dimensional one is a ``"row"`` or a ``"column"``."""
-        shape, steps = static_type(value)[1], where.strides
+        shape, steps = sized_type(value)[1], where.strides
         if len(shape) == 1:
             before = vector == "row"
             shape, steps = ((1, *shape), (0, *steps)) if before else ((*shape, 1), (*steps, 0))
@@ -92,11 +94,12 @@ class Matrix:
         shape, steps = self.shape, self.strides
         return Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
 
-    def batch_strides(self, batch: tuple[int, ...]) -> list[int]:
+    def batch_strides(self, batch: Sequence[Size]) -> list[Size]:
         """Return strides over ``batch`` dimensions, 0 where this operand is broadcast."""
         own = len(self.shape) - 2
-        padded = [(1, 0)] * (len(batch) - own) + list(zip(self.shape[:-2], self.strides[:-2], strict=True))
-        return [0 if size == 1 else stride for size, stride in padded]
+        missing = len(batch) - own
+        walked = zip(self.shape[:-2], batch[missing:], self.strides[:-2], strict=True)
+        return [0] * missing + [repeating(*dim) for dim in walked]
 
 
 def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
@@ -105,8 +108,8 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
     assert a is not None
     assert b is not None
     bias, residual = epilogue_operands(emit, fused, axis=-1)
-    if len(static_type(b)[1]) == 2 and b.const is not None:
-        rows = math.prod(static_type(a)[1][:-1])
+    if len(sized_type(b)[1]) == 2 and b.const is not None:
+        rows = product(sized_type(a)[1][:-1])
         _emit_packed(emit, fused, node, rows, b.const, bias, residual)
         return
     _emit_strided(emit, fused, node, *factors(emit, a, b), bias, residual, 1.0)
@@ -114,7 +117,7 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
 
 def factors(emit: Emitter, a: Value, b: Value) -> tuple[Matrix, Matrix]:
     """Return the operands of a MatMul as matrices, where they lie."""
-    if max(len(static_type(v)[1]) for v in (a, b)) > BATCH_DIMS + 2:
+    if max(len(sized_type(v)[1]) for v in (a, b)) > BATCH_DIMS + 2:
         emit.view(a), emit.view(b)  # more strides than the kernels take, unless they merge
     return Matrix.of(a, emit.strided(a), "row"), Matrix.of(b, emit.strided(b, adjacent=False), "column")
 
@@ -136,7 +139,7 @@ def lower_gemm(emit: Emitter, fused: Fused, node: Node) -> None:
     if b.const is not None and not trans_a:
         weights = b.const.T if trans_b else b.const
         weights = weights if alpha == 1.0 else weights * np.float32(alpha)
-        _emit_packed(emit, fused, node, static_type(a)[1][0], weights, bias, residual)
+        _emit_packed(emit, fused, node, sized_type(a)[1][0], weights, bias, residual)
         return
     a_matrix = Matrix.of(a, emit.strided(a))
     b_matrix = Matrix.of(b, emit.strided(b, adjacent=False))
@@ -157,7 +160,7 @@ def _emit_packed(
     emit: Emitter,
     fused: Fused,
     node: Node,
-    rows: int,
+    rows: Size,
     weights: np.ndarray,
     bias: View | None,
     residual: View | None,
@@ -181,14 +184,14 @@ def _emit_packed(
     emit.call("gemm_f32", [fused.output, left.view, packed, bias, residual], params, node)
 
 
-def rows_of(emit: Emitter, value: Value | None, rows: int, depth: int) -> Strided:
+def rows_of(emit: Emitter, value: Value | None, rows: Size, depth: Size) -> Strided:
     """Return a value as one matrix, read in place if its rows are evenly spaced."""
     assert value is not None
     where = emit.strided(value)
-    steps = reshaped(static_type(value)[1], where.strides, (rows, depth))
+    steps = reshaped(sized_type(value)[1], where.strides, (rows, depth))
     if steps is None or depth == 1:
         return Strided(emit.view(value), (depth, 1))
-    return Strided(where.view, (steps[0] if rows > 1 else depth, 1))
+    return Strided(where.view, (depth if rows == 1 else steps[0], 1))
 
 
 def _emit_strided(
@@ -217,9 +220,10 @@ def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -
         letters: What the kernel calls the factors, the product, and, if it adds one, a residual, which is in order.
     """
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    result = destination(emit, output) if len(batch) <= BATCH_DIMS and min(rows, columns) > 1 else None
-    plain = [rows * columns * math.prod(batch[i + 1 :]) for i in range(len(batch))]
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    is_matrix = len(batch) <= BATCH_DIMS and not {0, 1} & {rows, columns}
+    result = destination(emit, output) if is_matrix else None
+    plain = [rows * columns * product(batch[i + 1 :]) for i in range(len(batch))]
     written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
     walked = [a.batch_strides(batch), b.batch_strides(batch), written, plain][: len(letters)]
     sizes, strides = _two_batches(batch, *walked)
@@ -233,16 +237,17 @@ def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -
     return result.view, params | {f"{letters[2]}_row": result.strides[-2]}
 
 
-def _two_batches(batch: tuple[int, ...], *operands: Sequence[int]) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+def _two_batches(batch: Sequence[Size], *operands: Sequence[Size]) -> tuple[tuple[Size, Size], list[tuple[Size, Size]]]:
     """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
     dims = [[size, *steps] for size, *steps in zip(batch, *operands, strict=True) if size != 1]
-    merged: list[list[int]] = []
+    merged: list[list[Size]] = []
     for dim in dims:
         if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
             merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
         else:
             merged.append(dim)
     assert len(merged) <= BATCH_DIMS, batch
-    merged = [[1, *[0] * len(operands)]] * (BATCH_DIMS - len(merged)) + merged
+    whole: list[Size] = [1, *[0] * len(operands)]
+    merged = [whole] * (BATCH_DIMS - len(merged)) + merged
     (size0, *steps0), (size1, *steps1) = merged
     return (size0, size1), list(zip(steps0, steps1, strict=True))

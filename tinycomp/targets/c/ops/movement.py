@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Set
 
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
-from tinycomp.ir.types import bits, numpy_dtype
+from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_fusion_group
-from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params, same_steps
+from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_fusion_group, repeating
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, transposing
-from tinycomp.targets.common.checks import Verdict, all_of, constant, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, sized_type
 
 FAMILY = LoweringRules()
 
@@ -44,7 +44,7 @@ def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
     where = emit.strided(source, adjacent=False)
-    steps = reshaped(static_type(source)[1], where.strides, static_type(node.output)[1])
+    steps = reshaped(sized_type(source)[1], where.strides, sized_type(node.output)[1])
     if steps is None:
         emit.alias(node.output, emit.view(source))
     else:
@@ -68,7 +68,7 @@ def bit_cast(emit: Emitter, node: Node) -> None:
     leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
-def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
+def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
     """Return the strides of a reshaped array, or None if its elements would have to move.
 
     >>> reshaped((2, 6), (100, 1), (2, 2, 3))
@@ -78,7 +78,7 @@ def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) 
     """
     if 0 in shape:
         return None
-    groups: list[list[int]] = []  # sizes and strides of what can be walked as one
+    groups: list[list[Size]] = []  # sizes and strides of what can be walked as one
     for size, step in zip(shape, steps, strict=True):
         if size == 1:
             continue
@@ -86,12 +86,12 @@ def reshaped(shape: Sequence[int], steps: Sequence[int], wanted: Sequence[int]) 
             groups[-1] = [groups[-1][0] * size, step]
         else:
             groups.append([size, step])
-    result: list[int] = []
+    result: list[Size] = []
     for size in reversed(wanted):
         if size == 1:
             result.append(1)
             continue
-        if not groups or groups[-1][0] % size:
+        if not groups or groups[-1][0] % size != 0:
             return None
         result.append(groups[-1][1])
         groups[-1] = [groups[-1][0] // size, groups[-1][1] * size]
@@ -114,17 +114,17 @@ def transpose(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def concat(emit: Emitter, node: Node) -> None:
     """Copy every operand into its slice of the result, but for those that have been computed there."""
-    result, shape = static_type(node.output)
+    result, shape = sized_type(node.output)
     axis = int(node.attrs["axis"]) % len(shape)
     to, size = strides(result), element_size(node.output)
-    start = 0
+    start: Size = 0
     for value in node.inputs:
         assert value is not None
-        _, part = static_type(value)
+        _, part = sized_type(value)
         place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, adjacent=False)
         if not (where.view.is_at(place) and same_steps(part, where.strides, to)):
             emit_copy(emit, node, place, where.view, part, to, where.strides, size)
-        start += part[axis]
+        start = start + part[axis]
 
 
 def _split_check(node: Node) -> Verdict:
@@ -136,14 +136,14 @@ def _split_check(node: Node) -> Verdict:
 def split(emit: Emitter, node: Node) -> None:
     """Make every result a slice of the operand."""
     source = node.operand(0)
-    where, (_, shape) = emit.strided(source, adjacent=False), static_type(source)
+    where, (_, shape) = emit.strided(source, adjacent=False), sized_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     step = where.strides[axis] * element_size(source)
-    start = 0
+    start: Size = 0
     for value in node.outputs:
         if value.name:
             leave(emit, node, value, Strided(where.view.at(start * step), where.strides))
-        start += static_type(value)[1][axis]
+        start = start + sized_type(value)[1][axis]
 
 
 def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
@@ -160,20 +160,31 @@ def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
 def slice_(emit: Emitter, node: Node) -> None:
     """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
     source = node.operand(0)
-    _, shape = static_type(source)
-    result, part = static_type(node.output)
-    lowest, step = [0] * len(shape), [1] * len(shape)
-    for axis, start, stop, by in _slices(node, len(shape)):
-        begin = slice(start, stop, by).indices(shape[axis])[0]
+    _, shape = sized_type(source)
+    result, part = sized_type(node.output)
+    lowest: list[Size] = [0] * len(shape)
+    step = [1] * len(shape)
+    for axis, start, _, by in _slices(node, len(shape)):
+        begin = _first(start, by, shape[axis])
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest[axis], step[axis] = begin + min(0, by) * (part[axis] - 1), by
     where, size = emit.strided(source, adjacent=False), element_size(source)
-    offset = sum(b * s for b, s in zip(lowest, where.strides, strict=True)) if math.prod(part) else 0
+    offset: Size = 0
+    for b, s in zip(lowest, where.strides, strict=True):
+        offset = offset + (0 if product(part) == 0 else b * s)
     place, steps = where.view.at(offset * size), tuple(s * by for s, by in zip(where.strides, step, strict=True))
     if min(step, default=1) > 0:
         leave(emit, node, node.output, Strided(place, steps))
     else:
         emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, size)
+
+
+def _first(start: int, by: int, size: Size) -> Size:
+    """Return the place of the first element that a slice takes, or would take, of a dimension."""
+    place = start + size if start < 0 else start
+    if by > 0:
+        return maximum(minimum(place, size), 0)
+    return maximum(minimum(place, size - 1), -1)
 
 
 def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
@@ -195,10 +206,11 @@ def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
 def expand(emit: Emitter, node: Node) -> None:
     """Copy with stride 0 along repeated dimensions."""
     source = node.operand(0)
-    type_, shape = static_type(source)
-    result, wanted = static_type(node.output)
-    own = [0 if n == 1 else s for n, s in zip(shape, strides(type_), strict=True)]
-    origin = [0] * (len(wanted) - len(shape)) + own
+    type_, shape = sized_type(source)
+    result, wanted = sized_type(node.output)
+    missing = len(wanted) - len(shape)
+    own = [repeating(n, whole, s) for n, whole, s in zip(shape, wanted[missing:], strides(type_), strict=True)]
+    origin = [0] * missing + own
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source), wanted, strides(result), origin, element_size(source)
     )  # fmt: skip
@@ -215,17 +227,15 @@ def _pad_check(node: Node) -> Verdict:
 def pad(emit: Emitter, node: Node) -> None:
     """Fill the result, then copy the operand into its place; negative pads cut."""
     source = node.operand(0)
-    type_, shape = static_type(source)
-    result, whole = static_type(node.output)
+    type_, shape = sized_type(source)
+    result, whole = sized_type(node.output)
     before, after = _pads(node, len(shape))
     to, origin, size = strides(result), strides(type_), element_size(source)
     if any(p > 0 for p in (*before, *after)):
-        count = math.prod(whole)
+        count = product(whole)
         params = nd_params((count,), stride=(1,))
         emit.call("fill", [node.output], {"element_size": size, "pattern": _pattern(node), **params}, node)
-    kept = [n + min(b, 0) + min(a, 0) for n, b, a in zip(shape, before, after, strict=True)]
-    if min(kept, default=1) <= 0:
-        return
+    kept = [maximum(n + min(b, 0) + min(a, 0), 0) for n, b, a in zip(shape, before, after, strict=True)]
     skip = sum(max(b, 0) * s for b, s in zip(before, to, strict=True)) * size
     cut = sum(max(-b, 0) * s for b, s in zip(before, origin, strict=True)) * size
     emit_copy(emit, node, emit.view(node.output).at(skip), emit.view(source).at(cut), kept, to, origin, size)
@@ -266,9 +276,9 @@ def _tile_check(node: Node) -> Verdict:
 def tile(emit: Emitter, node: Node) -> None:
     """Copy with a dimension of stride 0 for every repetition."""
     source = node.operand(0)
-    type_, shape = static_type(source)
-    result, whole = static_type(node.output)
-    repeats = [n // own if own else 0 for n, own in zip(whole, shape, strict=True)]
+    type_, shape = sized_type(source)
+    result, whole = sized_type(node.output)
+    repeats = [0 if own == 0 else n // own for n, own in zip(whole, shape, strict=True)]
     steps = strides(result)
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source), [*repeats, *shape],
@@ -277,7 +287,7 @@ def tile(emit: Emitter, node: Node) -> None:
     )  # fmt: skip
 
 
-def _blocks(node: Node, channels: int, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[list[int], ...]:
+def _blocks(node: Node, channels: Size, small: Sequence[Size], large: Sequence[Size]) -> tuple[list[Size], list[Size]]:
     """Return the strides of both tensors over batch, channel, line, line in block, column, column in block.
 
     Args:
@@ -298,7 +308,7 @@ def _blocks(node: Node, channels: int, small: tuple[int, ...], large: tuple[int,
 def exchange_blocks(emit: Emitter, node: Node) -> None:
     """Copy six dimensions: a block's lines and columns lie in the channels on one side, in the image on the other."""
     source, block = node.operand(0), int(node.attrs["blocksize"])
-    (type_, shape), (result, target) = static_type(source), static_type(node.output)
+    (type_, shape), (result, target) = sized_type(source), sized_type(node.output)
     to_space = node.op == "DepthToSpace"
     n, channels, height, width = (target[0], target[1], *shape[2:]) if to_space else (*shape[:2], *target[2:])
     pair = (strides(type_), strides(result))
@@ -314,14 +324,12 @@ def exchange_blocks(emit: Emitter, node: Node) -> None:
 def trilu(emit: Emitter, node: Node) -> None:
     """Choose between the operand and zero; the mask is a band, read one place further left in every line."""
     source, shift = node.operand(0), node.const(1)
-    type_, shape = static_type(source)
+    type_, shape = sized_type(source)
     rows, columns = shape[-2:]
     if 0 in shape:
         return
     diagonal = 0 if shift is None else int(shift.reshape(-1)[0])
-    offsets = np.arange(1 - rows, columns)
-    band = offsets >= diagonal if node.attrs.get("upper", 1) else offsets <= diagonal
-    line = StridedInput(emit.constant(band), "bool", (*(0 for _ in shape[:-2]), -1, 1))
+    line = StridedInput(_band(emit, node, rows, columns, diagonal), "bool", (*(0 for _ in shape[:-2]), -1, 1))
     zero = StridedInput(emit.constant(np.zeros(1, numpy_dtype(type_.dtype))), type_.dtype, (0,) * len(shape))
 
     def build(steps: Steps, node: Node) -> Ref:
@@ -330,9 +338,31 @@ def trilu(emit: Emitter, node: Node) -> None:
     emit_fusion_group(emit, [node], [node.output], build)
 
 
-@FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
+def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: int) -> View:
+    """Return where it lies which diagonals, from the lowest one on, a Trilu keeps."""
+    upper, whole = int(node.attrs.get("upper", 1)), rows + columns - 1
+    below = maximum(minimum(diagonal + rows - upper, whole), 0)
+    parts = [(below, 1 - upper), (whole - below, upper)]
+    if isinstance(rows, int) and isinstance(columns, int):
+        return emit.constant(np.repeat([bool(kept) for _, kept in parts], [int(count) for count, _ in parts]))
+    band = emit.scratch(whole)
+    start: Size = 0
+    for count, kept in parts:
+        params = nd_params((count,), stride=(1,))
+        emit.call("fill", [band.at(start)], {"element_size": 1, "pattern": kept, **params}, node)
+        start = start + count
+    return band
+
+
+def _known_sizes(node: Node) -> Verdict:
+    return node.output.static_shape is not None or reject("the number of rows or columns is not known")
+
+
+@FAMILY.lower("EyeLike", check=all_of(movable, known_rank, _known_sizes), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
     """Make the result a constant, which it is once the shape is known."""
-    type_, (rows, columns) = static_type(node.output)
+    type_ = tensor(node.output.type)
+    assert type_.static_shape is not None, node
+    rows, columns = type_.static_shape
     shift = min(max(int(node.attrs.get("k", 0)), -rows), columns)
     emit.alias(node.output, emit.constant(np.eye(rows, columns, shift).astype(numpy_dtype(type_.dtype))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
+from tinycomp.symbolic import product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
@@ -22,7 +22,7 @@ from tinycomp.targets.common.checks import (
     constant,
     float32,
     ranks,
-    static_type,
+    sized_type,
     surely_equal,
 )
 from tinycomp.targets.common.composites import opened
@@ -146,11 +146,11 @@ def _producer(value: Value) -> Node:
 
 
 def _emit_rows(emit: Emitter, node: Node, found: _Normalisation, result: Value, total: Value | None) -> None:
-    _, shape = static_type(found.x)
+    _, shape = sized_type(found.x)
     axis = found.axis % len(shape)
     params = {
-        "rows": math.prod(shape[:axis]),
-        "columns": math.prod(shape[axis:]),
+        "rows": product(shape[:axis]),
+        "columns": product(shape[axis:]),
         "rms": int(found.rms),
         "epsilon": found.epsilon,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields
 
 from tinycomp.ir.graph import Node
@@ -10,11 +9,12 @@ from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
+from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, image, window_of, window_params
-from tinycomp.targets.common.checks import Verdict, all_of, float32, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, float32, ranks, sized_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = LoweringRules()
@@ -41,7 +41,7 @@ def pool(emit: Emitter, node: Node) -> None:
     Both steps together are exact: a window is a box also where the border cuts it, and so is what it counts.
     """
     x = node.operand(0)
-    _, (batch, channels, *sizes) = static_type(x)
+    _, (batch, channels, *sizes) = sized_type(x)
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
     mode = None if x.dtype in EIGHT_BITS else lib.TC_POOL_MAX
     if node.op == "AveragePool":
@@ -51,14 +51,14 @@ def pool(emit: Emitter, node: Node) -> None:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
         return
     planes = axes_of(window, 1, 3)
-    pixels = math.prod(planes.output)
+    pixels = product(planes.output)
     pooled = Pixels(emit.scratch(FLOAT * batch * sizes[0] * pixels * channels), channels)
     _emit_pool(emit, node, (pooled, of), mode, batch * sizes[0], channels, planes)
-    untouched = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
+    untouched: Window[Size] = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
     _emit_pool(emit, node, (to, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
 
 
-def _joined(a: Window, b: Window) -> Window:
+def _joined(a: Window[Size], b: Window[Size]) -> Window[Size]:
     """Return the geometry along the axes of both."""
     return Window(*(getattr(a, f.name) + getattr(b, f.name) for f in fields(a)))
 
@@ -68,9 +68,9 @@ def _emit_pool(
     node: Node,
     images: tuple[Pixels, Pixels],
     mode: int | None,
-    batch: int,
-    channels: int,
-    window: Window,
+    batch: Size,
+    channels: Size,
+    window: Window[Size],
 ) -> None:
     """Emit one call; without a mode it is the maximum of bytes."""
     to, of = images

@@ -13,10 +13,11 @@ from tinycomp.ops.recurrent import Resolved, activation_names, resolve_activatio
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes, lib
+from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, operand, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, operand, ranks, sized_type
 
 FAMILY = LoweringRules()
 
@@ -62,9 +63,9 @@ class _Shape:
         batch_first: Whether ONNX's ``layout`` is 1.
     """
 
-    steps: int
-    batch: int
-    width: int
+    steps: Size
+    batch: Size
+    width: Size
     hidden: int
     ways: int
     gates: int
@@ -73,7 +74,7 @@ class _Shape:
     @classmethod
     def of(cls, node: Node) -> _Shape:
         batch_first = bool(node.attrs.get("layout", 0))
-        outer, inner, width = static_type(node.operand(0))[1]
+        outer, inner, width = sized_type(node.operand(0))[1]
         steps, batch = (inner, outer) if batch_first else (outer, inner)
         ways, _, hidden = _constant(node, 2).shape
         return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
@@ -84,16 +85,16 @@ class _Shape:
         return self.ways * self.gates * self.hidden
 
     @property
-    def state_direction(self) -> int:
+    def state_direction(self) -> Size:
         """Elements from one direction of a state to the next."""
         return self.hidden if self.batch_first else self.batch * self.hidden
 
     @property
-    def y_direction(self) -> int:
+    def y_direction(self) -> Size:
         """Elements from one direction of Y to the next."""
         return self.state_direction
 
-    def params(self) -> dict[str, int | float]:
+    def params(self) -> dict[str, float | Size]:
         """Return the sizes and strides that the kernel wants."""
         row, pair = self.columns, self.ways * self.hidden
         return {
@@ -236,6 +237,6 @@ class _Operands:
         results = [v if is_read else None for v, is_read in zip(self.node.outputs, read, strict=True)]
         return [*results, None, None][:3]
 
-    def _from(self, place: Value | View | None, elements: int) -> View | None:
+    def _from(self, place: Value | View | None, elements: Size) -> View | None:
         view = self.emit.view(place) if isinstance(place, Value) else place
         return None if view is None else view.at(elements * np.dtype(np.float32).itemsize)

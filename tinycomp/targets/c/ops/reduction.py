@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,13 +12,14 @@ from tinycomp.ir.types import ROW_MAJOR, TensorType, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes
+from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
 from tinycomp.targets.c.codegen.placement import element_size
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.indexing import around_axis
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, sized_type
 
 FAMILY = LoweringRules()
 
@@ -74,7 +74,7 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
 def reduce(emit: Emitter, node: Node) -> None:
     """Emit a reduction over at most two runs of neighbouring axes."""
     x = node.operand(0)
-    type_, logical = static_type(x)
+    type_, logical = sized_type(x)
     shape = [logical[d] for d in memory_order(type_.layout, len(logical))]
     found = _runs(_places(reduced_axes(node), type_.layout, len(logical)))
     runs = [[], *found] if len(found) < 2 else found
@@ -86,24 +86,24 @@ def reduce(emit: Emitter, node: Node) -> None:
     resume = first_run[-1] + 1 if first_run else start
     params = {
         "op": REDUCTIONS[node.op],
-        "outer": math.prod(shape[:split]),
-        "axis0": math.prod(shape[split:resume]),
-        "middle": math.prod(shape[resume:start]),
-        "axis1": math.prod(shape[start:stop]),
-        "inner": math.prod(shape[stop:]),
+        "outer": product(shape[:split]),
+        "axis0": product(shape[split:resume]),
+        "middle": product(shape[resume:start]),
+        "axis1": product(shape[start:stop]),
+        "inner": product(shape[stop:]),
     }
     dtype = x.dtype
     kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
     emit.call(kernel, [node.output, x], {**which, **params}, node)
 
 
-def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | None:
+def around(type_: TensorType, axes: Sequence[int]) -> tuple[Size, Size, Size] | None:
     """Return the sizes before, along and behind ``axes`` in memory, or None if they do not lie side by side there.
 
     >>> around(TensorType("float32", (1, 3, 4, 5), "NHWC"), [1, 2, 3])
     (1, 60, 1)
     """
-    shape = type_.static_shape
+    shape = type_.sizes
     assert shape is not None, type_
     order = memory_order(type_.layout, len(shape))
     places = _places(axes, type_.layout, len(shape))
@@ -111,7 +111,7 @@ def around(type_: TensorType, axes: Sequence[int]) -> tuple[int, int, int] | Non
         return None
     sizes = [shape[d] for d in order]
     start, stop = places[0], places[-1] + 1
-    return math.prod(sizes[:start]), math.prod(sizes[start:stop]), math.prod(sizes[stop:])
+    return product(sizes[:start]), product(sizes[start:stop]), product(sizes[stop:])
 
 
 _FLATTENING_BEFORE = 13
@@ -121,7 +121,7 @@ _FLATTENING_BEFORE = 13
 @FAMILY.lower("Softmax", "LogSoftmax", check=all_of(dtypes("float32"), known_rank), layout=LayoutRule.FOLLOW)
 def softmax(emit: Emitter, node: Node) -> None:
     """Emit a softmax; the flattening form works on a run of axes."""
-    type_, shape = static_type(node.output)
+    type_, shape = sized_type(node.output)
     flattening = node.version < _FLATTENING_BEFORE
     axis = int(node.attrs.get("axis", 1 if flattening else -1)) % max(len(shape), 1)
     sizes = around(type_, range(axis, len(shape)) if flattening else [axis])
@@ -147,7 +147,7 @@ def arg_reduce(emit: Emitter, node: Node) -> None:
         "type": _type(x),
         "least": int(node.op == "ArgMin"),
         "last": int(node.attrs.get("select_last_index", 0)),
-        **around_axis(static_type(x)[1], int(node.attrs.get("axis", 0))),
+        **around_axis(sized_type(x)[1], int(node.attrs.get("axis", 0))),
     }
     emit.call("arg_reduce", [node.output, x], params, node)
 
@@ -158,12 +158,12 @@ def arg_reduce(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("Hardmax", check=all_of(_numbers, known_rank), layout=LayoutRule.ROW_MAJOR)
 def hardmax(emit: Emitter, node: Node) -> None:
     """Emit the places of the largest elements, then one-hot vectors."""
-    type_, shape = static_type(node.output)
+    type_, shape = sized_type(node.output)
     flattening = node.version < _FLATTENING_BEFORE
     axis = int(node.attrs.get("axis", 1 if flattening else -1)) % max(len(shape), 1)
     sizes = around_axis(shape, axis)
     if flattening:
-        sizes = {"outer": math.prod(shape[:axis]), "axis": math.prod(shape[axis:]), "inner": 1}
+        sizes = {"outer": product(shape[:axis]), "axis": product(shape[axis:]), "inner": 1}
     places = emit.scratch(8 * sizes["outer"] * sizes["inner"])
     flags = {"type": _type(node.operand(0)), "least": 0, "last": 0}
     emit.call("arg_reduce", [places, node.operand(0)], {**flags, **sizes}, node)
@@ -183,7 +183,7 @@ def _one_hot_check(node: Node) -> Verdict:
 @FAMILY.lower("OneHot", check=all_of(movable, known_rank, constant(1), _one_hot_check), layout=LayoutRule.ROW_MAJOR)
 def one_hot(emit: Emitter, node: Node) -> None:
     """Emit one-hot vectors of any two values."""
-    indices, shape = node.operand(0), static_type(node.output)[1]
+    indices, shape = node.operand(0), sized_type(node.output)[1]
     sizes = around_axis(shape, int(node.attrs.get("axis", -1)))
     params = {
         "element_size": element_size(node.output),
@@ -199,12 +199,12 @@ def one_hot(emit: Emitter, node: Node) -> None:
 def top_k(emit: Emitter, node: Node) -> None:
     """Emit a selection of the best elements and their places; a result that nobody reads goes to scratch memory."""
     x, axis = node.operand(0), int(node.attrs.get("axis", -1))
-    shape = static_type(node.outputs[0])[1] if node.outputs[0].name else static_type(node.outputs[1])[1]
+    shape = sized_type(node.outputs[0])[1] if node.outputs[0].name else sized_type(node.outputs[1])[1]
     params = {
         "type": _type(x),
         "largest": int(node.attrs.get("largest", 1)),
         "sorted": int(node.attrs.get("sorted", 1)),
-        **around_axis(static_type(x)[1], axis),
+        **around_axis(sized_type(x)[1], axis),
         "k": shape[axis],
     }
     results = [v if v.name else emit.scratch(nbytes(tensor(v.type))) for v in node.outputs]
@@ -221,6 +221,6 @@ def cumulate(emit: Emitter, node: Node) -> None:
         "product": int(node.op == "CumProd"),
         "exclusive": int(node.attrs.get("exclusive", 0)),
         "reverse": int(node.attrs.get("reverse", 0)),
-        **around_axis(static_type(x)[1], int(axis.reshape(-1)[0])),
+        **around_axis(sized_type(x)[1], int(axis.reshape(-1)[0])),
     }
     emit.call("cumulate", [node.output, x], params, node)

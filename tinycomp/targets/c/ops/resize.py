@@ -11,11 +11,12 @@ from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import image
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, sized_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = LoweringRules()
@@ -98,7 +99,7 @@ def _emit_nearest(emit: Emitter, node: Node) -> None:
 
 
 def _emit_choice(
-    emit: Emitter, node: Node, places: tuple[View, View], cells: np.ndarray, sizes: tuple[int, int, int]
+    emit: Emitter, node: Node, places: tuple[View, View], cells: np.ndarray, sizes: tuple[Size, Size, Size]
 ) -> None:
     outer, axis, inner = sizes
     params = {
@@ -118,7 +119,8 @@ def _weights(emit: Emitter, weights: np.ndarray | None, cells: np.ndarray) -> Vi
 
 def _axis_matrix(node: Node, axis: int) -> np.ndarray:
     """Return the linear map [output, input] along one axis: what the numpy kernel makes of the unit vectors."""
-    size = static_type(node.operand(0))[1][axis]
+    size = sized_type(node.operand(0))[1][axis]
+    assert isinstance(size, int), node
     unit = np.eye(size, dtype=np.float32)
     attrs = {k: v for k, v in node.attrs.items() if k not in ("axes", "scales")}
     if node.op == "Upsample" or node.version < _NUMPY_FORM:
@@ -142,7 +144,7 @@ def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
     axes = [a % 4 for a in node.attrs.get("axes", range(4))]
     if axis in axes:
         return np.array([value.const.reshape(-1)[axes.index(axis)]])
-    return np.ones(1, np.float32) if index == 2 else np.array([static_type(node.operand(0))[1][axis]])
+    return np.ones(1, np.float32) if index == 2 else np.array([sized_type(node.operand(0))[1][axis]])
 
 
 def _taps(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -12,7 +12,7 @@ from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
-from tinycomp.targets.common.checks import Verdict, all_of, ranks, static_type, surely_equal
+from tinycomp.targets.common.checks import Verdict, all_of, ranks, sized_type, surely_equal
 from tinycomp.targets.common.composites import opened
 
 FAMILY = LoweringRules()
@@ -90,7 +90,7 @@ def spelled_rotary(emit: Emitter, node: Node) -> None:
     sin = next(v for n in products if crossed in n.inputs for v in n.inputs if v is not crossed)
     cos = next(v for n in products if crossed not in n.inputs for v in _others(n, x))
     value, (cosines, sines) = outer[x], (outer[v] for v in (cos, sin))
-    _, shape = static_type(value)
+    _, shape = sized_type(value)
     steps = broadcast_strides(cosines, shape)
     heads, rows = (1, 2) if steps[1] == 0 else (2, 1)
     source, result = emit.strided(value), destination(emit, node.output)
@@ -156,7 +156,7 @@ _CHECK = all_of(_real, ranks(3, 4), _head_size_is_known)
 def rotary_embedding(emit: Emitter, node: Node) -> None:
     """Emit one call that looks the angles up by position."""
     x, cos, sin, positions = _operands(node)
-    (_, shape), (_, table) = static_type(x), static_type(cos)
+    (_, shape), (_, table) = sized_type(x), sized_type(cos)
     source = emit.strided(x)
     if len(shape) == 4:
         batch, heads, rows, size = shape

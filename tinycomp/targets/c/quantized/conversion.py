@@ -8,13 +8,13 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
-from tinycomp.ir.types import tensor
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.reduction import around
-from tinycomp.targets.common.checks import Verdict, all_of, static_type
+from tinycomp.targets.common.checks import Verdict, all_of, sized_type
 
 FAMILY = LoweringRules()
 
@@ -61,10 +61,10 @@ def _counts_fit(node: Node) -> Verdict:
 @FAMILY.lower("QuantizeLinear", "DequantizeLinear", check=all_of(known_rank, _quantisation_check))
 def quantisation(emit: Emitter, node: Node) -> None:
     """Emit a quantisation or dequantisation, per tensor or per slice of one axis."""
-    type_, shape = static_type(node.output)
+    type_, shape = sized_type(node.output)
     scale = node.operand(1)
-    sizes: tuple[int, int, int] | None = (1, 1, math.prod(shape))
-    if tensor(scale.type).size() > 1:
+    sizes: tuple[Size, Size, Size] | None = (1, 1, product(shape))
+    if product(sized_type(scale)[1]) != 1:
         sizes = around(type_, [int(node.attrs.get("axis", 1)) % len(shape)])
     assert sizes is not None
     params = {

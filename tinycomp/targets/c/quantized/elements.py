@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
+from tinycomp.symbolic import Size, product
 from tinycomp.target import Target
+from tinycomp.targets.c.codegen.element_program import repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
-from tinycomp.targets.common.checks import Verdict, static_type
+from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import opened, operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
@@ -62,14 +64,15 @@ def _one_variable(match: Match) -> Verdict:
 def qtable(emit: Emitter, node: Node) -> None:
     """Emit a lookup in a table of the results of all 256 bytes."""
     x = next(v for v in node.inputs if v is not None and v.const is None)
-    table, shape = table_of(node), static_type(node.output)[1]
-    rows, columns, read, written = 1, math.prod(shape), math.prod(shape), math.prod(shape)
+    table, shape = table_of(node), sized_type(node.output)[1]
+    rows: Size = 1
+    columns = read = written = product(shape)
     of, to = None, None
     if len(shape) in _IMAGES and tensor(x.type).layout:
         source, result = pixels_of(emit, x), pixels_to(emit, node.output)
         of, to = source.view, result.view
         if (source.stride, result.stride) != (shape[1], shape[1]):
-            rows, columns, read, written = math.prod(shape) // shape[1], shape[1], source.stride, result.stride
+            rows, columns, read, written = product(shape) // shape[1], shape[1], source.stride, result.stride
     params = {
         "element_size": table.itemsize,
         "rows": rows,
@@ -111,7 +114,7 @@ def qbinary(emit: Emitter, node: Node) -> None:
     combining = first_of(nodes, *_OPERATIONS)
     sources = [dequantizer(v) for v in combining.inputs]
     to = Requantization.read(first_of(nodes, "QuantizeLinear"))
-    result, shape = static_type(node.output)
+    result, shape = sized_type(node.output)
     places = [_broadcast(emit, outer[s.inputs[0]], node.output) for s in sources]
     order = sorted(range(len(shape)), key=lambda d: -strides(result)[d])
     a, b = places
@@ -135,20 +138,22 @@ def qbinary(emit: Emitter, node: Node) -> None:
 
 def _broadcast(emit: Emitter, value: Value, result: Value) -> Strided:
     """Return where an operand lies, with stride 0 along the axes of the result that it is repeated along."""
-    _, shape = static_type(value)
-    rank = len(static_type(result)[1])
+    _, shape = sized_type(value)
+    rank = len(sized_type(result)[1])
     if value.const is not None:
         order = memory_order(tensor(result.type).layout, rank) if len(shape) == rank else range(len(shape))
         where = Strided(emit.constant(value.const.transpose(list(order))), _strides_in(shape, list(order)))
     else:
         where = emit.strided(value, adjacent=False)
-    own = [0 if n == 1 else s for n, s in zip(shape, where.strides, strict=True)]
+    whole = sized_type(result)[1][rank - len(shape) :]
+    own = [repeating(*dim) for dim in zip(shape, whole, where.strides, strict=True)]
     return Strided(where.view, (*[0] * (rank - len(shape)), *own))
 
 
-def _strides_in(shape: tuple[int, ...], order: list[int]) -> tuple[int, ...]:
+def _strides_in(shape: Sequence[Size], order: list[int]) -> tuple[Size, ...]:
     """Return the strides by dimension of an array whose dimensions lie in memory in ``order``."""
-    steps, step = [0] * len(shape), 1
+    steps: list[Size] = [0] * len(shape)
+    step: Size = 1
     for dim in reversed(order):
         steps[dim], step = step, step * shape[dim]
     return tuple(steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
+from tinycomp.symbolic import Size, product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
@@ -21,7 +21,7 @@ from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.conv import image, window_at, window_params
 from tinycomp.targets.c.ops.matmul import rows_of
-from tinycomp.targets.common.checks import Verdict, channel_vector, static_type
+from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, sums_fit
@@ -206,7 +206,7 @@ def qconv(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
     nodes = node.body.nodes
     anchor, layer = first(nodes, *PRODUCTS), Layer.of(node)
-    _, shape = static_type(layer.x)
+    _, shape = sized_type(layer.x)
     around = _pads(nodes, len(shape))
     assert not isinstance(around, Remark)
     own = anchor.attrs.get("pads") or [0] * len(around)
@@ -214,7 +214,7 @@ def qconv(emit: Emitter, node: Node) -> None:
     emit_conv(emit, node, layer, window_at(anchor.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
 
 
-def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window, groups: int) -> None:
+def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], groups: int) -> None:
     """Emit the kernel call of a convolution; depthwise ones have a kernel of their own."""
     source, channels = image(layer.x), len(layer.weight)
     to, of = pixels_to(emit, layer.y), pixels_of(emit, layer.x)
@@ -246,7 +246,7 @@ def qdense(emit: Emitter, node: Node) -> None:
 def emit_dense(emit: Emitter, node: Node, layer: Layer) -> None:
     """Emit the kernel call of a matrix product; rows of the weight are output channels."""
     columns, depth = layer.weight.shape
-    rows = math.prod(static_type(layer.x)[1][:-1])
+    rows = product(sized_type(layer.x)[1][:-1])
     left = rows_of(emit, layer.x, rows, depth)
     weight = layer.weight
     # Output channels are the columns of a MatMul's weight; seen from there no copy is made.

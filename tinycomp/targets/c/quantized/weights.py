@@ -23,7 +23,7 @@ from tinycomp.targets.c.codegen.epilogue import take_apart
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
-from tinycomp.targets.common.checks import Verdict, static_type
+from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.quantized.patterns import WEIGHTS, bias_per_channel, positive, product
 from tinycomp.targets.common.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 
@@ -110,7 +110,7 @@ def wdense(emit: Emitter, node: Node) -> None:
     channels, depth = codes.numbers.shape
     x = fused.operands[0]
     assert x is not None
-    rows = math.prod(static_type(x)[1][:-1])
+    rows = math.prod(sized_type(x)[1][:-1])
     left = rows_of(emit, x, rows, depth)
     added = [*fused.operands[2:], *fused.addends]
     bias = next((constant(v).reshape(-1) for v in added if v is not None), None)
