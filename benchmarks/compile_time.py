@@ -105,7 +105,7 @@ def _phase_seconds(model: str | Path | bytes, shapes: Shapes | None) -> dict[str
         marks.append((name if number else "clone", time.perf_counter()))
 
     partitioned = tinycomp.Pipeline(compiler.pipeline(), observers=[observe])(graph)
-    compiler.package(graph, compiler.lower(partitioned))
+    compiler.package(compiler.lower(partitioned))
     marks.append(("lowering", time.perf_counter()))
     phases: defaultdict[str, float] = defaultdict(float)
     for (_, before), (name, after) in itertools.pairwise(marks):

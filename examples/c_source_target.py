@@ -22,7 +22,7 @@ from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_
 MOST_PRODUCTS = 1 << 20
 ALIGNMENT = 64
 
-TARGET = tinycomp.Target("scalar_c", claims_structural=False, description="plain C loops, one per chain")
+TARGET = tinycomp.Target("scalar_c", claims_structural=False, static_shapes=True, description="plain C loops")
 
 # {0} and {1} are operands, other names attributes. Relu is written so that NaN stays NaN.
 EXPRESSIONS = {

@@ -42,6 +42,8 @@ Range = tuple[int, int | None]
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FUNCTIONS = ("min", "max", "ifzero")
 _TYPICAL = 64
+_IMAGE_RANK = 4
+_IMAGE_SIDE = 256
 _LONGEST = 1000
 """Characters of a dimension that is read as an expression; nobody writes longer ones by hand."""
 
@@ -673,15 +675,47 @@ def evaluate(value: Size, sizes: Mapping[str, int]) -> int:
     return result
 
 
+_EXPECTED: ContextVar[Mapping[str, int]] = ContextVar("expected", default=MappingProxyType({}))
+
+
+@contextmanager
+def expecting(sizes: Mapping[str, int]) -> Iterator[None]:
+    """Take these sizes for typical inside the block."""
+    token = _EXPECTED.set({**_EXPECTED.get(), **sizes})
+    try:
+        yield
+    finally:
+        _EXPECTED.reset(token)
+
+
+def expected_sizes(shapes: Iterable[Sequence[Size]]) -> dict[str, int]:
+    """Guess the sizes that inputs of these shapes have most often: one example at a time, and images of some size.
+
+    >>> expected_sizes([(symbol("batch"), 3, symbol("height"), symbol("width"))])
+    {'batch': 1, 'height': 256, 'width': 256}
+    """
+    expected: dict[str, int] = {}
+    for shape in shapes:
+        is_image = len(shape) == _IMAGE_RANK and shape[1] in (1, 3)
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, Expression) and dim.name is not None and len(shape) > 1:
+                if axis == 0:
+                    expected[dim.name] = 1
+                elif axis > 1 and is_image:
+                    expected[dim.name] = _IMAGE_SIDE
+    return expected
+
+
 def typical(value: Size) -> int:
     """Return the number that a size is for middling symbols: for heuristics, never for what must be right."""
     if isinstance(value, int):
         return value
-    ranges = _RANGES.get()
+    ranges, expected = _RANGES.get(), _EXPECTED.get()
     sizes: dict[str, int] = {}
     for name in value.symbols:
         low, high = ranges.get(name, (0, None))
-        sizes[name] = max(low, min(_TYPICAL, high if high is not None else _TYPICAL))
+        middling = expected.get(name, _TYPICAL)
+        sizes[name] = max(low, middling if high is None else min(middling, high))
     try:
         return evaluate(value, sizes)
     except ZeroDivisionError:

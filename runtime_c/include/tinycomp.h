@@ -15,7 +15,7 @@
 
 /* cdef-begin: the text up to cdef-end is also read by the Python binding; no preprocessor lines in between. */
 
-enum tc_status { TC_OK = 0, TC_INVALID = 1, TC_NO_MEMORY = 2, TC_UNSUPPORTED = 3, TC_SYSTEM = 4, TC_FAILED = 5 };
+enum tc_status { TC_OK = 0, TC_INVALID = 1, TC_NO_MEMORY = 2, TC_UNSUPPORTED = 3, TC_SYSTEM = 4, TC_FAILED = 5, TC_LIMIT = 6 };
 
 typedef struct tc_error {
   int32_t code; /* an enum tc_status */
@@ -83,6 +83,38 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
  * parameters are for `rows` of them, along the first dimension, and `count` is where an earlier instruction puts how
  * many there are (an int64 in the arena or an output). What follows these rows is undefined. */
 int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error);
+/* ---- programs over sizes: their sizes are parameters of a run ---- */
+
+enum tc_limits { TC_MAX_SYMBOLS = 4096 };
+
+/* What a formula computes of values before it; a CONSTANT is its first operand, DIVIDE rounds down, and IF_ZERO is its
+ * second operand where the first is 0, or else the third. */
+enum tc_formula_operation {
+  TC_FORMULA_CONSTANT = 0,
+  TC_FORMULA_ADD = 1,
+  TC_FORMULA_MULTIPLY = 2,
+  TC_FORMULA_DIVIDE = 3,
+  TC_FORMULA_MIN = 4,
+  TC_FORMULA_MAX = 5,
+  TC_FORMULA_IF_ZERO = 6
+};
+
+/* First of all: how many symbols there are. They are the values 0 to count - 1, and every formula is one more. */
+int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error);
+int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error);
+/* Then, before all instructions: the bytes that the caller gives inputs and outputs, the words (int64) of constants that
+ * follow from sizes, and the pieces of the arena, which arena operands name by index. A piece begins behind the ends of
+ * others; pieces that are in use together must be ordered in that way. */
+int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error);
+int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error);
+int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error);
+/* Behind an instruction: which of its parameters (an int64 at this byte), offsets of operands and limits follow. */
+int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error);
+int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error);
+int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error);
+/* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
+int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
+
 /* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
  * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);
@@ -118,6 +150,16 @@ int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work 
 
 /* threads: the most threads that a run with this context will use. */
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **context, tc_error *error);
+/* Makes a context of a program over sizes ready for these; at once if it is already. Kernels check and plan their calls
+ * anew, packed weights stay. TC_INVALID if the program does not work for them, TC_LIMIT if the memory does not suffice
+ * and may not grow. */
+int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error);
+/* Bytes of arena and scratch for the sizes asked for last, given or not. */
+int64_t tc_context_needed_bytes(const tc_context *context);
+/* A value at the sizes that the context is ready for; -1 if there is none. */
+int64_t tc_context_value(const tc_context *context, int64_t value);
+/* As tc_program_work, at the sizes that the context is ready for. */
+int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work);
 void tc_context_destroy(tc_context *context);
 /* threads counts the caller: a pool of 1 starts none. */
 int32_t tc_pool_create(int32_t threads, tc_pool **pool, tc_error *error);

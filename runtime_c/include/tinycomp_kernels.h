@@ -143,6 +143,13 @@ typedef struct tc_copy_params {
       from_stride7;
 } tc_copy_params;
 
+/* sizes: y[i] = value_i for the first `count` of them, as int64 or int32. Operands: y. */
+typedef struct tc_sizes_params {
+  int64_t type; /* I64 or I32 */
+  int64_t count;
+  int64_t value0, value1, value2, value3, value4, value5, value6, value7;
+} tc_sizes_params;
+
 /* fill: to[i0, ..., i7] = the low bytes of the pattern, for elements of 1, 2, 4 or 8 bytes.
  * Operands: to. */
 typedef struct tc_fill_params {

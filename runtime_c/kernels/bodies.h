@@ -9,6 +9,7 @@
 
 #include "copy/copy.h"
 #include "copy/fill.h"
+#include "copy/sizes.h"
 
 #include "elementwise/elementwise.h"
 

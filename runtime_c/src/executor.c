@@ -1,5 +1,6 @@
 /* Contexts, and running a program in one. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "pool.h"
@@ -12,16 +13,52 @@ typedef struct tc_portion {
 } tc_portion;
 
 struct tc_context {
+  const tc_program *program;
   char *arena;
   char *scratch;
+  int64_t arena_room, scratch_room; /* bytes of both */
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
-  void **pointers; /* one per operand of the program */
+  void **pointers;    /* one per operand of the program */
+  tc_patch *patches;  /* those of the pointers that change with every run */
+  tc_instance sized;  /* of a program over sizes: what it is at those of the next run */
+  int64_t *values;    /* the symbols and formulas to come */
+  bool is_sized;      /* whether `sized` is whole */
 };
+
+/* What a run does: the program's own steps, or those for the sizes at hand. */
+static const tc_step *steps_of(const tc_program *program, const tc_context *context) {
+  return tc_program_is_symbolic(program) ? context->sized.steps : program->own.steps;
+}
+
+static void instance_free(const tc_program *program, tc_instance *instance) {
+  for (int64_t i = 0; instance->steps && i < program->step_count; i++) {
+    const tc_step *step = &instance->steps[i];
+    if (step->depends) {
+      free(step->operands);
+      free(step->params);
+      tc_free(step->own);
+    }
+  }
+  for (int32_t i = 0; instance->tables && i < program->table_count; i++) {
+    tc_free(instance->tables[i]);
+  }
+  free(instance->steps);
+  free(instance->inputs);
+  free(instance->outputs);
+  free(instance->values);
+  free(instance->starts);
+  free(instance->tables);
+}
 
 void tc_context_destroy(tc_context *context) {
   if (context) {
+    if (context->program && tc_program_is_symbolic(context->program)) {
+      instance_free(context->program, &context->sized);
+      free(context->patches);
+    }
+    free(context->values);
     tc_free(context->arena);
     tc_free(context->scratch);
     tc_free(context->portions);
@@ -30,30 +67,76 @@ void tc_context_destroy(tc_context *context) {
   }
 }
 
+static void *copied(const void *from, size_t bytes) {
+  void *copy = malloc(bytes + 1);
+  if (copy) {
+    memcpy(copy, from, bytes);
+  }
+  return copy;
+}
+
+/* Makes an instance of its own for a context: what follows from sizes is copied, all else is the program's. */
+static bool instance_copy(const tc_program *program, tc_instance *instance) {
+  const tc_instance *own = &program->own;
+  const size_t values = (size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t);
+  instance->inputs = copied(own->inputs, ((size_t)program->input_count + 1) * sizeof(tc_requirement));
+  instance->outputs = copied(own->outputs, ((size_t)program->output_count + 1) * sizeof(tc_requirement));
+  instance->values = copied(own->values, values);
+  instance->starts = copied(own->starts, (size_t)program->piece_count * sizeof(int64_t));
+  instance->tables = calloc((size_t)program->table_count + 1, sizeof(void *));
+  tc_step *steps = copied(own->steps, (size_t)program->step_count * sizeof(tc_step));
+  bool enough = instance->inputs && instance->outputs && instance->values && instance->starts && instance->tables;
+  for (int64_t i = 0; steps && i < program->step_count; i++) {
+    tc_step *step = &steps[i];
+    step->common = step->state;
+    if (step->depends) {
+      step->operands = copied(step->operands, ((size_t)step->operand_count + 1) * sizeof(tc_operand));
+      step->params = copied(step->params, (size_t)tc_kernel_infos[step->kernel].params_size);
+      enough = enough && step->operands && step->params;
+    }
+  }
+  instance->steps = steps;
+  for (int64_t i = 0; enough && i < program->constant_count; i++) {
+    const tc_constant *constant = &program->constants[i];
+    if (constant->table >= 0) {
+      void *table = tc_allocate(constant->bytes);
+      instance->tables[constant->table] = table;
+      enough = table;
+      if (table) {
+        memcpy(table, constant->data, (size_t)constant->bytes);
+      }
+    }
+  }
+  return enough && steps;
+}
+
 /* Sets the pointers that are the same in every run; packed constants have none, so that no run depends on them. */
 static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
-    const tc_step *step = &program->steps[s];
+    const tc_step *step = &steps_of(program, context)[s];
     const char *roles = tc_kernel_infos[step->kernel].signature;
     for (int i = 0; i <= step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
       void **pointer = &context->pointers[step->first_pointer + i];
       if (operand->space == TC_ARENA) {
-        *pointer = context->arena + operand->offset;
+        const int64_t start = program->piece_count ? context->sized.starts[operand->index] : 0;
+        *pointer = context->arena + start + operand->offset;
       } else if (operand->space == TC_CONSTANT && tc_role(roles[i]) != 'p') {
-        *pointer = (char *)(uintptr_t)program->constants[operand->index].data + operand->offset;
+        const tc_constant *constant = &program->constants[operand->index];
+        const void *data = constant->table < 0 ? constant->data : context->sized.tables[constant->table];
+        *pointer = (char *)(uintptr_t)data + operand->offset;
       }
     }
   }
 }
 
 /* A line of its own between the scratch of two threads. */
-static int64_t scratch_stride(const tc_program *program) {
-  return tc_round_up(program->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
+static int64_t scratch_stride(const tc_instance *instance) {
+  return tc_round_up(instance->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
 }
 
 int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
-  return program->arena_bytes + (scratch_stride(program) + (int64_t)sizeof(tc_portion)) * threads +
+  return program->own.arena_bytes + (scratch_stride(&program->own) + (int64_t)sizeof(tc_portion)) * threads +
          (program->pointer_count + 1) * (int64_t)sizeof(void *);
 }
 
@@ -64,38 +147,171 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
   }
   tc_context *context = calloc(1, sizeof(*context));
   if (context) {
+    context->program = program;
     context->threads = threads;
-    context->scratch_stride = scratch_stride(program);
-    context->arena = tc_allocate(program->arena_bytes);
-    context->scratch = tc_allocate(context->scratch_stride * threads);
+    context->patches = program->patches;
+    if (tc_program_is_symbolic(program)) {
+      context->patches = copied(program->patches, (size_t)program->patch_count * sizeof(tc_patch));
+      context->values = malloc((size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t));
+      if (!instance_copy(program, &context->sized) || !context->patches || !context->values) {
+        tc_context_destroy(context);
+        return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+      }
+    }
+    /* Over sizes, memory comes with the first ones. */
+    context->arena_room = tc_program_is_symbolic(program) ? 0 : program->own.arena_bytes;
+    context->scratch_stride = tc_program_is_symbolic(program) ? 0 : scratch_stride(&program->own);
+    context->scratch_room = context->scratch_stride * threads;
+    context->arena = tc_allocate(context->arena_room);
+    context->scratch = tc_allocate(context->scratch_room);
     context->portions = tc_allocate(threads * (int64_t)sizeof(tc_portion));
     context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));
   }
   if (!context || !context->arena || !context->scratch || !context->portions || !context->pointers) {
     tc_context_destroy(context);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
-                        (long long)program->arena_bytes, (long long)program->scratch_bytes);
+                        (long long)program->own.arena_bytes, (long long)program->own.scratch_bytes);
   }
-  resolve_fixed(program, context);
+  if (!tc_program_is_symbolic(program)) {
+    resolve_fixed(program, context);
+  }
   *out = context;
   return TC_OK;
+}
+
+/* Whether anything that a step follows from differs between the sizes of now and those to come. */
+static bool changes(const tc_program *program, const tc_context *context, const tc_step *step) {
+  for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
+    const int64_t value = program->fixups[i].value;
+    if (context->values[value] != context->sized.values[value]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Finishes the steps anew whose sizes change, all of them at first. */
+static int32_t resize_steps(const tc_program *program, tc_context *context, bool all, tc_error *error) {
+  tc_instance *sized = &context->sized;
+  sized->scratch_bytes = 0;
+  for (int64_t s = 0; s < program->step_count; s++) {
+    tc_step *step = &sized->steps[s];
+    if (step->depends && (all || changes(program, context, step)) && tc_refinish_step(program, sized, s, error)) {
+      return error->code;
+    }
+    sized->scratch_bytes = tc_max(sized->scratch_bytes, step->scratch_bytes);
+  }
+  return TC_OK;
+}
+
+/* Makes room for arena and scratch, a little more than is needed, so that sizes that grow slowly seldom ask for it. */
+static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_error *error) {
+  if (arena > context->arena_room) {
+    tc_free(context->arena);
+    context->arena_room = arena + arena / 8;
+    context->arena = tc_allocate(context->arena_room);
+  }
+  if (scratch > context->scratch_room) {
+    tc_free(context->scratch);
+    context->scratch_room = scratch + scratch / 8;
+    context->scratch = tc_allocate(context->scratch_room);
+  }
+  if (!context->arena || !context->scratch) {
+    context->arena_room = context->arena ? context->arena_room : 0;
+    context->scratch_room = context->scratch ? context->scratch_room : 0;
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
+                        (long long)arena, (long long)scratch);
+  }
+  return TC_OK;
+}
+
+static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
+  tc_instance *sized = &context->sized;
+  const bool all = !context->is_sized;
+  if (tc_formulas_evaluate(&program->formulas, context->values, error)) {
+    return error->code;
+  }
+  /* From here on, `values` holds the sizes of before. */
+  int64_t *before = sized->values;
+  sized->values = context->values;
+  context->values = before;
+  context->is_sized = false;
+  tc_fill_tables(program, sized);
+  if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
+    return error->code;
+  }
+  const int64_t stride = scratch_stride(sized), scratch = stride * context->threads;
+  if (!may_grow && (sized->arena_bytes > context->arena_room || scratch > context->scratch_room)) {
+    return tc_error_set(error, TC_LIMIT, "more memory is needed");
+  }
+  if (grow(context, sized->arena_bytes, scratch, error)) {
+    return error->code;
+  }
+  context->scratch_stride = stride;
+  resolve_fixed(program, context);
+  for (int64_t i = 0, p = 0; i < program->step_count; i++) {
+    const tc_step *step = &sized->steps[i];
+    for (int32_t k = 0; k <= step->operand_count; k++) {
+      if (step->operands[k].space == TC_INPUT || step->operands[k].space == TC_OUTPUT) {
+        context->patches[p++].operand = step->operands[k];
+      }
+    }
+  }
+  context->is_sized = true;
+  return TC_OK;
+}
+
+int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error) {
+  const tc_program *program = context->program;
+  const size_t bytes = (size_t)program->formulas.symbol_count * sizeof(int64_t);
+  if (context->is_sized && !memcmp(context->sized.values, symbols, bytes)) {
+    return TC_OK;
+  }
+  if (!tc_program_is_symbolic(program)) {
+    return tc_error_set(error, TC_INVALID, "the program has no symbols");
+  }
+  error->code = TC_OK;
+  memcpy(context->values, symbols, bytes);
+  return resize(program, context, may_grow != 0, error);
+}
+
+int64_t tc_context_value(const tc_context *context, int64_t value) {
+  const tc_formulas *formulas = &context->program->formulas;
+  return context->is_sized && value >= 0 && value < tc_formulas_values(formulas) ? context->sized.values[value] : -1;
+}
+
+int64_t tc_context_needed_bytes(const tc_context *context) {
+  return context->sized.arena_bytes + scratch_stride(&context->sized) * context->threads;
+}
+
+int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work) {
+  const tc_program *program = context->program;
+  if (instruction < 0 || instruction >= program->step_count) {
+    return false;
+  }
+  *work = steps_of(program, context)[instruction].work;
+  return true;
 }
 
 /* Sets the pointers into the caller's buffers, after checking their alignment. */
 static int32_t resolve_buffers(const tc_program *program, tc_context *context, void *const *inputs,
                                void *const *outputs, tc_error *error) {
+  const tc_instance *instance = tc_program_is_symbolic(program) ? &context->sized : &program->own;
+  if (instance != &program->own && !context->is_sized) {
+    return tc_error_set(error, TC_INVALID, "the context has no sizes yet");
+  }
   for (int32_t i = 0; i < program->input_count; i++) {
-    if (program->inputs[i].bytes && (uintptr_t)inputs[i] % (uintptr_t)program->inputs[i].alignment) {
+    if (instance->inputs[i].bytes && (uintptr_t)inputs[i] % (uintptr_t)instance->inputs[i].alignment) {
       return tc_error_set(error, TC_INVALID, "input %d is not aligned to its element size", i);
     }
   }
   for (int32_t i = 0; i < program->output_count; i++) {
-    if (program->outputs[i].bytes && (uintptr_t)outputs[i] % (uintptr_t)program->outputs[i].alignment) {
+    if (instance->outputs[i].bytes && (uintptr_t)outputs[i] % (uintptr_t)instance->outputs[i].alignment) {
       return tc_error_set(error, TC_INVALID, "output %d is not aligned to its element size", i);
     }
   }
   for (int64_t i = 0; i < program->patch_count; i++) {
-    const tc_patch *patch = &program->patches[i];
+    const tc_patch *patch = &context->patches[i];
     void *base = (patch->operand.space == TC_INPUT ? inputs : outputs)[patch->operand.index];
     context->pointers[patch->pointer] = (char *)base + patch->operand.offset;
   }
@@ -177,9 +393,10 @@ static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool
                   .l2_bytes = program->l2_bytes,
                   .failure = failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
+  const tc_step *steps = steps_of(program, context);
   for (int64_t s = 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
-    task.step = &program->steps[s];
+    task.step = &steps[s];
     task.kernel = &program->isa->kernels[task.step->kernel];
     run_step(&task, pool);
     if (seconds) {
@@ -205,7 +422,7 @@ int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool 
   }
   if (failed >= 0) {
     return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)failed,
-                        tc_kernel_infos[program->steps[failed].kernel].name, atomic_load(&failure));
+                        tc_kernel_infos[program->own.steps[failed].kernel].name, atomic_load(&failure));
   }
   return TC_OK;
 }

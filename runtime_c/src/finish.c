@@ -9,15 +9,22 @@
 /* Below this cost (operations or bytes) a call is done before another thread has woken up. */
 static const double parallel_cost = 50e3;
 
-/* The bytes that an operand's buffer has; caller-owned buffers grow with what the program touches. */
-static int64_t available(const tc_program *program, const tc_operand *operand) {
+/* The bytes that a value says; without one, caller-owned buffers grow with what the program touches. */
+static int64_t bytes_of(const tc_instance *instance, const int64_t *values, int32_t index) {
+  return values && values[index] >= 0 ? instance->values[values[index]] : TC_MAX_BYTES;
+}
+
+/* The bytes that an operand's buffer has. */
+static int64_t available(const tc_program *program, const tc_instance *instance, const tc_operand *operand) {
   switch (operand->space) {
     case TC_CONSTANT:
       return program->constants[operand->index].bytes;
     case TC_ARENA:
-      return program->arena_bytes;
+      return program->piece_count ? instance->values[program->pieces[operand->index].value] : instance->arena_bytes;
+    case TC_INPUT:
+      return bytes_of(instance, program->input_values, operand->index);
     default:
-      return TC_MAX_BYTES;
+      return bytes_of(instance, program->output_values, operand->index);
   }
 }
 
@@ -29,7 +36,8 @@ static void require(tc_requirement *buffer, int64_t bytes, int32_t alignment) {
 static bool is_aligned(const void *data, int32_t alignment) { return (uintptr_t)data % (uintptr_t)alignment == 0; }
 
 /* Checks one operand against its buffer, and notes what a caller's buffer must hold. */
-static void bound_operand(tc_program *program, tc_prepare *prepare, int index, char role) {
+static void bound_operand(const tc_program *program, tc_instance *instance, tc_prepare *prepare, int index,
+                          char role) {
   const tc_operand *operand = &prepare->operands[index];
   if (operand->space == TC_NONE) {
     return;
@@ -40,7 +48,9 @@ static void bound_operand(tc_program *program, tc_prepare *prepare, int index, c
   if (extent == 0) {
     return;
   }
-  const int64_t end = operand->offset + extent, size = available(program, operand);
+  TC_REQUIRE(prepare, operand->offset >= 0, "operand %d: offset %lld is out of range", index,
+             (long long)operand->offset);
+  const int64_t end = operand->offset + extent, size = available(program, instance, operand);
   TC_REQUIRE(prepare, end <= size, "operand %d ends at byte %lld of a buffer of %lld", index, (long long)end,
              (long long)size);
   TC_REQUIRE(prepare, operand->offset % alignment == 0, "operand %d: offset %lld is not a multiple of %d", index,
@@ -49,36 +59,37 @@ static void bound_operand(tc_program *program, tc_prepare *prepare, int index, c
     TC_REQUIRE(prepare, role == 'p' || is_aligned(program->constants[operand->index].data, alignment),
                "operand %d: the constant is not aligned to its element size", index);
   } else if (operand->space == TC_INPUT) {
-    require(&program->inputs[operand->index], end, alignment);
+    require(&instance->inputs[operand->index], end, alignment);
   } else if (operand->space == TC_OUTPUT) {
-    require(&program->outputs[operand->index], end, alignment);
+    require(&instance->outputs[operand->index], end, alignment);
   }
 }
 
 /* The data of a constant operand, so that a prepare hook can read it; NULL if its offset is past the end. */
-static const void *constant_data(const tc_program *program, const tc_operand *operand) {
-  if (operand->space != TC_CONSTANT || operand->offset > program->constants[operand->index].bytes) {
+static const void *constant_data(const tc_program *program, const tc_instance *instance, const tc_operand *operand) {
+  if (operand->space != TC_CONSTANT || operand->offset < 0 || operand->offset > program->constants[operand->index].bytes) {
     return NULL;
   }
-  return (const char *)program->constants[operand->index].data + operand->offset;
+  const tc_constant *constant = &program->constants[operand->index];
+  return (const char *)(constant->table < 0 ? constant->data : instance->tables[constant->table]) + operand->offset;
 }
 
 /* Runs the prepare hook and checks everything that it stated. */
-static void prepare_step(tc_program *program, tc_step *step, tc_prepare *prepare) {
+static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
   const char *roles = tc_kernel_infos[step->kernel].signature;
   for (int i = 0; i < TC_MAX_PLACES; i++) {
     prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
   }
   for (int i = 0; i < step->operand_count; i++) {
-    prepare->constants[i] = constant_data(program, &step->operands[i]);
+    prepare->constants[i] = constant_data(program, instance, &step->operands[i]);
     prepare->constant_bytes[i] =
-        prepare->constants[i] ? available(program, &step->operands[i]) - step->operands[i].offset : 0;
+        prepare->constants[i] ? available(program, instance, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
   tc_touch(prepare, step->operand_count, 1, sizeof(int64_t)); /* the number of rows */
   for (int i = 0; i <= step->operand_count && !tc_refused(prepare); i++) {
-    bound_operand(program, prepare, i, tc_role(roles[i]));
+    bound_operand(program, instance, prepare, i, tc_role(roles[i]));
   }
   TC_REQUIRE(prepare,
              prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
@@ -193,11 +204,21 @@ static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
   return work;
 }
 
+/* Keeps what a run needs of what a kernel stated. */
+static void note(tc_step *step, const tc_prepare *prepare) {
+  step->units = prepare->units;
+  step->work = work_of(step, prepare);
+  step->rows =
+      step->limit_rows && prepare->leading % step->limit_rows == 0 ? tc_min(step->limit_rows, prepare->leading) : 0;
+  step->parallel = prepare->units > 1 && prepare->cost >= parallel_cost;
+  step->scratch_bytes = prepare->scratch_bytes;
+}
+
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
-  prepare_step(program, step, &prepare);
+  prepare_step(program, &program->own, step, &prepare);
   if (error->code) {
     return error->code;
   }
@@ -205,11 +226,164 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
     return error->code;
   }
   give_back_packed(program, step);
-  step->units = prepare.units;
-  step->work = work_of(step, &prepare);
-  step->rows = step->rows && prepare.leading % step->rows == 0 ? tc_min(step->rows, prepare.leading) : 0;
-  step->parallel = prepare.units > 1 && prepare.cost >= parallel_cost;
-  program->scratch_bytes = tc_max(program->scratch_bytes, prepare.scratch_bytes);
+  note(step, &prepare);
+  step->state_bytes = kernel->pack ? prepare.state_bytes : 0;
+  step->shareable = prepare.shareable;
+  memcpy(step->shared, prepare.shared, sizeof(step->shared));
+  program->own.scratch_bytes = tc_max(program->own.scratch_bytes, prepare.scratch_bytes);
+  return TC_OK;
+}
+
+/* Whether the state of a step serves the sizes at hand as well. */
+static bool state_serves(const tc_step *step, const tc_prepare *prepare) {
+  return step->shareable && prepare->shareable && step->state_bytes == prepare->state_bytes &&
+         !memcmp(step->shared, prepare->shared, sizeof(step->shared));
+}
+
+/* Makes room for a state of the step's own, and packs it. */
+static int32_t repack(const tc_program *program, tc_step *step, const tc_prepare *prepare) {
+  if (prepare->state_bytes > step->room) {
+    const int64_t room = prepare->state_bytes + prepare->state_bytes / 8;
+    tc_free(step->own);
+    step->own = tc_allocate(room);
+    step->room = step->own ? room : 0;
+    if (!step->own) {
+      return tc_error_set(prepare->error, TC_NO_MEMORY, "no memory for a state of %lld bytes", (long long)room);
+    }
+  } else {
+    memset(step->own, 0, (size_t)prepare->state_bytes);
+  }
+  step->state = step->own;
+  return pack_step(program, step, prepare, step->own);
+}
+
+int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64_t index, tc_error *error) {
+  tc_step *step = &instance->steps[index];
+  tc_prepare prepare = {
+      .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
+  tc_apply_fixups(program, instance, step);
+  prepare_step(program, instance, step, &prepare);
+  step->state = step->common;
+  if (!error->code && program->isa->kernels[step->kernel].pack && !state_serves(step, &prepare)) {
+    repack(program, step, &prepare);
+  }
+  if (error->code) {
+    char message[sizeof(error->message)];
+    memcpy(message, error->message, sizeof(message));
+    return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)index,
+                        tc_kernel_infos[step->kernel].name, message);
+  }
+  note(step, &prepare);
+  return TC_OK;
+}
+
+void tc_apply_fixups(const tc_program *program, const tc_instance *instance, tc_step *step) {
+  for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
+    const tc_fixup *fixup = &program->fixups[i];
+    const int64_t value = instance->values[fixup->value];
+    if (fixup->kind == TC_FIXUP_PARAMETER) {
+      memcpy((char *)step->params + fixup->place, &value, sizeof(value));
+    } else if (fixup->kind == TC_FIXUP_OFFSET) {
+      step->operands[fixup->place].offset = value;
+    } else if (fixup->kind == TC_FIXUP_ROWS) {
+      step->limit_rows = value;
+    }
+  }
+}
+
+void tc_fill_tables(const tc_program *program, tc_instance *instance) {
+  for (int64_t i = 0; i < program->word_count; i++) {
+    const tc_fixup *word = &program->words[i];
+    ((int64_t *)instance->tables[word->table])[word->place] = instance->values[word->value];
+  }
+}
+
+int32_t tc_place_arena(const tc_program *program, tc_instance *instance, tc_error *error) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < program->piece_count; i++) {
+    const tc_piece *piece = &program->pieces[program->order[i]];
+    const int64_t bytes = instance->values[piece->value];
+    int64_t start = 0;
+    for (int64_t a = 0; a < piece->above_count; a++) {
+      const int64_t other = piece->above[a];
+      const int64_t end = instance->starts[other] + instance->values[program->pieces[other].value];
+      start = tc_max(start, tc_round_up(end, TC_ALIGNMENT));
+    }
+    if (bytes < 0 || start > TC_MAX_BYTES) {
+      return tc_error_set(error, TC_INVALID, "the sizes are too large, or one is negative");
+    }
+    instance->starts[program->order[i]] = start;
+    total = tc_max(total, start + bytes);
+  }
+  instance->arena_bytes = total;
+  return total > TC_MAX_BYTES ? tc_error_set(error, TC_INVALID, "the sizes are too large") : TC_OK;
+}
+
+/* Finds an order in which every piece comes behind those that it begins behind; there is none if they form a circle. */
+static int32_t order_pieces(tc_program *program, tc_error *error) {
+  int64_t *state = calloc((size_t)program->piece_count + 1, sizeof(int64_t)); /* 1 + how many of its others are done */
+  int64_t *stack = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
+  program->order = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
+  int64_t ordered = 0;
+  bool sound = true;
+  for (int64_t root = 0; state && stack && program->order && sound && root < program->piece_count; root++) {
+    int64_t depth = 0;
+    if (!state[root]) {
+      stack[depth++] = root;
+      state[root] = 1;
+    }
+    while (depth && sound) {
+      const tc_piece *piece = &program->pieces[stack[depth - 1]];
+      int64_t *done = &state[stack[depth - 1]];
+      if (*done > piece->above_count) {
+        *done = INT64_MAX;
+        program->order[ordered++] = stack[--depth];
+        continue;
+      }
+      const int64_t next = piece->above[*done - 1];
+      sound = next >= 0 && next < program->piece_count && (state[next] == 0 || state[next] == INT64_MAX);
+      *done += 1;
+      if (sound && state[next] == 0) {
+        state[next] = 1;
+        stack[depth++] = next;
+      }
+    }
+  }
+  const bool enough = state && stack && program->order;
+  free(state);
+  free(stack);
+  return !enough ? tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program")
+         : sound ? TC_OK
+                 : tc_error_set(error, TC_INVALID, "the pieces of the arena lie in a circle");
+}
+
+int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error) {
+  if (program->finished || program->own.values || !tc_program_is_symbolic(program)) {
+    return tc_error_set(error, TC_INVALID, "the program is finished, has no symbols, or has its sizes already");
+  }
+  tc_instance *own = &program->own;
+  own->values = calloc((size_t)tc_formulas_values(&program->formulas), sizeof(int64_t));
+  own->starts = calloc((size_t)program->piece_count + 1, sizeof(int64_t));
+  own->tables = calloc((size_t)program->table_count + 1, sizeof(void *));
+  bool enough = own->values && own->starts && own->tables;
+  for (int64_t i = 0; enough && i < program->constant_count; i++) {
+    const tc_constant *constant = &program->constants[i];
+    if (constant->table >= 0) {
+      own->tables[constant->table] = tc_allocate(constant->bytes);
+      enough = own->tables[constant->table];
+      if (enough) {
+        memcpy(own->tables[constant->table], constant->data, (size_t)constant->bytes);
+      }
+    }
+  }
+  if (!enough) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  }
+  memcpy(own->values, symbols, (size_t)program->formulas.symbol_count * sizeof(int64_t));
+  if (order_pieces(program, error) || tc_formulas_evaluate(&program->formulas, own->values, error)) {
+    return error->code;
+  }
+  tc_fill_tables(program, own);
   return TC_OK;
 }
 
@@ -220,7 +394,7 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
   }
   for (int64_t s = 0; s < program->step_count; s++) {
-    const tc_step *step = &program->steps[s];
+    const tc_step *step = &program->own.steps[s];
     for (int i = 0; i <= step->operand_count; i++) {
       if (step->operands[i].space == TC_INPUT || step->operands[i].space == TC_OUTPUT) {
         program->patches[program->patch_count++] = (tc_patch){step->first_pointer + i, step->operands[i]};
@@ -233,23 +407,23 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
 /* Takes back what an attempt to finish has noted, so that the next one starts afresh. */
 static void forget(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
-    tc_step_drop_state(program, &program->steps[i]);
+    tc_step_drop_state(program, &program->own.steps[i]);
   }
-  memset(program->inputs, 0, (size_t)program->input_count * sizeof(tc_requirement));
-  memset(program->outputs, 0, (size_t)program->output_count * sizeof(tc_requirement));
+  memset(program->own.inputs, 0, (size_t)program->input_count * sizeof(tc_requirement));
+  memset(program->own.outputs, 0, (size_t)program->output_count * sizeof(tc_requirement));
   tc_weights_destroy(program->weights);
   program->weights = NULL;
   program->state_bytes = 0;
-  program->scratch_bytes = 0;
+  program->own.scratch_bytes = 0;
 }
 
 static int32_t finish_steps(tc_program *program, tc_error *error) {
   for (int64_t i = 0; i < program->step_count; i++) {
-    if (finish_step(program, &program->steps[i], error)) {
+    if (finish_step(program, &program->own.steps[i], error)) {
       char message[sizeof(error->message)];
       memcpy(message, error->message, sizeof(message));
       return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)i,
-                          tc_kernel_infos[program->steps[i].kernel].name, message);
+                          tc_kernel_infos[program->own.steps[i].kernel].name, message);
     }
   }
   return collect_patches(program, error);
@@ -261,10 +435,21 @@ int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t aren
     return tc_error_set(error, TC_INVALID, "an arena of %lld bytes, or a program finished twice",
                         (long long)arena_bytes);
   }
-  program->arena_bytes = arena_bytes;
+  program->own.arena_bytes = arena_bytes;
   if (weights) {
     tc_weights_retain(weights);
     program->weights = weights;
+  }
+  if (tc_program_is_symbolic(program)) {
+    if (!program->own.values) {
+      return tc_error_set(error, TC_INVALID, "the program has no typical sizes");
+    }
+    for (int64_t i = 0; i < program->step_count; i++) {
+      tc_apply_fixups(program, &program->own, &program->own.steps[i]);
+    }
+    if (tc_place_arena(program, &program->own, error)) {
+      return error->code;
+    }
   }
   if (finish_steps(program, error)) {
     forget(program);

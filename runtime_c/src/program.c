@@ -36,9 +36,9 @@ int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_p
   program->l2_bytes = tc_cache_bytes(2);
   program->input_count = inputs;
   program->output_count = outputs;
-  program->inputs = calloc((size_t)inputs + 1, sizeof(tc_requirement));
-  program->outputs = calloc((size_t)outputs + 1, sizeof(tc_requirement));
-  if (!program->inputs || !program->outputs) {
+  program->own.inputs = calloc((size_t)inputs + 1, sizeof(tc_requirement));
+  program->own.outputs = calloc((size_t)outputs + 1, sizeof(tc_requirement));
+  if (!program->own.inputs || !program->own.outputs) {
     tc_program_destroy(program);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a program");
   }
@@ -61,16 +61,32 @@ void tc_program_destroy(tc_program *program) {
     return;
   }
   for (int64_t i = 0; i < program->step_count; i++) {
-    free(program->steps[i].operands);
-    free(program->steps[i].params);
-    tc_step_drop_state(program, &program->steps[i]);
+    free(program->own.steps[i].operands);
+    free(program->own.steps[i].params);
+    tc_step_drop_state(program, &program->own.steps[i]);
   }
   tc_weights_destroy(program->weights);
-  free(program->steps);
+  for (int64_t i = 0; i < program->piece_count; i++) {
+    free(program->pieces[i].above);
+  }
+  for (int32_t i = 0; program->own.tables && i < program->table_count; i++) {
+    tc_free(program->own.tables[i]);
+  }
+  free(program->own.tables);
+  free(program->own.values);
+  free(program->own.starts);
+  free(program->formulas.items);
+  free(program->input_values);
+  free(program->output_values);
+  free(program->pieces);
+  free(program->order);
+  free(program->fixups);
+  free(program->words);
+  free(program->own.steps);
   free(program->constants);
   free(program->patches);
-  free(program->inputs);
-  free(program->outputs);
+  free(program->own.inputs);
+  free(program->own.outputs);
   free(program);
 }
 
@@ -82,7 +98,7 @@ int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t b
                sizeof(tc_constant))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another constant");
   }
-  program->constants[program->constant_count++] = (tc_constant){data, bytes, mapped != 0};
+  program->constants[program->constant_count++] = (tc_constant){data, bytes, mapped != 0, -1};
   return TC_OK;
 }
 
@@ -110,7 +126,7 @@ static int32_t check_operand(const tc_program *program, char role, const tc_oper
   }
   const int64_t count = operand->space == TC_INPUT    ? program->input_count
                         : operand->space == TC_OUTPUT ? program->output_count
-                        : operand->space == TC_ARENA  ? 1
+                        : operand->space == TC_ARENA  ? tc_max(program->piece_count, 1)
                                                       : program->constant_count;
   if (operand->index < 0 || operand->index >= count) {
     return tc_error_set(error, TC_INVALID, "index %d is not among the %lld buffers of its space", operand->index,
@@ -128,6 +144,35 @@ static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t
   memcpy(message, error->message, sizeof(message));
   return tc_error_set(error, error->code, "instruction %lld (%s), operand %d: %.200s", (long long)step, kernel, operand,
                       message);
+}
+
+static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error);
+
+/* Lets a step be looked at again where the sizes of its buffers or the words of its tables change. */
+static int32_t note_dependencies(tc_program *program, const tc_step *step, tc_error *error) {
+  for (int32_t i = 0; tc_program_is_symbolic(program) && i < step->operand_count; i++) {
+    const tc_operand *operand = &step->operands[i];
+    int64_t value = -1;
+    if (operand->space == TC_ARENA && program->piece_count) {
+      value = program->pieces[operand->index].value;
+    } else if (operand->space == TC_INPUT) {
+      value = program->input_values[operand->index];
+    } else if (operand->space == TC_OUTPUT) {
+      value = program->output_values[operand->index];
+    } else if (operand->space == TC_CONSTANT) {
+      const int32_t table = program->constants[operand->index].table;
+      for (int64_t w = 0; table >= 0 && w < program->word_count; w++) {
+        if (program->words[w].table == table &&
+            add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = program->words[w].value}, error)) {
+          return error->code;
+        }
+      }
+    }
+    if (value >= 0 && add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error)) {
+      return error->code;
+    }
+  }
+  return TC_OK;
 }
 
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
@@ -151,47 +196,185 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   step.operands = calloc((size_t)operand_count + 1, sizeof(tc_operand));
   step.params = malloc((size_t)params_size);
   if (!step.operands || !step.params ||
-      !reserve((void **)&program->steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
+      !reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
     free(step.operands);
     free(step.params);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another instruction");
   }
   memcpy(step.operands, operands, (size_t)operand_count * sizeof(tc_operand));
   memcpy(step.params, params, (size_t)params_size);
-  program->steps[program->step_count++] = step;
+  program->own.steps[program->step_count++] = step;
   program->pointer_count += operand_count + 1;
-  return TC_OK;
+  return note_dependencies(program, &program->own.steps[program->step_count - 1], error);
 }
 
 int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error) {
   if (program->finished || !program->step_count || rows < 0 || rows > TC_MAX_BYTES) {
     return tc_error_set(error, TC_INVALID, "%lld rows, or no instruction that they could belong to", (long long)rows);
   }
-  tc_step *step = &program->steps[program->step_count - 1];
+  tc_step *step = &program->own.steps[program->step_count - 1];
   if ((count->space != TC_ARENA && count->space != TC_OUTPUT) || check_operand(program, 'i', count, error)) {
     return tc_error_set(error, TC_INVALID, "instruction %lld (%s): the number of rows is in no arena and no output",
                         (long long)(program->step_count - 1), tc_kernel_infos[step->kernel].name);
   }
   step->operands[step->operand_count] = *count;
-  step->rows = rows;
+  step->limit_rows = rows;
+  return TC_OK;
+}
+
+/* ---- programs over sizes ---- */
+
+int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error) {
+  if (program->finished || program->formulas.symbol_count || count < 1 || count > TC_MAX_SYMBOLS) {
+    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some already", count);
+  }
+  program->input_values = malloc(((size_t)program->input_count + 1) * sizeof(int64_t));
+  program->output_values = malloc(((size_t)program->output_count + 1) * sizeof(int64_t));
+  if (!program->input_values || !program->output_values) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for symbols");
+  }
+  memset(program->input_values, -1, ((size_t)program->input_count + 1) * sizeof(int64_t));
+  memset(program->output_values, -1, ((size_t)program->output_count + 1) * sizeof(int64_t));
+  program->formulas.symbol_count = count;
+  return TC_OK;
+}
+
+/* How many operands of a formula are numbers of values; the others mean nothing. */
+static int operands_of(int32_t operation) {
+  switch (operation) {
+    case TC_FORMULA_CONSTANT:
+      return 0;
+    case TC_FORMULA_IF_ZERO:
+      return 3;
+    default:
+      return 2;
+  }
+}
+
+static bool is_value(const tc_program *program, int64_t value) {
+  return value >= 0 && value < tc_formulas_values(&program->formulas);
+}
+
+int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error) {
+  tc_formulas *formulas = &program->formulas;
+  const int64_t operands[3] = {a, b, c};
+  if (program->finished || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
+      operation > TC_FORMULA_IF_ZERO) {
+    return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols", operation);
+  }
+  for (int i = 0; i < operands_of(operation); i++) {
+    if (!is_value(program, operands[i])) {
+      return tc_error_set(error, TC_INVALID, "a formula of value %lld, which comes later", (long long)operands[i]);
+    }
+  }
+  if (operation == TC_FORMULA_CONSTANT && (a > TC_MAX_BYTES || a < -TC_MAX_BYTES)) {
+    return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)a);
+  }
+  if (!reserve((void **)&formulas->items, formulas->count, &formulas->capacity, sizeof(tc_formula))) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another formula");
+  }
+  formulas->items[formulas->count++] = (tc_formula){operation, {a, b, c}};
+  return TC_OK;
+}
+
+int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error) {
+  if (program->finished || program->step_count || !is_value(program, value)) {
+    return tc_error_set(error, TC_INVALID, "a piece of the arena of unknown size, or behind instructions");
+  }
+  int64_t *kept = malloc(((size_t)count + 1) * sizeof(int64_t));
+  if (!kept || !reserve((void **)&program->pieces, program->piece_count, &program->piece_capacity, sizeof(tc_piece))) {
+    free(kept);
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another piece of the arena");
+  }
+  memcpy(kept, above, (size_t)count * sizeof(int64_t));
+  program->pieces[program->piece_count++] = (tc_piece){value, kept, count};
+  return TC_OK;
+}
+
+int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error) {
+  const int32_t count = space == TC_INPUT ? program->input_count : space == TC_OUTPUT ? program->output_count : 0;
+  if (program->finished || index < 0 || index >= count || !is_value(program, value)) {
+    return tc_error_set(error, TC_INVALID, "there is no buffer %d in space %d, or no value %lld", index, space,
+                        (long long)value);
+  }
+  (space == TC_INPUT ? program->input_values : program->output_values)[index] = value;
+  return TC_OK;
+}
+
+static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error) {
+  if (program->finished || !program->step_count || !is_value(program, fixup.value)) {
+    return tc_error_set(error, TC_INVALID, "there is no value %lld, or no instruction that it could be a part of",
+                        (long long)fixup.value);
+  }
+  if (!reserve((void **)&program->fixups, program->fixup_count, &program->fixup_capacity, sizeof(tc_fixup))) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another formula");
+  }
+  tc_step *step = &program->own.steps[program->step_count - 1];
+  if (!step->depends) {
+    step->depends = true;
+    step->first_fixup = program->fixup_count;
+  }
+  step->fixup_count++;
+  program->fixups[program->fixup_count++] = fixup;
+  return TC_OK;
+}
+
+int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error) {
+  const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
+  if (!step || byte < 0 || byte % 8 || byte + 8 > tc_kernel_infos[step->kernel].params_size) {
+    return tc_error_set(error, TC_INVALID, "there is no parameter at byte %lld", (long long)byte);
+  }
+  return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_PARAMETER, .place = byte, .value = value}, error);
+}
+
+int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error) {
+  const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
+  if (!step || operand < 0 || operand >= step->operand_count || step->operands[operand].space == TC_NONE) {
+    return tc_error_set(error, TC_INVALID, "there is no operand %d", operand);
+  }
+  return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_OFFSET, .place = operand, .value = value}, error);
+}
+
+int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error) {
+  const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
+  if (!step || step->operands[step->operand_count].space == TC_NONE) {
+    return tc_error_set(error, TC_INVALID, "the last instruction has no limit");
+  }
+  return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_ROWS, .value = value}, error);
+}
+
+int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error) {
+  if (program->finished || program->step_count || constant < 0 || constant >= program->constant_count || word < 0 ||
+      word >= program->constants[constant].bytes / 8 || !is_value(program, value)) {
+    return tc_error_set(error, TC_INVALID, "constant %d has no word %lld, or it comes behind instructions", constant,
+                        (long long)word);
+  }
+  if (!reserve((void **)&program->words, program->word_count, &program->word_capacity, sizeof(tc_fixup))) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another word");
+  }
+  if (program->constants[constant].table < 0) {
+    program->constants[constant].table = program->table_count++;
+  }
+  program->words[program->word_count++] = (tc_fixup){
+      .kind = TC_FIXUP_WORD, .place = word, .table = program->constants[constant].table, .value = value};
   return TC_OK;
 }
 
 const char *tc_program_isa(const tc_program *program) { return program->isa->name; }
 
 int64_t tc_program_input_bytes(const tc_program *program, int32_t index) {
-  return index >= 0 && index < program->input_count ? program->inputs[index].bytes : 0;
+  return index >= 0 && index < program->input_count ? program->own.inputs[index].bytes : 0;
 }
 
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index) {
-  return index >= 0 && index < program->output_count ? program->outputs[index].bytes : 0;
+  return index >= 0 && index < program->output_count ? program->own.outputs[index].bytes : 0;
 }
 
 int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work *work) {
   if (!program->finished || instruction < 0 || instruction >= program->step_count) {
     return false;
   }
-  *work = program->steps[instruction].work;
+  *work = program->own.steps[instruction].work;
   return true;
 }
 

@@ -2,6 +2,7 @@
 #ifndef TINYCOMP_PROGRAM_H
 #define TINYCOMP_PROGRAM_H
 
+#include "formulas.h"
 #include "isa.h"
 #include "kernel.h"
 #include "weights.h"
@@ -9,7 +10,8 @@
 typedef struct tc_constant {
   const void *data;
   int64_t bytes;
-  bool mapped; /* in a file that is mapped for reading only */
+  bool mapped;   /* in a file that is mapped for reading only */
+  int32_t table; /* which table it is, or -1: one whose words are all the same for all sizes */
 } tc_constant;
 
 /* What the program needs of one caller-owned buffer. */
@@ -22,12 +24,22 @@ typedef struct tc_step {
   int32_t kernel;
   int32_t operand_count;
   tc_operand *operands; /* with one more behind them: where the count of rows is, or absent */
-  int64_t rows;         /* that the parameters are for, if the count may be smaller; or else 0 */
+  int64_t limit_rows;   /* that the parameters are for, if the count may be smaller; or else 0 */
+  int64_t rows;         /* the same, if units can be left out */
   void *params;
   void *state;
-  tc_packed *packed; /* what holds the state if other programs may use it, too */
+  tc_packed *packed;     /* what holds the state if other programs may use it, too */
+  int64_t state_bytes;   /* of the state */
+  void *common;          /* of an instance: the state at typical sizes, which belongs to the program */
+  void *own;             /* of an instance: memory for states at other sizes */
+  int64_t room;          /* of that memory */
+  bool shareable;        /* whether the state depends on constants and the following figures alone */
+  bool depends;          /* on sizes: it has a part in the list of fix-ups */
+  int64_t first_fixup, fixup_count;
+  int64_t shared[TC_MAX_SHARED];
   int64_t units;
   bool parallel; /* worth waking other threads for */
+  int64_t scratch_bytes;
   tc_work work;
   int64_t first_pointer; /* of this step's operands, in a context's pointer table */
 } tc_step;
@@ -38,30 +50,84 @@ typedef struct tc_patch {
   tc_operand operand;
 } tc_patch;
 
+/* A part of a step that follows from sizes. */
+enum tc_fixup_kind { TC_FIXUP_PARAMETER, TC_FIXUP_OFFSET, TC_FIXUP_ROWS, TC_FIXUP_WORD, TC_FIXUP_NONE };
+
+typedef struct tc_fixup {
+  enum tc_fixup_kind kind;
+  int64_t place; /* byte of the parameters, operand, or word of the table; of NONE nothing: the step only reads it */
+  int32_t table;
+  int64_t value; /* which */
+} tc_fixup;
+
+/* A piece of the arena of a program over sizes. */
+typedef struct tc_piece {
+  int64_t value;   /* its bytes */
+  int64_t *above;  /* the pieces that it begins behind, all of them earlier ones in `order` */
+  int64_t above_count;
+} tc_piece;
+
+/* A program at given sizes: all that follows from them. A static program has one, a context of another its own. */
+typedef struct tc_instance {
+  tc_step *steps;
+  tc_requirement *inputs;
+  tc_requirement *outputs;
+  int64_t *values; /* symbols and formulas */
+  int64_t *starts; /* of the pieces of the arena */
+  void **tables;   /* copies of the constants with words that follow from sizes */
+  int64_t arena_bytes;
+  int64_t scratch_bytes; /* per thread, the most of any step */
+} tc_instance;
+
 struct tc_program {
   const tc_isa *isa;
   int64_t l2_bytes;
   tc_weights *weights;
   bool finished;
-  tc_requirement *inputs;
-  tc_requirement *outputs;
+  tc_instance own; /* at typical sizes */
   int32_t input_count;
   int32_t output_count;
   tc_constant *constants;
   int64_t constant_count;
   int64_t constant_capacity;
-  tc_step *steps;
   int64_t step_count;
   int64_t step_capacity;
   tc_patch *patches;
   int64_t patch_count;
   int64_t pointer_count;
-  int64_t arena_bytes;
-  int64_t scratch_bytes; /* per thread, the most of any step */
   int64_t state_bytes;
+
+  tc_formulas formulas;
+  int64_t *input_values, *output_values; /* which value says how many bytes a buffer has, or -1 */
+  tc_piece *pieces;
+  int64_t piece_count;
+  int64_t piece_capacity;
+  int64_t *order; /* the pieces, every one behind those that it begins behind */
+  tc_fixup *fixups; /* in the order of the steps */
+  int64_t fixup_count;
+  int64_t fixup_capacity;
+  tc_fixup *words; /* of the tables */
+  int64_t word_count;
+  int64_t word_capacity;
+  int32_t table_count;
 };
+
+/* Whether sizes are known only in a run. */
+static inline bool tc_program_is_symbolic(const tc_program *program) { return program->formulas.symbol_count > 0; }
 
 /* Frees a step's state, or gives it back to those who share it. */
 void tc_step_drop_state(tc_program *program, tc_step *step);
+
+/* Places the pieces of the arena for the instance's values. */
+int32_t tc_place_arena(const tc_program *program, tc_instance *instance, tc_error *error);
+
+/* Fills in what the given sizes make of a step. */
+void tc_apply_fixups(const tc_program *program, const tc_instance *instance, tc_step *step);
+
+/* Fills in the words of all tables. */
+void tc_fill_tables(const tc_program *program, tc_instance *instance);
+
+/* Asks a step's kernel anew at other sizes, and gives it the state for them. */
+int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64_t step, tc_error *error);
 
 #endif

@@ -21,7 +21,6 @@ import onnx
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
-from tinycomp.driver.specialisation import has_symbols, partitioned_with_sizes, with_sizes
 from tinycomp.errors import FallbackError, OptionError, TargetError, TinycompWarning, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
 from tinycomp.ir.graph import Graph
@@ -31,7 +30,7 @@ from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
-from tinycomp.runtime.module import Module, ModuleParts, Specialised
+from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
@@ -106,6 +105,7 @@ def compile(  # noqa: A001 - the public name
     memory_limit: int | None = None,
     policy: Policy | None = None,
     options: Mapping[str, Any] | None = None,
+    specialize: bool = False,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -124,6 +124,8 @@ def compile(  # noqa: A001 - the public name
         options: Options of the targets by their names, for example ``{"c": {"winograd": False}}``: a dict, or an
             instance of the class that declares them. ``tinycomp targets NAME`` lists them; those of the target ``c``
             are described in :class:`tinycomp.targets.c.options.COptions`.
+        specialize: Build regions with dynamic dimensions for each set of sizes that comes, and keep the last 16,
+            instead of one program that serves all sizes: for few sizes that come again and again.
 
     Returns:
         The module.
@@ -143,16 +145,15 @@ def compile(  # noqa: A001 - the public name
     with gc_paused():  # the first use of a target imports it
         compiler = Compiler(
             resolve_targets(target, options), pool, passes, None if dump is None else Path(dump), verify, memory_limit,
-            threads, policy,
+            threads, policy, specialize,
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
-        partitioned = graph.clone() if has_symbols(graph) else graph  # concrete sizes are filled into the model itself
-        compiler.partition_in_place(partitioned)
+        compiler.partition_in_place(graph)
         if strict:
-            _refuse_fallback(compiler, partitioned)
-        evict([value for each in dict.fromkeys((graph, partitioned)) for value in constants_of(each)])
-        return compiler.package(graph, compiler.lower(partitioned))
+            _refuse_fallback(compiler, graph)
+        evict(constants_of(graph))
+        return compiler.package(compiler.lower(graph))
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -264,6 +265,7 @@ class Compiler:
         verify: Whether to check numbers on the way.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
         policy: What every region must fulfil.
+        specialize: Whether to build regions for each set of sizes.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, likewise.
@@ -277,6 +279,7 @@ class Compiler:
     memory_limit: int | None = None
     threads: int | None = None
     policy: Policy | None = None
+    specialize: bool = False
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
 
@@ -330,7 +333,7 @@ class Compiler:
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
         targets = {t.name: t.for_plan(self.pool.threads) for t in self.targets}
-        return Lowering(targets, self.pool, self.weights, self.constants)
+        return Lowering(targets, self.pool, self.weights, self.constants, specialize=self.specialize)
 
     def lower(self, partitioned: Graph) -> Lowered:
         """Return the plan of a partitioned graph, with what its regions became.
@@ -343,61 +346,38 @@ class Compiler:
         lowering = self.lowering()
         return Lowered(partitioned, lowering.plan(partitioned), lowering.programs)
 
-    def package(self, graph: Graph, lowered: Lowered) -> Module:
-        """Return the module of a lowered graph; ``graph`` is what concrete sizes are filled into, if it has symbols."""
-        partitioned, symbolic = lowered.graph, has_symbols(graph)
-        notes = ["Symbolic sizes count as 1 in MACs and bytes."] if symbolic else []
-        report = functools.partial(self._report, lowered, graph.name, notes)
+    def package(self, lowered: Lowered) -> Module:
+        """Return the module of a lowered graph."""
+        partitioned = lowered.graph
+        inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
+        symbolic = not all(spec.is_static for spec in inputs)
+        notes = ["Sizes that are no numbers count as 1 in MACs and bytes."] if symbolic else []
+        report = functools.partial(self._report, lowered, partitioned.name, notes)
         parts = ModuleParts(
-            inputs=specs([v.name for v in graph.inputs], graph.inputs),
+            inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
             plan=lowered.plan,
             report=report,
             graph=functools.partial(_text, partitioned),
-            pack=functools.partial(self._packed, graph, lowered, report),
+            pack=functools.partial(self._packed, lowered, report),
             threads=self.pool.threads,
-            defaults={name: self.constants.own(array) for name, array in graph.defaults.items()},
-            specialise=functools.partial(self.specialise, graph, partitioned) if symbolic else None,
+            defaults={name: self.constants.own(array) for name, array in partitioned.defaults.items()},
             memory_limit=self.memory_limit,
         )
         return Module(parts)
 
-    def specialise(self, graph: Graph, partitioned: Graph, sizes: Mapping[str, int]) -> Specialised:
-        """Return the plan for concrete sizes of the symbols of ``graph``, and its report.
-
-        Args:
-            graph: The model.
-            partitioned: What it became for all sizes.
-            sizes: The size of every symbol.
-
-        Raises:
-            TypeInferenceError: If the model does not work for these sizes.
-        """
-        with gc_paused():
-            check_files(constants_of(graph))
-            concrete = partitioned_with_sizes(partitioned, sizes, self.targets)
-            if concrete is None:
-                quiet = dataclasses.replace(self, dump=None, verify=False)
-                concrete = with_sizes(graph, sizes)
-                quiet.partition_in_place(concrete)
-            notes = [f"For {', '.join(f'{symbol} = {size}' for symbol, size in sizes.items())}."]
-            lowered = self.lower(concrete)
-            return Specialised(lowered.plan, self._report(lowered, graph.name, notes))
-
-    def _packed(self, graph: Graph, lowered: Lowered, report: Callable[[], Report]) -> bytes:
+    def _packed(self, lowered: Lowered, report: Callable[[], Report]) -> bytes:
         """Return the bytes of a saved module."""
         from tinycomp.driver.save import pack  # not before: few modules are saved
 
-        passes = self.passes if isinstance(self.passes, str) else None
         about = {
             "targets": [t.name for t in self.targets],
             "options": {t.name: saved_values(t.options) for t in self.targets},
             "threads": self.threads,
-            "passes": passes,
+            "passes": self.passes if isinstance(self.passes, str) else None,
+            "specialize": self.specialize,
         }
-        # Pass objects and policies cannot be written down: a loaded module then uses the plan for all sizes.
-        refillable = self.policy is None and self.passes == passes
-        return pack(about, graph, lowered, report(), refillable=refillable)
+        return pack(about, lowered, report())
 
     def _report(self, lowered: Lowered, name: str, notes: Sequence[str]) -> Report:
         names = [t.name for t in self.targets]

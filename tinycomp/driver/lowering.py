@@ -12,7 +12,7 @@ import numpy as np
 
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType, Type, bits, compatible, type_of
+from tinycomp.ir.types import Dim, TensorType, Type, bits, compatible, type_of
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
@@ -27,9 +27,10 @@ from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Target
 
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = tuple[tuple[Dim, ...], ...]
 Programs = dict[tuple[str, Shapes], Program | CSource]
-"""What regions became, by their symbols and the shapes of their operands."""
+"""What regions became, by their symbols and the shapes of their operands; those of a region that serves several sizes
+have dimensions that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Lowering:
         programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
             being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
+        specialize: Whether regions with dynamic dimensions are built for each set of sizes that comes, whatever their
+            target.
     """
 
     targets: Mapping[str, Target]
@@ -67,6 +70,7 @@ class Lowering:
     constants: Constants = field(default_factory=Constants)
     programs: Programs = field(default_factory=dict)
     reference: bool = False
+    specialize: bool = False
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
     _contexts: int = field(default=0, init=False)
@@ -117,7 +121,10 @@ class Lowering:
         return *_on_the_host(node, bodies), bodies
 
     def region(self, node: Node) -> Run:
-        """Return the computation of a region; where its shapes are not known yet, one that is specialised per shape.
+        """Return the computation of a region.
+
+        Where sizes are not known yet, one that serves all of them; for targets that need to know them, one that is
+        built for each set of sizes that comes.
 
         Raises:
             TargetError: If the code generator fails.
@@ -125,10 +132,10 @@ class Lowering:
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
             target.build(node)
-        shapes = static_shapes(node.inputs)
-        if shapes is not None and is_static(node):
-            return self._built(node, shapes)
-        return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+        needs_sizes = self.specialize or (target is not None and target.static_shapes)
+        if needs_sizes and not is_static(node):
+            return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+        return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
@@ -169,9 +176,14 @@ class Lowering:
             self._contexts += region.native.context_bytes if keep else 0
             return region
         body = node.body
-        counted = row_sources(body)
-        if counted:
-            raise _depends_on_data(node, next(iter(counted)), "C source writes arrays of known sizes, and ")
+        if not is_static(node):
+            raise TargetError(
+                "C source writes arrays of known sizes",
+                where=f"{node.target}, region {node.op}",
+                expected="a region whose dimensions are all numbers",
+                found=", ".join(str(v.type) for v in (*body.inputs, *body.outputs) if v.static_shape is None),
+                hint="Describe the target with static_shapes=True: its regions are then built for each set of sizes.",
+            )
         inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
         return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
 

@@ -6,8 +6,6 @@ C source is saved, but loading asks the target for it again: what a file says is
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,10 +39,10 @@ def restore(
         TargetError: If a target is missing.
     """
     about = archive.manifest
-    # Whoever fills in sizes needs the target; without, the source in the archive may be all that is needed.
-    wanted = _find_targets(about, targets, optional=trusted and "source.tir" not in archive.texts)
+    wanted = _find_targets(about, targets, optional=trusted)
     passes = about.get("passes")
-    compiler = Compiler(wanted, pool_for(archive, threads), passes if isinstance(passes, str) else None)
+    pool, specialize = pool_for(archive, threads), about.get("specialize") is True
+    compiler = Compiler(wanted, pool, passes if isinstance(passes, str) else None, specialize=specialize)
     lowering = compiler.lowering()
     with damaged("the description is"):
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
@@ -52,16 +50,8 @@ def restore(
             if trusted or "program" in entry:
                 key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
                 lowering.programs[key] = generated_from_dict(entry, archive)
-        graphs = {
-            name: parse_graph(archive.texts[name], constants=constants, infer=infer_node_types)
-            for name in ("partitioned.tir", "source.tir")
-            if name == "partitioned.tir" or name in archive.texts
-        }
-    partitioned, source = graphs["partitioned.tir"], graphs.get("source.tir")
-    parts = module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads)
-    if source is not None:
-        parts = dataclasses.replace(parts, specialise=functools.partial(compiler.specialise, source, partitioned))
-    return Module(parts)
+        partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
+    return Module(module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads))
 
 
 def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tinycomp.driver.lowering import Lowered, constants_of, specs
-from tinycomp.driver.specialisation import has_symbols
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
@@ -17,20 +16,18 @@ from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict
 from tinycomp.runtime.report import Report
 
 
-def pack(about: Mapping[str, Any], graph: Graph, lowered: Lowered, report: Report, *, refillable: bool) -> bytes:
+def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
     """Return the bytes of a saved module.
 
     Args:
         about: How it was compiled: the names of its ``targets`` in order, their ``options`` by name, the ``threads``
-            that were asked for, and the text of the ``passes`` if they were chosen.
-        graph: The model before the passes; kept only if it has symbolic sizes.
+            that were asked for, the text of the ``passes`` if they were chosen, and whether to ``specialize``.
         lowered: The model after the passes, kept with its constants only if something runs on the host, and its plan.
         report: What runs where.
-        refillable: Whether ``about`` is enough to fill sizes into the model again.
     """
-    archive, partitioned, plan, symbolic = Archive(), lowered.graph, lowered.plan, has_symbols(graph)
-    check_files(constants_of(partitioned))
-    native = None if symbolic else native_plan_to_dict(plan, archive)
+    archive, graph, plan = Archive(), lowered.graph, lowered.plan
+    check_files(constants_of(graph))
+    native = native_plan_to_dict(plan, archive)
     archive.manifest = {
         "tinycomp": _version(),
         "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
@@ -40,15 +37,13 @@ def pack(about: Mapping[str, Any], graph: Graph, lowered: Lowered, report: Repor
         "plan": native,
         **about,
     }
-    archive.texts["graph.tir"] = str(partitioned)
+    archive.texts["graph.tir"] = str(graph)
     if native is None:
-        archive.texts["partitioned.tir"] = _text_with_constants(partitioned, archive)
+        archive.texts["partitioned.tir"] = _text_with_constants(graph, archive)
         archive.manifest["programs"] = [
             {"symbol": symbol, "shapes": shapes, **generated_to_dict(generated, archive)}
             for (symbol, shapes), generated in lowered.programs.items()
         ]
-    if symbolic and refillable:
-        archive.texts["source.tir"] = _text_with_constants(graph, archive)
     return archive.to_bytes()
 
 

@@ -15,7 +15,6 @@ from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, direct_call
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
@@ -26,23 +25,6 @@ Pack = Callable[[], bytes]
 """Makes the bytes of a saved module."""
 
 
-@dataclass(frozen=True)
-class Specialised:
-    """Hold a module for given sizes of its symbolic dimensions.
-
-    Attributes:
-        plan: What it does.
-        report: What runs where in it.
-    """
-
-    plan: Plan
-    report: Report
-
-
-Specialise = Callable[[Mapping[str, int]], Specialised]
-"""Makes a module for given sizes of the symbolic dimensions."""
-
-
 @dataclass
 class ModuleParts:
     """Hold everything a module is made of.
@@ -50,11 +32,10 @@ class ModuleParts:
     Attributes:
         inputs: What it takes; a symbolic dimension may have any size.
         outputs: What it gives.
-        plan: The plan for these shapes; where dimensions are symbolic it works for all sizes, only not as fast.
+        plan: What it does.
         report: Tells what runs where; asked once, when somebody wants to know.
         graph: Prints the partitioned graph.
         defaults: Values of inputs that may be left out.
-        specialise: Makes faster modules for concrete sizes; None if nothing is symbolic.
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
@@ -68,7 +49,6 @@ class ModuleParts:
     pack: Pack
     threads: int
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    specialise: Specialise | None = None
     memory_limit: int | None = None
 
 
@@ -90,9 +70,9 @@ class Module:
         self._report: Report | None = None
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
-        self._direct = None if parts.specialise else direct_call(parts.plan)
+        self._direct = direct_call(parts.plan)
         self._single = len(parts.outputs) == 1
-        self._plans: BoundedCache[tuple[tuple[str, int], ...], Specialised] = BoundedCache(SPECIALISATIONS)
+        self._symbolic = not all(spec.is_static for spec in parts.inputs)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -189,7 +169,8 @@ class Module:
         arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
         for spec, value in zip(specs, arrays, strict=True):
             check_bindable(spec, value, "input")
-        return bind_plan(self._plan_for(arrays), arrays, _in_order(self._names, outputs))
+        bind_symbols(specs, arrays)
+        return bind_plan(self._parts.plan, arrays, _in_order(self._names, outputs))
 
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
@@ -215,9 +196,8 @@ class Module:
 
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
-        current = self._specialised(arrays)
-        profile = profile_plan(current.plan, arrays, runs)
-        self._report = current.report.with_seconds(profile.by_position())
+        profile = profile_plan(self._parts.plan, arrays, runs)
+        self._report = self._parts.report().with_seconds(profile.by_position())
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -235,25 +215,18 @@ class Module:
     def _run(self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         arrays = self._check(args, named)
         if timeout is None and self._parts.memory_limit is None:
-            return self._plan_for(arrays).run(arrays)
+            return self._parts.plan.run(arrays)
         with limited(self._parts.memory_limit, timeout):
-            return self._plan_for(arrays).run(arrays)
+            return self._parts.plan.run(arrays)
 
     def _check(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         specs = self._parts.inputs
         if named or len(args) != len(specs):
             args = order_feeds(specs, args, named, self._parts.defaults)
-        return [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
-
-    def _plan_for(self, arrays: Sequence[Any]) -> Plan:
-        return self._parts.plan if self._parts.specialise is None else self._specialised(arrays).plan
-
-    def _specialised(self, arrays: Sequence[Any]) -> Specialised:
-        specialise = self._parts.specialise
-        if specialise is None:
-            return Specialised(self._parts.plan, self._parts.report())
-        sizes = bind_symbols(self._parts.inputs, arrays)
-        return self._plans.get(tuple(sizes.items()), lambda: specialise(sizes))
+        arrays = [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
+        if self._symbolic:
+            bind_symbols(specs, arrays)
+        return arrays
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

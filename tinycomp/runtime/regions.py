@@ -15,7 +15,6 @@ from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
-from tinycomp.runtime.spec import array_dtype
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -87,7 +86,7 @@ def actual_results(program: Program, outputs: Sequence[Array]) -> list[Array]:
 
 
 SPECIALISATIONS = 16
-"""How many sets of input shapes a region or module keeps compiled."""
+"""For how many sets of operand shapes a region that is built per set is kept."""
 
 
 def settled(program: Program, constants: Constants) -> Program:
@@ -118,18 +117,16 @@ class NativeRegion:
     def __init__(self, program: Program, pool: Pool, weights: Weights | None = None, beside: int = 0) -> None:
         self.program = program
         self.native = NativeProgram(program, pool, weights=weights, beside=beside)
-        self._results = [(spec.shape, array_dtype(spec.dtype)) for spec in program.outputs]
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
-        results = [np.empty(shape, dtype) for shape, dtype in self._results]
-        self.native.run([_ready(x) for x in operands], results)
+        results = self.native.call([_ready(x) for x in operands])
         return actual_results(self.program, results) if self.program.counted else results
 
     def profile(self, operands: Sequence[Array]) -> list[float]:
         """Run once and return the seconds of every instruction."""
-        results = [np.empty(shape, dtype) for shape, dtype in self._results]
-        return self.native.profile([_ready(x) for x in operands], results)
+        arrays = [_ready(x) for x in operands]
+        return self.native.profile(arrays, self.native.call(arrays))
 
 
 def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], tuple[int, int]]:

@@ -121,6 +121,8 @@ class Target:
             before anything is compiled.
         programs: Whether the code generator returns Programs, which tell what a run reads of the constants. Only then
             may constants lie in the model's file, at any address, while a region is built.
+        static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
+            then built for each set of sizes that comes, and the last 16 are kept.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
 
     Attributes:
@@ -149,6 +151,7 @@ class Target:
         requires: Callable[[], object] | None = None,
         programs: bool = False,
         options: Any = None,
+        static_shapes: bool = False,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -161,6 +164,7 @@ class Target:
         self.policy = policy or Policy()
         self.description = description
         self.programs = programs
+        self.static_shapes = static_shapes
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []

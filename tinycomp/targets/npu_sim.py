@@ -49,6 +49,7 @@ TARGET = Target(
     "npu_sim",
     tolerance=Tolerance(rtol=1e-4, atol=1e-5),
     description="a simulated int8 and float32 NPU; the worked example of a target",
+    static_shapes=True,
 )
 
 # Composites: what the device runs as one instruction. Earlier ones win. -----------------------------------------------

@@ -48,7 +48,7 @@ def loop_over(result: Node, expression: str) -> CSource:
 
 def target_of(op: str, generate: Callable[[Node], CSource], name: str = "gen") -> Target:
     """Return a target that takes ``op`` and generates C for regions of one node."""
-    target = Target(name)
+    target = Target(name, static_shapes=True)
     target.accept(op)
     target.codegen(lambda region: generate(region.body.nodes[0]))
     return target

@@ -12,10 +12,11 @@ import numpy as np
 from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.runtime.native.library import address, ffi, kernel_named, lib, raise_error
+from tinycomp.runtime.native.library import Kernel, address, codes, ffi, kernel_named, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import ALGORITHMS, SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
 from tinycomp.runtime.spec import array_dtype
+from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
 
 
 class Weights:
@@ -40,7 +41,7 @@ class Weights:
 tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 
 # Position, dtype and shape of an input or output array, and whether it will be written.
-_Expected = tuple[int, np.dtype[Any], tuple[int, ...], bool]
+_Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
 _INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
@@ -153,18 +154,24 @@ class NativeProgram:
         self._beside = beside
         self._constants: list[Any] = []
         self.handle = self._create(isa)
+        self._sizes = _Sizes(program, self.handle) if program.symbols else None
         for constant in program.constants:
             self._add_constant(constant)
+        if self._sizes is not None:
+            self._sizes.describe_buffers()
         for index, call in enumerate(program.instructions):
             self._append(index, call)
         error = ffi.new("tc_error *")
         if not 0 <= program.arena_bytes < 1 << 63:
             raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+        if self._sizes is not None:
+            self._sizes.settle()
         shared = ffi.NULL if weights is None else weights.handle
         if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
             raise_error(error, program.name)
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         self._outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
+        self._profiled: _Context | None = None
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
 
@@ -197,12 +204,81 @@ class NativeProgram:
         except IndexError:
             context = self.new_context()
         try:
-            self._bind(context.inputs, inputs, self._inputs)
-            self._bind(context.outputs, outputs, self._outputs)
+            self._ready(context, inputs)
+            self._bind(context.inputs, inputs, self._inputs_at(context))
+            self._bind(context.outputs, outputs, self._outputs_at(context))
             if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
                 self._raise_run(context.error)
         finally:
             free.append(context)
+
+    def call(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the program on contiguous arrays and return its outputs, fresh arrays.
+
+        Raises:
+            FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
+            ExecutionError: If a kernel refused its data, for example an index out of range.
+        """
+        if self._sizes is None:
+            outputs = [np.empty(shape, dtype) for _, dtype, shape, _ in self._outputs]
+            self.run(inputs, outputs)
+            return outputs
+        free = self.contexts
+        try:
+            context = free.pop()
+        except IndexError:
+            context = self.new_context()
+        try:
+            self._ready(context, inputs)
+            self._bind(context.inputs, inputs, self._inputs_at(context))
+            expected = self._outputs_at(context)
+            outputs = [np.empty(shape, dtype) for _, dtype, shape, _ in expected]
+            self._bind(context.outputs, outputs, expected)
+            if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
+                self._raise_run(context.error)
+            return outputs
+        finally:
+            free.append(context)
+
+    def _ready(self, context: _Context, inputs: Sequence[Array]) -> None:
+        """Make a context ready for the sizes of these arrays.
+
+        Raises:
+            FeedError: If the program does not work for them.
+            MemoryLimitError: If they need more memory than the budget in force allows.
+        """
+        if self._sizes is None:
+            return
+        symbols = self._sizes.read(inputs)
+        error = context.error
+        if not lib.tc_context_resize(context.handle, symbols, False, error):
+            return
+        if error.code == lib.TC_LIMIT:
+            needed = int(lib.tc_context_needed_bytes(context.handle))
+            what = f"the values alive there ({self._beside}), the arena and the threads' scratch ({needed})"
+            reserve_bytes(self._beside + needed, f"region {self.program.name}", what)
+            if not lib.tc_context_resize(context.handle, symbols, True, error):
+                return
+        if error.code == lib.TC_NO_MEMORY:
+            raise_error(error, self.program.name)
+        message = ffi.string(error.message).decode("utf-8", "replace")
+        called = _INSTRUCTION.match(message)
+        where = self.program.name
+        if called is not None:
+            call = self.program.instructions[int(called[1])]
+            where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
+            message = message[called.end() :]
+        raise FeedError(
+            f"the model does not work for these sizes: {message}",
+            where=where,
+            found=", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols)),
+        )
+
+    def _inputs_at(self, context: _Context) -> tuple[_Expected, ...]:
+        return self._inputs if self._sizes is None else self._sizes.at(context, self._inputs)
+
+    def _outputs_at(self, context: _Context) -> tuple[_Expected, ...]:
+        return self._outputs if self._sizes is None else self._sizes.at(context, self._outputs)
 
     def bound(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
         """Return a function that runs the program on these arrays, whose memory stays where it is.
@@ -211,8 +287,9 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
         """
         context = self.new_context()
-        self._bind(context.inputs, inputs, self._inputs)
-        self._bind(context.outputs, outputs, self._outputs)
+        self._ready(context, inputs)
+        self._bind(context.inputs, inputs, self._inputs_at(context))
+        self._bind(context.outputs, outputs, self._outputs_at(context))
         kept = (*inputs, *outputs)
         arguments = (self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error)
 
@@ -225,10 +302,11 @@ class NativeProgram:
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
         """Run once and return the seconds that every instruction took."""
-        context = self.new_context()
+        context = self._profiled = self.new_context()
         seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
-        self._bind(context.inputs, inputs, self._inputs)
-        self._bind(context.outputs, outputs, self._outputs)
+        self._ready(context, inputs)
+        self._bind(context.inputs, inputs, self._inputs_at(context))
+        self._bind(context.outputs, outputs, self._outputs_at(context))
         if lib.tc_run_profiled(
             self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
@@ -238,11 +316,17 @@ class NativeProgram:
     def work(self, instruction: int) -> Work:
         """Return what an instruction has to do, as its kernel states it.
 
+        Where that depends on sizes, it is for those that were profiled last, or else for typical ones.
+
         Raises:
             IndexError: If there is no such instruction.
         """
         work = ffi.new("tc_work *")
-        if not lib.tc_program_work(self.handle, instruction, work):
+        if self._profiled is None:
+            known = lib.tc_program_work(self.handle, instruction, work)
+        else:
+            known = lib.tc_context_work(self._profiled.handle, instruction, work)
+        if not known:
             raise IndexError(f"{self.program.name} has no instruction {instruction}")
         return Work(
             int(work.flops), int(work.integer_operations), int(work.read), int(work.written), int(work.done),
@@ -272,7 +356,7 @@ class NativeProgram:
     def _append(self, index: int, call: Instruction) -> None:
         where = f"{self.program.name}, instruction {index} ({call.kernel})"
         kernel = kernel_named(call.kernel, where)
-        params = kernel.make_params(call.params, where)
+        params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
         operands = [_place(operand, where) for operand in call.operands]
         error = ffi.new("tc_error *")
         size = ffi.sizeof(kernel.ctype)
@@ -285,13 +369,19 @@ class NativeProgram:
             raise_error(error, self.program.name)
         if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
             raise_error(error, self.program.name)
+        if self._sizes is not None:
+            self._sizes.describe_call(call, kernel)
+        elif call.depends_on_sizes:
+            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
 
     def _expected(
         self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
     ) -> tuple[_Expected, ...]:
         """Return what arrays must look like, having checked that the program stays inside them."""
         for index, spec in enumerate(specs):
-            size = int(np.prod(spec.shape, dtype=object)) * array_dtype(spec.dtype).itemsize
+            size = product(spec.shape) * array_dtype(spec.dtype).itemsize
+            if not isinstance(size, int):
+                continue  # known to the runtime, which checks it for the sizes of every run
             needed = touched(self.handle, index)
             if needed > size:
                 raise TargetError(
@@ -308,6 +398,8 @@ class NativeProgram:
         Raises:
             MemoryLimitError: If it is more than the budget in force allows.
         """
+        if self._sizes is not None:  # its memory comes with the first sizes
+            return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
         own, arena = self.context_bytes, self.program.arena_bytes
         what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
         reserve_bytes(self._beside + own, f"region {self.program.name}", what)
@@ -362,7 +454,7 @@ def _buffer(array: Array, writable: bool) -> Any:
 def _place(operand: Operand, where: str) -> tuple[int, int, int]:
     """Return an operand as the runtime describes it."""
     try:
-        return _SPACE_CODES[operand.space], operand.index, operand.offset
+        return _SPACE_CODES[operand.space], operand.index, int(_known(operand.offset))
     except KeyError:
         raise TargetError(
             f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
@@ -370,6 +462,117 @@ def _place(operand: Operand, where: str) -> tuple[int, int, int]:
 
 
 def _rows(limit: Limit, where: str) -> int:
-    if not 0 <= limit.rows < 1 << 63:
-        raise TargetError("not a number of rows", where=where, found=str(limit.rows))
-    return limit.rows
+    rows = int(_known(limit.rows))
+    if not 0 <= rows < 1 << 63:
+        raise TargetError("not a number of rows", where=where, found=str(rows))
+    return rows
+
+
+def _known(value: float | Size) -> float:
+    """Return a number as it is, and 0 for one that a run fills in."""
+    return 0 if isinstance(value, Expression) else value
+
+
+_FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operation", "TC_FORMULA_").items()}
+_FORMULA_CODES["ifzero"] = _FORMULA_CODES.pop("if_zero")
+
+
+class _Sizes:
+    """The sizes of a program that only a run knows: what the C runtime is told of them, and how they are read.
+
+    Args:
+        program: A program with symbols.
+        handle: The same in the C runtime, still empty.
+    """
+
+    def __init__(self, program: Program, handle: Any) -> None:
+        self.program = program
+        self.handle = handle
+        self._formulas = Formulas(program.symbols)
+        self._told = 0
+        self._error = ffi.new("tc_error *")
+        self._demand(lib.tc_program_symbols(handle, len(program.symbols), self._error))
+        places = [(i, axis, dim) for i, spec in enumerate(program.inputs) for axis, dim in enumerate(spec.shape)]
+        first: dict[str, tuple[int, int]] = {}
+        for i, axis, dim in places:
+            if isinstance(dim, Expression) and dim.name is not None:
+                first.setdefault(dim.name, (i, axis))
+        self.sources = tuple(first[name] for name in program.symbols)
+        """Of which dimension of which input each symbol is the size."""
+
+    def value(self, size: Size) -> int:
+        """Return the number of the value that a size is in the C runtime."""
+        try:
+            number = self._formulas.add(size)
+        except KeyError as unknown:
+            raise TargetError(
+                f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
+            ) from None
+        for name, operands in self._formulas.operations[self._told :]:
+            a, b, c = (*operands, 0, 0)[:3]
+            self._demand(lib.tc_program_formula(self.handle, _FORMULA_CODES[name], a, b, c, self._error))
+        self._told = len(self._formulas.operations)
+        return number
+
+    def describe_buffers(self) -> None:
+        """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
+        program, handle, error = self.program, self.handle, self._error
+        for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
+            for index, spec in enumerate(specs):
+                value = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
+                self._demand(lib.tc_program_buffer_size(handle, space, index, value, error))
+        for word in program.tables:
+            self._demand(lib.tc_program_word(handle, word.constant, word.word, self.value(word.value), error))
+        for piece in program.arena:
+            self._demand(lib.tc_program_piece(handle, self.value(piece.nbytes), piece.above, len(piece.above), error))
+
+    def describe_call(self, call: Instruction, kernel: Kernel) -> None:
+        """Say what of the instruction appended last follows from sizes."""
+        handle, error = self.handle, self._error
+        for name, value in call.params.items():
+            if isinstance(value, Expression):
+                if kernel.fields.get(name) is not int:
+                    raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
+                byte = ffi.offsetof(kernel.ctype, name)
+                self._demand(lib.tc_program_parameter(handle, byte, self.value(value), error))
+        for index, operand in enumerate(call.operands):
+            if isinstance(operand.offset, Expression):
+                self._demand(lib.tc_program_offset(handle, index, self.value(operand.offset), error))
+        if call.limit is not None and isinstance(call.limit.rows, Expression):
+            self._demand(lib.tc_program_rows(handle, self.value(call.limit.rows), error))
+
+    def settle(self) -> None:
+        """Give the sizes for which the program is checked and its weights are packed."""
+        with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
+            sizes = [typical(symbol(name)) for name in self.program.symbols]
+        self.dims = {
+            dim: self.value(dim)
+            for spec in (*self.program.inputs, *self.program.outputs)
+            for dim in spec.shape
+            if isinstance(dim, Expression)
+        }
+        """The values that dimensions of inputs and outputs are."""
+        self._demand(lib.tc_program_typical(self.handle, sizes, self._error))
+
+    def read(self, arrays: Sequence[Array]) -> Any:
+        """Return the symbols as the arrays give them, for the C runtime."""
+        try:
+            return ffi.new("int64_t[]", [arrays[index].shape[axis] for index, axis in self.sources])
+        except IndexError:
+            found = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+            raise FeedError(
+                "the arrays do not fit", where=self.program.name,
+                expected=", ".join(map(str, self.program.inputs)), found=found,
+            ) from None  # fmt: skip
+
+    def at(self, context: _Context, expected: tuple[_Expected, ...]) -> tuple[_Expected, ...]:
+        """Return what arrays must look like at the sizes of a context."""
+        value, handle = lib.tc_context_value, context.handle
+        return tuple([
+            (i, dtype, tuple([d if isinstance(d, int) else int(value(handle, self.dims[d])) for d in shape]), writable)
+            for i, dtype, shape, writable in expected
+        ])  # fmt: skip
+
+    def _demand(self, status: int) -> None:
+        if status:
+            raise_error(self._error, self.program.name)

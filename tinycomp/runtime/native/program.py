@@ -6,6 +6,7 @@ parameters and knows nothing about machines; weights are packed for the instruct
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.spec import TensorSpec, array_dtype
-from tinycomp.symbolic import Expression, Size
+from tinycomp.symbolic import Expression, Size, parse, product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -96,6 +97,13 @@ class Instruction:
     limit: Limit | None = None
 
     @property
+    def depends_on_sizes(self) -> bool:
+        """Whether some part of it follows from the sizes of a run."""
+        rows = None if self.limit is None else self.limit.rows
+        parts = (*self.params.values(), *[operand.offset for operand in self.operands], rows)
+        return any(isinstance(part, Expression) for part in parts)
+
+    @property
     def algorithm(self) -> str:
         """The name of the algorithm that a convolution uses; empty for kernels that have only one."""
         return ALGORITHMS.get(int(self.params.get("algorithm", 0)), "")
@@ -151,10 +159,10 @@ class TableWord:
 
     constant: int
     word: int
-    value: Expression
+    value: Size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A flat list of kernel calls with the memory they need.
 
@@ -168,6 +176,11 @@ class Program:
         arena_bound: The most bytes of the arena that are in use during one instruction: no plan could do with fewer.
             0 where nobody has counted.
         counted: The outputs whose number of rows depends on data. The numbers are the last outputs, behind the results.
+        arena: The pieces of the arena where sizes are known only in a run; arena operands then name one by index.
+        tables: The words of constants that follow from sizes.
+
+    A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
+    buffers may then be expressions over its symbols, which every run evaluates.
     """
 
     name: str
@@ -181,6 +194,12 @@ class Program:
     arena: tuple[ArenaBuffer, ...] = ()
     tables: tuple[TableWord, ...] = ()
 
+    @functools.cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the sizes that a run reads off its inputs: those that are a whole dimension of one."""
+        dims = [dim for spec in self.inputs for dim in spec.shape if isinstance(dim, Expression)]
+        return tuple(dict.fromkeys([dim.name for dim in dims if dim.name is not None]))
+
     @property
     def results(self) -> tuple[BufferSpec, ...]:
         """The outputs without the numbers of rows."""
@@ -188,9 +207,10 @@ class Program:
 
     @property
     def room(self) -> int:
-        """Bytes that a run needs for results whose size it does not know yet."""
+        """Bytes that a run needs for results whose size it does not know yet, if the program is for known sizes."""
         specs = [self.outputs[c.output] for c in self.counted]
-        return sum(math.prod(spec.shape) * array_dtype(spec.dtype).itemsize for spec in specs)
+        sizes = [product(spec.shape) * array_dtype(spec.dtype).itemsize for spec in specs]
+        return sum(size for size in sizes if isinstance(size, int))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
@@ -201,6 +221,8 @@ class Program:
             "arena_bytes": self.arena_bytes,
             "arena_bound": self.arena_bound,
             "counted": [[c.output, c.count] for c in self.counted],
+            "arena": [[_size_to_json(piece.nbytes), list(piece.above)] for piece in self.arena],
+            "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -221,6 +243,8 @@ class Program:
                 instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
                 arena_bound=int(data.get("arena_bound", 0)),
                 counted=tuple(Counted(int(output), int(count)) for output, count in data.get("counted", ())),
+                arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
+                tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
             )
             _check_counted(program)
             return program
@@ -244,19 +268,37 @@ class Program:
         return "\n".join(lines)
 
 
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.9g}"
+def _number(value: float | Size) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _size_to_json(size: Size) -> int | str:
+    return size if isinstance(size, int) else str(size)
+
+
+def _size_from_json(data: Any) -> Size:
+    return parse(data) if isinstance(data, str) else int(data)
+
+
+def _piece_from_list(data: Sequence[Any]) -> ArenaBuffer:
+    nbytes, above = data
+    return ArenaBuffer(_size_from_json(nbytes), tuple(int(index) for index in above))
+
+
+def _word_from_list(data: Sequence[Any]) -> TableWord:
+    constant, word, value = data
+    return TableWord(int(constant), int(word), _size_from_json(value))
 
 
 def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+    return {"name": spec.name, "dtype": spec.dtype, "shape": [_size_to_json(dim) for dim in spec.shape]}
 
 
 def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     spec = TensorSpec.from_dict(data)
-    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or not spec.is_static:
+    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or spec.shape is None or None in spec.shape:
         raise ValueError(f"{spec} is no buffer")
-    return BufferSpec(spec.name, spec.dtype, tuple(int(dim) for dim in data["shape"]))
+    return BufferSpec(spec.name, spec.dtype, tuple(_size_from_json(dim) for dim in spec.shape))
 
 
 def _check_counted(program: Program) -> None:
@@ -271,23 +313,25 @@ def _check_counted(program: Program) -> None:
 
 
 def _operand_to_list(operand: Operand) -> list[Any]:
-    return [operand.space, operand.index, operand.offset]
+    return [operand.space, operand.index, _size_to_json(operand.offset)]
 
 
 def _operand_from_list(data: Sequence[Any]) -> Operand:
     space, index, offset = data
     if space not in SPACES:
         raise ValueError(f"unknown operand space {space!r}")
-    return Operand(space, int(index), int(offset))
+    return Operand(space, int(index), _size_from_json(offset))
 
 
 def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
-    limit = {} if call.limit is None else {"limit": [_operand_to_list(call.limit.count), call.limit.rows]}
+    limit = (
+        {} if call.limit is None else {"limit": [_operand_to_list(call.limit.count), _size_to_json(call.limit.rows)]}
+    )
     return {
         "kernel": call.kernel,
         "operands": [_operand_to_list(operand) for operand in call.operands],
-        # JSON has no infinity: a clamp's open end is written as text.
-        "params": {name: _finite_or_text(value) for name, value in call.params.items()},
+        # JSON has no infinity: a clamp's open end is written as text, an expression as a list with its text.
+        "params": {name: _param_to_json(value) for name, value in call.params.items()},
         "source": list(call.source),
         "macs": call.macs,
         **limit,
@@ -299,17 +343,22 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
     limit = None
     if "limit" in data:
         count, rows = data["limit"]
-        limit = Limit(_operand_from_list(count), int(rows))
+        limit = Limit(_operand_from_list(count), _size_from_json(rows))
     params = {str(name): _number_from(value) for name, value in data["params"].items()}
     source = tuple(str(name) for name in data["source"])
     return Instruction(str(data["kernel"]), operands, params, source, int(data["macs"]), limit)
 
 
-def _finite_or_text(value: float) -> float | str:
+def _param_to_json(value: float | Size) -> float | str | list[str]:
+    if isinstance(value, Expression):
+        return [str(value)]
     return value if math.isfinite(value) else str(value)
 
 
-def _number_from(value: Any) -> int | float:
+def _number_from(value: Any) -> float | Size:
+    if isinstance(value, list):
+        (text,) = value
+        return parse(str(text))
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     return float(str(value))

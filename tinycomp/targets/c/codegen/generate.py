@@ -50,20 +50,26 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     """
     graph = region.body.clone()
     _name_sizes(graph)
+    shapes = [tensor(v.type).sizes or () for v in graph.inputs]
+    with symbolic.expecting(symbolic.expected_sizes(shapes)):
+        return _generated(region.op, graph, table, settings or Settings())
+
+
+def _generated(name: str, graph: Graph, table: Table, settings: Settings) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
     EliminateDeadCode().run(graph)
     own_parameters(graph)
     retype_for_most_rows(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
-    emit = Emitter(graph, settings or Settings(), row_sources(graph))
+    emit = Emitter(graph, settings, row_sources(graph))
     groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table), emit.sources)
     for node in graph.nodes:
         if node not in groups:
             _lower(emit, node, table)
         elif node is groups[node].nodes[-1]:
             _emit_group(emit, groups[node], table)
-    return emit.finish(region.op)
+    return emit.finish(name)
 
 
 def _name_sizes(graph: Graph) -> None:

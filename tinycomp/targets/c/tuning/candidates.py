@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction
+from tinycomp.symbolic import Expression, Size, typical
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.tuning import cost
 
@@ -119,10 +120,15 @@ def problem_of(call: Instruction) -> Problem | None:
     if family is None:
         return None
     params = call.params
-    sizes = {name: int(params[name]) for name in _FAMILIES[family].sizes if name in params}
+    sizes = {name: _typical(params[name]) for name in _FAMILIES[family].sizes if name in params}
     if family == "matmul":
         sizes |= {"turned_a": int(params["a_column"] != 1), "turned_b": int(params["b_column"] != 1)}
     return Problem(family, sizes, params.get("x_pixel_stride") == params.get("channels"))
+
+
+def _typical(parameter: float | Size) -> int:
+    """Return a size, or what it is for middling sizes of the run: one choice serves all of them."""
+    return typical(parameter) if isinstance(parameter, Expression) else int(parameter)
 
 
 # Families ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tinycomp.runtime.native.processor import cache_bytes, default_isa, isa_shape
 from tinycomp.runtime.native.program import Instruction, Program
+from tinycomp.symbolic import expected_sizes, expecting
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.tuning import cost
 from tinycomp.targets.c.tuning.candidates import Candidate, Problem, problem_of
@@ -36,7 +37,8 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
         settings: What the user wants, and what was measured.
         on: The processor that the program is for; by default the one at hand.
     """
-    sites = _sites(program)
+    with expecting(expected_sizes(spec.shape for spec in program.inputs)):
+        sites = _sites(program)
     if not sites:
         return program
     on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2))

@@ -1,0 +1,53 @@
+#include "formulas.h"
+
+#include <stdbool.h>
+
+static int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient - (a % b != 0 && a < 0);
+}
+
+/* The value of one formula; false if there is none. */
+static bool compute(const tc_formula *formula, const int64_t *values, int64_t *result) {
+  const int64_t *at = formula->operands;
+  switch (formula->operation) {
+    case TC_FORMULA_CONSTANT:
+      *result = at[0];
+      return true;
+    case TC_FORMULA_ADD:
+      *result = values[at[0]] + values[at[1]]; /* neither is beyond 2^48 */
+      return true;
+    case TC_FORMULA_MULTIPLY:
+      return !__builtin_mul_overflow(values[at[0]], values[at[1]], result);
+    case TC_FORMULA_DIVIDE:
+      if (values[at[1]] <= 0) {
+        return false;
+      }
+      *result = floor_divide(values[at[0]], values[at[1]]);
+      return true;
+    case TC_FORMULA_MIN:
+      *result = tc_min(values[at[0]], values[at[1]]);
+      return true;
+    case TC_FORMULA_MAX:
+      *result = tc_max(values[at[0]], values[at[1]]);
+      return true;
+    default: /* TC_FORMULA_IF_ZERO */
+      *result = values[at[0]] == 0 ? values[at[1]] : values[at[2]];
+      return true;
+  }
+}
+
+int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error) {
+  for (int64_t i = 0; i < formulas->symbol_count; i++) {
+    if (values[i] < 0 || values[i] > TC_MAX_BYTES) {
+      return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)values[i]);
+    }
+  }
+  for (int64_t i = 0; i < formulas->count; i++) {
+    int64_t *value = &values[formulas->symbol_count + i];
+    if (!compute(&formulas->items[i], values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
+      return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
+    }
+  }
+  return TC_OK;
+}
