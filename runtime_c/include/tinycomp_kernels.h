@@ -132,8 +132,7 @@ typedef struct tc_dwconv2d_f32_params {
  * is then read from its far end. */
 
 /* copy: to[i0, ..., i7] = from[i0, ..., i7], for elements of 1, 2, 4 or 8 bytes. The source's strides may be 0
- * (repeated) or negative; the destination's are positive. The two may not overlap,
- * unless they are the same: then there is nothing to do.
+ * (repeated) or negative; the destination's are positive. The two may not overlap.
  * Operands: to, from. */
 typedef struct tc_copy_params {
   int64_t element_size;
@@ -389,9 +388,10 @@ typedef struct tc_scatter_nd_params {
   int64_t size0, size1, size2, size3, size4, size5, size6, size7;
 } tc_scatter_nd_params;
 
-/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps;
- * what passes the end of the axis wraps around if circular, or else makes the run fail.
- * Operands: y (which keeps what is not written), updates, starts (int64; optional: zeros). */
+/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps,
+ * and what the cache holds elsewhere; what passes the end of the axis wraps around if circular, or else makes the run
+ * fail. The result may be the cache itself, of which nothing is copied then.
+ * Operands: y, cache, updates, starts (int64; optional: zeros). */
 typedef struct tc_tensor_scatter_params {
   int64_t element_size;
   int64_t circular; /* 0 or 1 */

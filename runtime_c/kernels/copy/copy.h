@@ -19,7 +19,6 @@ typedef struct copy_plan {
   tc_rows rows;                            /* of a transposition: over the dimensions but the last two, one unit each */
   int64_t columns, to_column, from_column; /* of narrow rows, and the steps between them; 1 column if rows are not */
   bool transposes;
-  bool same;              /* whether both sides have the same strides */
   tc_transpose block;     /* strides, and sizes of a whole block */
   int64_t tall, wide;     /* of the two transposed dimensions: rows and columns of the destination */
   int64_t across, blocks; /* blocks side by side, and in all */
@@ -89,8 +88,7 @@ static copy_plan copy_plan_make(const tc_copy_params *p) {
   tc_nd_add(&nd, TC_EIGHT(p, from_stride));
   copy_sort(&nd);
   tc_nd_collapse(&nd);
-  const size_t steps = (size_t)nd.rank * sizeof(int64_t);
-  copy_plan plan = {.same = memcmp(nd.strides[COPY_TO], nd.strides[COPY_FROM], steps) == 0};
+  copy_plan plan = {.transposes = false};
   const int transposed = copy_transposed_dimension(&nd);
   if (transposed >= 0 && tc_nd_count(&nd) > 0) {
     for (int i = transposed; i < nd.rank - 2; i++) {
@@ -236,9 +234,6 @@ static void copy_blocks(const tc_call *call, const copy_plan *plan, int64_t size
 static void TC_NAME(tc_copy)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_copy_params *p = call->params;
   const copy_plan *plan = call->state;
-  if (plan->same && call->operands[COPY_TO] == call->operands[COPY_FROM]) {
-    return; /* the caller has let a result lie where its operand does */
-  }
   (plan->transposes ? copy_blocks : copy_rows)(call, plan, p->element_size, begin, end);
 }
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
+from tinycomp.symbolic import Size
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided
@@ -114,11 +115,11 @@ _NAMES = (
 )  # fmt: skip
 
 
-def _all(params: dict[str, int]) -> dict[str, int]:
+def _all(params: Mapping[str, Size]) -> dict[str, Size]:
     return {name: params.get(name, 0) for name in _NAMES}
 
 
-def _strides(letter: str, steps: Sequence[int], heads: int, rows: int) -> dict[str, int]:
+def _strides(letter: str, steps: Sequence[Size], heads: int, rows: int) -> dict[str, Size]:
     return {f"{letter}_batch": steps[0], f"{letter}_head": steps[heads], f"{letter}_row": steps[rows]}
 
 
