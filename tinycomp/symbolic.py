@@ -259,7 +259,15 @@ def broadcast(a: Size, b: Size) -> Size:
         return b
     if isinstance(a, int) and a > 1:
         return a
-    return if_zero(a - 1, b, a)
+    if _is_cut(a, b):
+        return b
+    return a if _is_cut(b, a) else if_zero(a - 1, b, a)
+
+
+def _is_cut(a: Size, b: Size) -> bool:
+    """Tell whether ``a`` is ``b`` up to some number: then they fit only where they are equal."""
+    atom = _only_atom(a)
+    return atom is not None and atom.kind == "min" and b in atom.operands
 
 
 def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:

@@ -149,6 +149,11 @@ typedef struct tc_sizes_params {
   int64_t value0, value1, value2, value3, value4, value5, value6, value7;
 } tc_sizes_params;
 
+/* range: y[i] = start + i * delta for i < count. Operands: y, start, delta; all F32, F64, I32 or I64. */
+typedef struct tc_range_params {
+  int64_t type, count;
+} tc_range_params;
+
 /* fill: to[i0, ..., i7] = the low bytes of the pattern, for elements of 1, 2, 4 or 8 bytes.
  * Operands: to. */
 typedef struct tc_fill_params {

@@ -10,6 +10,7 @@
 #include "copy/copy.h"
 #include "copy/fill.h"
 #include "copy/sizes.h"
+#include "copy/range.h"
 
 #include "elementwise/elementwise.h"
 

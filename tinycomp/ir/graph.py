@@ -27,6 +27,7 @@ from tinycomp.errors import VerifyError
 from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
 from tinycomp.remark import Remark
+from tinycomp.symbolic import Size
 
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
@@ -34,6 +35,10 @@ TINYCOMP = "tinycomp"
 
 Attr = Any
 """A plain Python value: int, float, str, bytes, a list of one of these, an ndarray, or a Type."""
+
+
+MOST_CONTENTS = 64
+"""Elements of the largest tensors whose elements are followed as sizes."""
 
 
 class Value:
@@ -80,6 +85,20 @@ class Value:
     def static_shape(self) -> tuple[int, ...] | None:
         """The dimensions of a tensor if every one is a number, else None."""
         return tensor(self.type).static_shape
+
+    @property
+    def sizes(self) -> tuple[Size, ...] | None:
+        """The dimensions of a tensor as numbers and expressions; None where one is not known."""
+        return tensor(self.type).sizes
+
+    @property
+    def contents(self) -> tuple[Size | None, ...] | None:
+        """The elements, in order, of a small tensor of integers as far as they follow from sizes or are constant."""
+        if self.const is None:
+            return tensor(self.type).contents
+        if self.const.size > MOST_CONTENTS or self.const.dtype.kind not in "ib":
+            return None
+        return tuple([int(element) for element in self.const.reshape(-1).tolist()])
 
     def __repr__(self) -> str:
         return f"<Value {self.name or '_'}: {self.type}>"

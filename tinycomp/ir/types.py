@@ -10,7 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
@@ -34,11 +34,14 @@ class TensorType:
         dtype: numpy/ml_dtypes name, ``"string"``, or ``"?"`` where nothing is known.
         shape: Logical dimensions, or None where even the rank is unknown.
         layout: Memory order of the elements; empty means row-major, else a name such as ``"NHWC"``.
+        contents: The elements in order, of a small tensor of integers that follows from sizes, None for one that is
+            not known; None for all other tensors. Types that differ in nothing else are equal.
     """
 
     dtype: str
     shape: tuple[Dim, ...] | None
     layout: str = ROW_MAJOR
+    contents: tuple[Size | None, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def rank(self) -> int | None:
@@ -73,7 +76,7 @@ class TensorType:
 
     def with_layout(self, layout: str) -> TensorType:
         """Return the same logical type stored in another memory order."""
-        return TensorType(self.dtype, self.shape, layout)
+        return TensorType(self.dtype, self.shape, layout, self.contents)
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join(_dim_text(d) for d in self.shape)
@@ -176,10 +179,16 @@ def substitute(type_: Type, sizes: Mapping[str, int]) -> Type:
     if isinstance(type_, TensorType):
         if type_.shape is None:
             return type_
-        return replace(type_, shape=tuple(sizes.get(d, d) if isinstance(d, str) else d for d in type_.shape))
+        return replace(type_, shape=tuple(_substituted(d, sizes) for d in type_.shape))
     if isinstance(type_, MapType):
         return MapType(type_.key, substitute(type_.value, sizes))
     return type(type_)(substitute(type_.element, sizes))
+
+
+def _substituted(dim: Dim, sizes: Mapping[str, int]) -> Dim:
+    if not isinstance(dim, str):
+        return dim
+    return symbolic.dimension(symbolic.substitute(symbolic.size(dim), sizes))
 
 
 def refine(declared: Type, inferred: Type) -> Type:
@@ -195,9 +204,9 @@ def refine(declared: Type, inferred: Type) -> Type:
     if inferred.shape is None:
         return TensorType(dtype, declared.shape, layout)
     if declared.shape is None or len(declared.shape) != len(inferred.shape):
-        return TensorType(dtype, inferred.shape, layout)
+        return TensorType(dtype, inferred.shape, layout, inferred.contents)
     shape = tuple(_better_dim(d, i) for d, i in zip(declared.shape, inferred.shape, strict=True))
-    return TensorType(dtype, shape, layout)
+    return TensorType(dtype, shape, layout, inferred.contents)
 
 
 def _better_dim(declared: Dim, inferred: Dim) -> Dim:

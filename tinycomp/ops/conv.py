@@ -19,7 +19,7 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.facts import Check, Facts, Operand, is_known, known_sizes, one_of
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
 from tinycomp.ops.quantize import check_scale, positive_scales, requantize
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
     AUTO_PADS,
@@ -34,6 +34,7 @@ from tinycomp.ops.spatial import (
     split_pads,
     window_attributes,
 )
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("conv")
 
@@ -511,3 +512,34 @@ def _regular_places(window: Window[int]) -> list[Array]:
         taps[i].reshape(-1, 1) * window.dilations[i] + windows[i].reshape(1, -1) * window.strides[i] - window.before[i]
         for i in range(window.rank)
     ]
+
+
+@FAMILY.sizes("Conv", "ConvInteger", "QLinearConv")
+def _conv_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, w = shapes[0], shapes[3 if node.op == "QLinearConv" else 1]
+    if x is None or w is None or None in x[2:]:
+        return [None]
+    kernel = [size for size in node.attrs.get("kernel_shape") or w[2:] if isinstance(size, int)]
+    window = make_window(node.op, [size for size in x[2:] if size is not None], kernel, **window_attributes(node))
+    return [(x[0], w[0], *window.output)]
+
+
+@FAMILY.sizes("ConvTranspose")
+def _conv_transpose_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, w, attrs = shapes[0], shapes[1], node.attrs
+    if x is None or w is None or attrs.get("auto_pad", "NOTSET") != "NOTSET" or attrs.get("output_shape"):
+        return [None]
+    rank = len(x) - 2
+    ones, zeros = [1] * rank, [0] * rank
+    steps, dilations = attrs.get("strides") or ones, attrs.get("dilations") or ones
+    extra, pads = attrs.get("output_padding") or zeros, attrs.get("pads") or [*zeros, *zeros]
+    sizes: list[Size | None] = []
+    for i in range(rank):
+        size, kernel = x[2 + i], w[2 + i]
+        known = size is not None and kernel is not None
+        sizes.append(
+            (size - 1) * steps[i] + extra[i] + (kernel - 1) * dilations[i] + 1 - pads[i] - pads[rank + i]
+            if size is not None and kernel is not None and known else None
+        )  # fmt: skip
+    channels = None if w[1] is None else w[1] * int(attrs.get("group", 1))
+    return [(x[0], channels, *sizes)]

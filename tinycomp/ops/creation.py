@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import maximum
 
 FAMILY = OpFamily("creation")
 _FLOAT = 1  # TensorProto.FLOAT
@@ -213,3 +215,18 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
 FAMILY.check(
     "Bernoulli", "EyeLike", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"
 )(one_of(dtype=DTYPE_NUMBERS))  # fmt: skip
+
+
+@FAMILY.sizes("ConstantOfShape")
+def _filled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    return [node.operand(0).contents]
+
+
+@FAMILY.sizes("Range")
+def _counted_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    numbers = [None if value is None else value.contents for value in node.inputs]
+    start, limit, delta = (None if contents is None else contents[0] for contents in numbers)
+    if start is None or limit is None or not isinstance(delta, int) or delta == 0:
+        return [None]
+    span = limit - start if delta > 0 else start - limit
+    return [(maximum((span + abs(delta) - 1) // abs(delta), 0),)]

@@ -12,9 +12,9 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ops.facts import Check, Facts, Operand, broadcast_shape, one_of, type_of_first
+from tinycomp.ops.facts import Check, Facts, Operand, broadcast_shape, broadcast_sizes, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
-from tinycomp.ops.record import NUMBERS, OpFamily
+from tinycomp.ops.record import NUMBERS, OpFamily, Sizes
 
 FAMILY = OpFamily("elementwise")
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -385,3 +385,14 @@ def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> A
 def where(condition: Array, x: Array, y: Array) -> Array:
     """Return elements of ``x`` where the condition holds, else of ``y``, all three broadcast."""
     return np.where(condition, x, y)
+
+
+_BROADCASTING = (
+    "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Where", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+)  # fmt: skip
+
+
+@FAMILY.sizes(*_BROADCASTING)
+def _broadcast_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    return [broadcast_sizes(*shapes)]

@@ -15,6 +15,7 @@ from tinycomp.errors import TypeInferenceError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Dim, TensorType
 from tinycomp.ops.numeric import Array
+from tinycomp.symbolic import Size, broadcast
 
 Shape = tuple[Dim, ...]
 Operand = tuple[str, Shape]
@@ -204,6 +205,26 @@ def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
     rank = max(len(a), len(b))
     pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
     return tuple([y if x == 1 else x for x, y in pairs]) if all(x == y or 1 in (x, y) for x, y in pairs) else None
+
+
+def broadcast_sizes(*shapes: Sequence[Size | None] | None) -> tuple[Size | None, ...] | None:
+    """Return the shape that shapes broadcast to, given that they fit; None where a rank is not known."""
+    result: list[Size | None] = []
+    for shape in shapes:
+        if shape is None:
+            return None
+        missing = max(len(shape) - len(result), 0)
+        result = [*shape[:missing], *result]
+        start = len(result) - len(shape)
+        result[start:] = [_broadcast_size(a, b) for a, b in zip(result[start:], shape, strict=True)]
+    return tuple(result)
+
+
+def _broadcast_size(a: Size | None, b: Size | None) -> Size | None:
+    if a is None or b is None:
+        known = b if a is None else a
+        return known if isinstance(known, int) and known != 1 else None
+    return broadcast(a, b)
 
 
 def type_of_first(node: Node, operands: Sequence[Operand]) -> Operand | None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ops.facts import Facts, Operand, broadcast_shape, may_be_equal
+from tinycomp.ops.facts import Facts, Operand, broadcast_shape, broadcast_sizes, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, prod, widened
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("matmul")
 
@@ -285,3 +286,29 @@ def _check_einsum(facts: Facts) -> None:
         check_shapes(str(facts.attr("equation", "")), [s for s in shapes if s is not None])
     except ExecutionError as error:
         facts.fail(error.message, expected=error.expected, found=error.found)
+
+
+@FAMILY.sizes("MatMul", "MatMulInteger", "QLinearMatMul")
+def _matmul_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    a, b = shapes[0], shapes[3 if node.op == "QLinearMatMul" else 1]
+    if a is None or b is None or not a or not b:
+        return [None]
+    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
+    batch = broadcast_sizes(a[:-2], b[:-2])
+    return [None if batch is None else (*batch, *rows, *columns)]
+
+
+@FAMILY.sizes("Einsum")
+def _einsum_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    equation = node.attrs["equation"]
+    text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if "." in text or not arrow or len(terms) != len(shapes):
+        return [None]
+    sizes: dict[str, Size | None] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for letter, size in zip(term, shape or (None,) * len(term), strict=True):
+            known = sizes.get(letter)
+            sizes[letter] = size if known is None or known == 1 else known
+    return [tuple([sizes.get(letter) for letter in right])]

@@ -12,9 +12,10 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import Facts, Operand, Shape, is_known, one_of
+from tinycomp.ops.facts import Facts, Operand, Shape, broadcast_sizes, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
-from tinycomp.ops.record import ANY_NUMBER, OpFamily
+from tinycomp.ops.record import ANY_NUMBER, OpFamily, Sizes
+from tinycomp.symbolic import Size, bounds, maximum, minimum
 
 FAMILY = OpFamily("movement")
 
@@ -476,3 +477,148 @@ def _check_pads(facts: Facts) -> None:
         if isinstance(size, int) and size + pads[i] + pads[i + len(chosen)] < 0:
             facts.fail("negative pads remove more than there is", expected=f"pads for axis {axis} of {size} elements",
                        found=pads)  # fmt: skip
+
+
+@FAMILY.sizes("Concat")
+def _joined_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) != len(shapes):
+        return [None]
+    axis = int(node.attrs.get("axis", 1)) % len(known[0])
+    result = [_agreed([shape[i] for shape in known]) for i in range(len(known[0]))]
+    lengths = [shape[axis] for shape in known]
+    result[axis] = None if None in lengths else sum([n for n in lengths if n is not None], start=0)
+    return [tuple(result)]
+
+
+def _agreed(sizes: Sequence[Size | None]) -> Size | None:
+    """Return what equal sizes are, as a number if one of them is."""
+    known = [size for size in sizes if size is not None]
+    return next((size for size in known if isinstance(size, int)), known[0] if known else None)
+
+
+@FAMILY.sizes("Split")
+def _split_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, parts = shapes[0], len(node.outputs)
+    if x is None:
+        return []
+    axis = int(node.attrs.get("axis", 0)) % len(x)
+    given = node.optional_operand(1)
+    lengths: Sequence[Size | None] | None = node.attrs.get("split") if given is None else given.contents
+    if lengths is None and given is None:
+        whole, parts = x[axis], int(node.attrs.get("num_outputs", parts))
+        each = None if whole is None else (whole + parts - 1) // parts
+        lengths = [None] * parts
+        if whole is not None and each is not None:
+            lengths = [maximum(minimum(each, whole - i * each), 0) for i in range(parts)]
+            if whole % parts == 0:
+                lengths = [whole // parts] * parts
+    if lengths is None:
+        return []
+    return [(*x[:axis], length, *x[axis + 1 :]) for length in lengths]
+
+
+@FAMILY.sizes("Slice")
+def _sliced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, slices = shapes[0], slices_of(node)
+    if x is None or slices is None:
+        return [None]
+    result = list(x)
+    for axis, start, stop, step in slices:
+        size = x[axis % len(x)]
+        known = size is not None and start is not None and stop is not None
+        result[axis % len(x)] = _slice_length(start, stop, step, size) if known else None
+    return [tuple(result)]
+
+
+def _slice_length(start: Size | None, stop: Size | None, step: int, size: Size | None) -> Size:
+    """Return the number of elements that a slice takes of a dimension."""
+    assert start is not None
+    assert stop is not None
+    assert size is not None
+    first, last = slice_bound(start, step, size), slice_bound(stop, step, size)
+    if step > 0:
+        return maximum((last - first + step - 1) // step, 0)
+    return maximum((first - last - step - 1) // -step, 0)
+
+
+def slice_bound(bound: Size, step: int, size: Size) -> Size:
+    """Return where a slice's start or end lies inside a dimension, counted from its start; -1 is before the first."""
+    low, high = bounds(bound)
+    if low is not None and low >= 0:
+        place = bound
+    elif high is not None and high < 0:
+        place = bound + size
+    else:
+        place = bound + size * minimum(maximum(-bound, 0), 1)
+    return maximum(minimum(place, size), 0) if step > 0 else maximum(minimum(place, size - 1), -1)
+
+
+def slices_of(node: Node) -> list[tuple[int, Size | None, Size | None, int]] | None:
+    """Return axis, start, end and step of every sliced axis of a Slice, from either form of the operator.
+
+    Starts and ends may be expressions or unknown; None if more is unknown.
+    """
+
+    def given(index: int, name: str) -> list[Size | None] | None:
+        value = node.optional_operand(index)
+        if value is None:
+            return list(node.attrs[name]) if name in node.attrs else None
+        if value.contents is None:
+            count = (value.static_shape or (None,))[0]
+            return None if count is None else [None] * count
+        return list(value.contents)
+
+    starts, stops = given(1, "starts"), given(2, "ends")
+    if starts is None or stops is None:
+        return None
+    axes, steps = given(3, "axes") or [*range(len(starts))], given(4, "steps") or [1] * len(starts)
+    numbers = [(axis, step) for axis, step in zip(axes, steps, strict=True) if isinstance(axis, int)]
+    if not len(starts) == len(stops) == len(numbers):
+        return None
+    result: list[tuple[int, Size | None, Size | None, int]] = []
+    for start, stop, (axis, step) in zip(starts, stops, numbers, strict=True):
+        if not isinstance(step, int) or step == 0:
+            return None
+        result.append((axis, start, stop, step))
+    return result
+
+
+@FAMILY.sizes("Tile")
+def _tiled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, repeats = shapes[0], node.operand(1).contents
+    if x is None or repeats is None:
+        return [None]
+    pairs = zip(x, repeats, strict=True)
+    return [tuple([None if n is None or times is None else n * times for n, times in pairs])]
+
+
+@FAMILY.sizes("Expand")
+def _expanded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    wanted = node.operand(1).contents
+    return [None if wanted is None else broadcast_sizes(shapes[0], wanted)]
+
+
+@FAMILY.sizes("Pad")
+def _padded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, given, chosen = shapes[0], node.optional_operand(1), node.const(3)
+    pads: Sequence[Size | None] | None = node.attrs.get("pads") if given is None else given.contents
+    if x is None or pads is None or (node.optional_operand(3) is not None and chosen is None):
+        return [None]
+    axes = range(len(x)) if chosen is None else [int(axis) % len(x) for axis in chosen]
+    result = list(x)
+    for index, axis in enumerate(axes):
+        before, after, size = pads[index], pads[len(axes) + index], result[axis]
+        result[axis] = None if before is None or after is None or size is None else size + before + after
+    return [tuple(result)]
+
+
+@FAMILY.sizes("DepthToSpace", "SpaceToDepth")
+def _exchanged_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, block = shapes[0], int(node.attrs["blocksize"])
+    if x is None or None in x:
+        return [None]
+    n, c, h, w = (size for size in x if size is not None)
+    if node.op == "DepthToSpace":
+        return [(n, c // (block * block), h * block, w * block)]
+    return [(n, c * (block * block), h // block, w // block)]

@@ -17,7 +17,7 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, known_sizes, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
 from tinycomp.ops.spatial import (
     AUTO_PADS,
     Window,
@@ -367,3 +367,13 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
 def _check_lrn(facts: Facts) -> None:
     if int(facts.attr("size", 1)) < 1:
         facts.fail("size is out of range", expected="1 or more", found=facts.attr("size"))
+
+
+@FAMILY.sizes("AveragePool", "MaxPool", "LpPool")
+def _pool_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, kernel = shapes[0], node.attrs.get("kernel_shape")
+    if x is None or kernel is None or None in x[2:]:
+        return []
+    space, ceil_mode = [size for size in x[2:] if size is not None], bool(node.attrs.get("ceil_mode", 0))
+    window = make_window(node.op, space, kernel, ceil_mode=ceil_mode, **window_attributes(node))
+    return [(*x[:2], *window.output)] * len(node.outputs)

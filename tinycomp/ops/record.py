@@ -28,6 +28,7 @@ from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type
 from tinycomp.ops.facts import Check, Operand
+from tinycomp.symbolic import Size
 
 FLOATS = frozenset({"float16", "float32", "float64"})
 NUMBERS = FLOATS | {"int32", "int64"}
@@ -39,6 +40,11 @@ TypeRule = Callable[[Node], list[Type]]
 BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
 MacCount = Callable[[Node], int]
 RowBound = Callable[[Node], int | None]
+Sizes = tuple[Size | None, ...]
+"""A shape of numbers and expressions; None is a dimension of which nothing is known."""
+SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
+"""Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
+absent): see :meth:`OpFamily.sizes`."""
 PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
@@ -147,12 +153,14 @@ class OpFamily:
         records: A record per operator and version.
         checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
         plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
+        size_rules: By domain and operator: the shapes of results as expressions.
     """
 
     name: str
     records: list[OpRecord] = field(default_factory=list)
     checks: dict[str, list[Check]] = field(default_factory=dict)
     plain_types: dict[str, PlainTypeRule] = field(default_factory=dict)
+    size_rules: dict[tuple[str, str], SizeRule] = field(default_factory=dict)
 
     def op(
         self,
@@ -213,6 +221,19 @@ class OpFamily:
 
         return register
 
+    def sizes(self, *names: str, domain: str = "") -> Callable[[SizeRule], SizeRule]:
+        """Register the decorated function as what gives the shapes of the results of ``names`` as expressions.
+
+        It is asked where a result has dimensions that are no numbers, for nodes that have passed the checks of their
+        operator; it need not give more than follows from the operands' sizes and contents, and gives None elsewhere.
+        """
+
+        def register(rule: SizeRule) -> SizeRule:
+            self.size_rules.update({(domain, name): rule for name in names})
+            return rule
+
+        return register
+
 
 class OpTable:
     """An immutable index of what the families say.
@@ -226,10 +247,12 @@ class OpTable:
         index: dict[tuple[str, str], list[OpRecord]] = {}
         self.checks: dict[str, tuple[Check, ...]] = {}
         self.plain_types: dict[str, PlainTypeRule] = {}
+        self.size_rules: dict[tuple[str, str], SizeRule] = {}
         for family in families:
             assert self.checks.keys().isdisjoint(family.checks), f"{family.name} checks what another family checks"
             self.checks |= {name: tuple(checks) for name, checks in family.checks.items()}
             self.plain_types |= family.plain_types
+            self.size_rules |= family.size_rules
             for record in family.records:
                 index.setdefault((record.domain, record.name), []).append(record)
         for records in index.values():

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]
@@ -217,3 +218,22 @@ def _check_running_axis(facts: Facts) -> None:
     axis = facts.const(1)
     if axis is not None and axis.size == 1:
         facts.require_axis(int(axis.reshape(-1)[0]), facts.rank(0))
+
+
+@FAMILY.sizes(
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+def _reduced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, given = shapes[0], node.optional_operand(1)
+    if x is None or (given is not None and given.const is None):
+        return [None]
+    axes = node.attrs.get("axes") if given is None else node.const(1)
+    chosen = [] if axes is None else [int(axis) % len(x) for axis in axes]
+    if not chosen:
+        if node.attrs.get("noop_with_empty_axes", 0):
+            return [x]
+        chosen = [*range(len(x))]
+    if node.attrs.get("keepdims", 1):
+        return [tuple([1 if axis in chosen else size for axis, size in enumerate(x)])]
+    return [tuple([size for axis, size in enumerate(x) if axis not in chosen])]

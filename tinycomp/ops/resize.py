@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("resize")
 _F = np.float32
@@ -392,3 +394,33 @@ def _check_scales(facts: Facts, index: int) -> None:
     scales = facts.const(index)
     if scales is not None and not (np.isfinite(scales) & (scales > 0)).all():
         facts.fail("a scale is not positive", expected="finite scales above 0", found=scales.tolist())
+
+
+@FAMILY.sizes("Resize", "Upsample")
+def _resized_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x = shapes[0]
+    newer = node.op == "Resize" and node.version >= 11
+    scales = node.attrs.get("scales") or node.const(2 if newer else 1)
+    wanted = node.optional_operand(3) if newer else None
+    if x is None or node.attrs.get("keep_aspect_ratio_policy", "stretch") not in ("stretch", b"stretch"):
+        return [None]
+    axes = [axis % len(x) for axis in node.attrs.get("axes") or range(len(x))]
+    result = list(x)
+    if wanted is not None and wanted.contents:
+        for axis, size in zip(axes, wanted.contents, strict=True):
+            result[axis] = size
+    elif scales is not None and len(scales):
+        for axis, scale in zip(axes, np.asarray(scales, np.float64).tolist(), strict=True):
+            result[axis] = _scaled_size(result[axis], scale)
+    else:
+        return [None]
+    return [tuple(result)]
+
+
+def _scaled_size(size: Size | None, scale: float) -> Size | None:
+    """Return a size times a scale, rounded down, for scales that are whole numbers or shares of them."""
+    if size is None or scale == 1:
+        return size
+    if scale.is_integer():
+        return size * int(scale)
+    return size // int(1 / scale) if (1 / scale).is_integer() else None

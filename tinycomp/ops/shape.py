@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}
@@ -254,3 +255,58 @@ def dropout_1(
 ) -> Any:  # fmt: skip
     """Drop nothing, as before opset 7: taken as inference whatever ``is_test`` says."""
     return dropout_7(x, ratio=ratio, outputs=outputs)
+
+
+@FAMILY.sizes("Reshape")
+def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    wanted, before = node.operand(1).contents, shapes[0]
+    if wanted is None:
+        return [None]
+    if not node.attrs.get("allowzero") and before is not None:
+        wanted = tuple([before[i] if size == 0 and i < len(before) else size for i, size in enumerate(wanted)])
+    open_ = [i for i, size in enumerate(wanted) if size is None or size == -1]
+    if len(open_) != 1 or before is None:
+        return [tuple([None if size == -1 else size for size in wanted])]
+    others = [size for i, size in enumerate(wanted) if i != open_[0]]
+    rest = _total(before) // _total(others) if None not in (*before, *others) else None
+    return [(*wanted[: open_[0]], rest, *wanted[open_[0] + 1 :])]
+
+
+def _total(sizes: Iterable[Size | None]) -> Size:
+    return product([size for size in sizes if size is not None])
+
+
+@FAMILY.sizes("Flatten")
+def _flat_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x = shapes[0]
+    if x is None:
+        return [None]
+    axis = int(node.attrs.get("axis", 1))
+    axis += len(x) if axis < 0 else 0
+    return [tuple([None if None in part else _total(part) for part in (x[:axis], x[axis:])])]
+
+
+@FAMILY.sizes("Squeeze")
+def _squeezed_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, axes = shapes[0], _axes(node)
+    if x is None or axes is None:
+        return [None]
+    gone = {axis % len(x) for axis in axes}
+    return [tuple([size for axis, size in enumerate(x) if axis not in gone])]
+
+
+@FAMILY.sizes("Unsqueeze")
+def _unsqueezed_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, axes = shapes[0], _axes(node)
+    if x is None or axes is None:
+        return [None]
+    fresh = {axis % (len(x) + len(axes)) for axis in axes}
+    kept = iter(x)
+    return [tuple([1 if axis in fresh else next(kept) for axis in range(len(x) + len(axes))])]
+
+
+def _axes(node: Node) -> list[int] | None:
+    given = node.const(1)
+    if given is not None:
+        return [int(axis) for axis in given.reshape(-1)]
+    return list(node.attrs["axes"]) if "axes" in node.attrs else None

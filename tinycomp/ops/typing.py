@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from tinycomp import symbolic
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import infer_types, operator_types
@@ -27,8 +28,9 @@ from tinycomp.ir.types import (
     join,
     present,
 )
-from tinycomp.ops import OPS, OpRecord
-from tinycomp.ops.facts import Facts, Operand
+from tinycomp.ops import OPS, OpRecord, contents
+from tinycomp.ops.facts import Facts, Operand, Shape
+from tinycomp.symbolic import Size, UndecidedError
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # The trailing results of their bodies may go unused: the node then has fewer results.
@@ -43,7 +45,51 @@ def infer_node_types(node: Node) -> list[Type]:
     Raises:
         TypeInferenceError: If the operands do not fit the operator, or a body does not fit its node.
     """
-    return _infer(node, widen=False)
+    return _with_sizes(node, _infer(node, widen=False))
+
+
+def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
+    """Return types with what follows from sizes: dimensions that inference lost, and the contents of shapes."""
+    if all(isinstance(t, TensorType) and t.static_shape is not None for t in types):
+        sized = types
+    else:
+        sized = _sized(node, types)
+    if node.op in contents.OPERATORS and not node.domain:
+        known = contents.contents_of(node, sized, record_of(node))
+        return [
+            t if held is None or not isinstance(t, TensorType) else TensorType(t.dtype, t.shape, t.layout, held)
+            for t, held in zip(sized, known, strict=False)
+        ]
+    return sized
+
+
+def _sized(node: Node, types: list[Type]) -> list[Type]:
+    rule = OPS.size_rules.get((node.domain, node.op))
+    if rule is None:
+        return types
+    operands = [None if v is None or v.shape is None else _sizes_of(v.shape) for v in node.inputs]
+    try:
+        shapes = rule(node, operands)
+    except (UndecidedError, ZeroDivisionError, IndexError, ValueError):
+        return types
+    return [_with_shape(t, shape) for t, shape in zip(types, [*shapes, *[None] * len(types)], strict=False)]
+
+
+def _sizes_of(shape: Shape) -> tuple[Size | None, ...]:
+    return tuple([None if dim is None else symbolic.size(dim) for dim in shape])
+
+
+def _with_shape(type_: Type, sizes: tuple[Size | None, ...] | None) -> Type:
+    """Return a type with better dimensions where it has no numbers."""
+    if not isinstance(type_, TensorType) or sizes is None:
+        return type_
+    if type_.shape is not None and len(type_.shape) != len(sizes):
+        return type_
+    dims = [
+        old if isinstance(old, int) or new is None else symbolic.dimension(new)
+        for old, new in zip(type_.shape or (None,) * len(sizes), sizes, strict=True)
+    ]
+    return TensorType(type_.dtype, tuple(dims), type_.layout)
 
 
 def use_records(graph: Graph) -> None:
@@ -261,7 +307,8 @@ def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = Fals
 
 
 def _infer_inner(body: Graph, node: Node, widen: bool) -> None:
-    types = _infer(node, widen) if body.infer is infer_node_types else body.infer(node)
+    known = body.infer is infer_node_types
+    types = _with_sizes(node, _infer(node, widen)) if known else body.infer(node)
     for value, type_ in zip(node.outputs, types, strict=False):
         value.type = _known_dtype(value, type_)
 

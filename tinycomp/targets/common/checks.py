@@ -69,6 +69,19 @@ def constant(*operands: int) -> Check:
     return check
 
 
+def settled(*operands: int) -> Check:
+    """Return a check that the operands at these places are constants or follow from sizes, if they are there at all."""
+
+    def check(node: Node) -> Verdict:
+        for index in operands:
+            value = node.inputs[index] if index < len(node.inputs) else None
+            if value is not None and not is_known(value) and (value.contents is None or None in value.contents):
+                return reject(f'operand {index} ("{value.name}") is no constant and does not follow from sizes')
+        return True
+
+    return check
+
+
 float32 = dtypes("float32")
 
 

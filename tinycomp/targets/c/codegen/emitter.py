@@ -117,6 +117,7 @@ class Emitter:
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
+    _unwritten: dict[Value, Callable[[], None]] = field(default_factory=dict)
     _counts: dict[Value, View] = field(default_factory=dict)
     _tables: dict[Buffer, list[tuple[int, Expression]]] = field(default_factory=dict)
 
@@ -134,6 +135,8 @@ class Emitter:
             if value in self._postponed:
                 _, move = self._postponed.pop(value)
                 move()
+            elif value in self._unwritten:
+                self._unwritten.pop(value)()
         return self._views[value]
 
     def _place(self, value: Value) -> View:
@@ -173,6 +176,11 @@ class Emitter:
         """
         assert value not in self._views, value
         self._postponed[value] = (source, move)
+
+    def postpone_writing(self, value: Value, write: Callable[[], None]) -> None:
+        """Let ``write`` emit the calls that make a value when somebody reads it, if anybody does."""
+        assert value not in self._views, value
+        self._unwritten[value] = write
 
     def strided(self, value: Value, adjacent: bool = True) -> Strided:
         """Return where the elements of a value lie, for kernels that take strides.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.ops.typing import retype
@@ -49,14 +49,28 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
         TargetError: If the region holds an operator that the target does not know.
     """
     graph = region.body.clone()
-    _name_sizes(graph)
+    is_symbolic = _name_sizes(graph)
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        return _generated(region.op, graph, table, settings or Settings())
+        return _generated(region.op, graph, table, settings or Settings(), is_symbolic)
 
 
-def _generated(name: str, graph: Graph, table: Table, settings: Settings) -> Program:
+def _fold_sizes(graph: Graph) -> None:
+    """Replace values that follow from sizes by these, so that what computes them step by step is left out."""
+    for node in graph.nodes:
+        for value in node.used_outputs():
+            contents = value.contents
+            if contents is None or None in contents or value.dtype == "bool":
+                continue
+            name = graph.fresh(value.name)
+            sizes = graph.add("Sizes", [], domain=TINYCOMP, version=1, outputs=[name], types=[value.type], at=node)
+            graph.replace_uses(value, sizes.output)
+
+
+def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
+    if is_symbolic:
+        _fold_sizes(graph)
     EliminateDeadCode().run(graph)
     own_parameters(graph)
     retype_for_most_rows(graph)
@@ -72,15 +86,18 @@ def _generated(name: str, graph: Graph, table: Table, settings: Settings) -> Pro
     return emit.finish(name)
 
 
-def _name_sizes(graph: Graph) -> None:
+def _name_sizes(graph: Graph) -> bool:
     """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
+
+    Returns:
+        Whether there is any.
 
     Raises:
         TypeInferenceError: If the operators do not work for such sizes.
     """
     dims = [dim for value in graph.inputs for dim in value.shape or ()]
     if all(isinstance(dim, int) for dim in dims):
-        return
+        return False
     sizes = [symbolic.size(dim) for dim in dims if isinstance(dim, str)]
     named = {size.name for size in sizes if isinstance(size, Expression) and size.name is not None}
     types: list[Type] = []
@@ -89,6 +106,7 @@ def _name_sizes(graph: Graph) -> None:
         shape = [_named(dim, f"{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
         types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
     retype(graph, types)
+    return True
 
 
 def _named(dim: Dim, name: str, named: Set[str]) -> Dim:

@@ -9,14 +9,15 @@ import numpy as np
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
+from tinycomp.ops.movement import slice_bound, slices_of
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, maximum, minimum, product
-from tinycomp.targets.c.codegen.element_program import Ref, Steps, StridedInput, emit_fusion_group, repeating
+from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
-from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, transposing
-from tinycomp.targets.common.checks import Verdict, all_of, constant, sized_type
+from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, taken, transposing
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -36,10 +37,62 @@ def relayout(emit: Emitter, node: Node) -> None:
     leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
 
 
+def _has_sizes(node: Node) -> Verdict:
+    contents = node.output.contents
+    known = contents is not None and None not in contents
+    return known or reject(f'"{node.operand(0).name}" is {node.operand(0).type}')
+
+
+def write_sizes(emit: Emitter, node: Node) -> None:
+    """Write sizes where somebody reads them as data."""
+    value = node.output
+    emit.postpone_writing(value, lambda: _emit_sizes(emit, node, value))
+
+
+FAMILY.lower("Shape", "Size", check=_has_sizes, layout=LayoutRule.ROW_MAJOR)(write_sizes)
+FAMILY.lower("Sizes", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)(write_sizes)
+_AT_ONCE = 8
+"""Sizes that one call of the kernel writes."""
+
+
+def _emit_sizes(emit: Emitter, node: Node, value: Value) -> None:
+    contents, width = value.contents or (), element_size(value)
+    for start in range(0, len(contents), _AT_ONCE):
+        part = [_known(size) for size in contents[start : start + _AT_ONCE]]
+        padded = enumerate([*part, *[0] * (_AT_ONCE - len(part))])
+        params = {"type": TYPES[value.dtype], "count": len(part), **{f"value{i}": size for i, size in padded}}
+        emit.call("sizes", [emit.view(value).at(start * width)], params, node)
+
+
+_COUNTED = ("float32", "float64", "int32", "int64")
+
+
+def _known_count(node: Node) -> Verdict:
+    sizes = node.output.sizes
+    return sizes is not None or reject("the number of its elements does not follow from sizes")
+
+
+@FAMILY.lower("Range", check=all_of(dtypes(*_COUNTED), _known_count), layout=LayoutRule.ROW_MAJOR)
+def range_(emit: Emitter, node: Node) -> None:
+    """Emit an arithmetic progression."""
+    (count,) = sized_type(node.output)[1]
+    params = {"type": TYPES[node.output.dtype], "count": count}
+    emit.call("range", [node.output, node.operand(0), node.operand(2)], params, node)
+
+
+@FAMILY.lower("ConstantOfShape", check=all_of(movable, settled(0)), layout=LayoutRule.ROW_MAJOR)
+def constant_of_shape(emit: Emitter, node: Node) -> None:
+    """Fill the result with one value."""
+    value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[:1]
+    pattern = int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)
+    params = nd_params((product(sized_type(node.output)[1]),), stride=(1,))
+    emit.call("fill", [node.output], {"element_size": element_size(node.output), "pattern": pattern, **params}, node)
+
+
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
-@FAMILY.lower(*RESHAPES, check=all_of(movable, constant(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
+@FAMILY.lower(*RESHAPES, check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
 def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
@@ -146,14 +199,19 @@ def split(emit: Emitter, node: Node) -> None:
         start = start + sized_type(value)[1][axis]
 
 
+def _slices_are_known(node: Node) -> Verdict:
+    return slices_of(node) is not None or reject("its axes or steps are not known")
+
+
 def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
     """Tell whether it takes the same part of every row."""
-    return all(axis > 0 for axis, *_ in _slices(node, node.operand(0).rank or 1))
+    rank = node.operand(0).rank or 1
+    return all(axis % rank > 0 for axis, *_ in slices_of(node) or ())
 
 
 @FAMILY.lower(
     "Slice",
-    check=all_of(movable, known_rank, constant(1, 2, 3, 4)),
+    check=all_of(movable, known_rank, settled(1, 2), constant(3, 4), _slices_are_known),
     layout=LayoutRule.FOLLOW,
     row_wise=_slices_rows_alike,
 )
@@ -164,14 +222,13 @@ def slice_(emit: Emitter, node: Node) -> None:
     result, part = sized_type(node.output)
     lowest: list[Size] = [0] * len(shape)
     step = [1] * len(shape)
-    for axis, start, _, by in _slices(node, len(shape)):
-        begin = _first(start, by, shape[axis])
+    for given, start, _, by in slices_of(node) or ():
+        axis = given % len(shape)
+        begin = slice_bound(0 if start is None else start, by, shape[axis])
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest[axis], step[axis] = begin + min(0, by) * (part[axis] - 1), by
     where, size = emit.strided(source, adjacent=False), element_size(source)
-    offset: Size = 0
-    for b, s in zip(lowest, where.strides, strict=True):
-        offset = offset + (0 if product(part) == 0 else b * s)
+    offset = 0 if product(part) == 0 else _offset(lowest, where.strides)
     place, steps = where.view.at(offset * size), tuple(s * by for s, by in zip(where.strides, step, strict=True))
     if min(step, default=1) > 0:
         leave(emit, node, node.output, Strided(place, steps))
@@ -179,30 +236,15 @@ def slice_(emit: Emitter, node: Node) -> None:
         emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, size)
 
 
-def _first(start: int, by: int, size: Size) -> Size:
-    """Return the place of the first element that a slice takes, or would take, of a dimension."""
-    place = start + size if start < 0 else start
-    if by > 0:
-        return maximum(minimum(place, size), 0)
-    return maximum(minimum(place, size - 1), -1)
+def _offset(places: Sequence[Size], steps: Sequence[Size]) -> Size:
+    """Return how many elements lie before a place."""
+    offset: Size = 0
+    for place, step in zip(places, steps, strict=True):
+        offset = offset + place * step
+    return offset
 
 
-def _slices(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
-    """Return the axis, start, stop and step of every sliced axis, from either form of the operator."""
-
-    def given(index: int, name: str) -> list[int] | None:
-        constant = node.const(index)
-        if constant is not None:
-            return [int(i) for i in constant.reshape(-1)]
-        return list(node.attrs[name]) if name in node.attrs else None
-
-    starts, stops = given(1, "starts") or [], given(2, "ends") or []
-    axes = given(3, "axes") or list(range(len(starts)))
-    steps = given(4, "steps") or [1] * len(starts)
-    return [(a % rank, s, e, by) for a, s, e, by in zip(axes, starts, stops, steps, strict=True)]
-
-
-@FAMILY.lower("Expand", check=all_of(movable, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Expand", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def expand(emit: Emitter, node: Node) -> None:
     """Copy with stride 0 along repeated dimensions."""
     source = node.operand(0)
@@ -223,7 +265,9 @@ def _pad_check(node: Node) -> Verdict:
     return True
 
 
-@FAMILY.lower("Pad", check=all_of(movable, known_rank, constant(1, 2, 3), _pad_check), layout=LayoutRule.FOLLOW)
+@FAMILY.lower(
+    "Pad", check=all_of(movable, known_rank, settled(1), constant(2, 3), _pad_check), layout=LayoutRule.FOLLOW
+)
 def pad(emit: Emitter, node: Node) -> None:
     """Fill the result, then copy the operand into its place; negative pads cut."""
     source = node.operand(0)
@@ -231,24 +275,30 @@ def pad(emit: Emitter, node: Node) -> None:
     result, whole = sized_type(node.output)
     before, after = _pads(node, len(shape))
     to, origin, size = strides(result), strides(type_), element_size(source)
-    if any(p > 0 for p in (*before, *after)):
+    if any(not isinstance(p, int) or p > 0 for p in (*before, *after)):
         count = product(whole)
         params = nd_params((count,), stride=(1,))
         emit.call("fill", [node.output], {"element_size": size, "pattern": _pattern(node), **params}, node)
-    kept = [maximum(n + min(b, 0) + min(a, 0), 0) for n, b, a in zip(shape, before, after, strict=True)]
-    skip = sum(max(b, 0) * s for b, s in zip(before, to, strict=True)) * size
-    cut = sum(max(-b, 0) * s for b, s in zip(before, origin, strict=True)) * size
+    kept = [maximum(n + minimum(b, 0) + minimum(a, 0), 0) for n, b, a in zip(shape, before, after, strict=True)]
+    skip = _offset([maximum(b, 0) for b in before], to) * size
+    cut = _offset([maximum(-b, 0) for b in before], origin) * size
     emit_copy(emit, node, emit.view(node.output).at(skip), emit.view(source).at(cut), kept, to, origin, size)
 
 
-def _pads(node: Node, rank: int) -> tuple[list[int], list[int]]:
-    given, chosen = node.const(1), node.const(3)
-    pads = node.attrs["pads"] if given is None else given.tolist()
+def _pads(node: Node, rank: int) -> tuple[list[Size], list[Size]]:
+    given, chosen = node.optional_operand(1), node.const(3)
+    pads: Sequence[Size | None] = node.attrs["pads"] if given is None else given.contents or ()
     axes = range(rank) if chosen is None else [int(a) % rank for a in chosen]
-    before, after = [0] * rank, [0] * rank
+    before: list[Size] = [0] * rank
+    after: list[Size] = [0] * rank
     for index, axis in enumerate(axes):
-        before[axis], after[axis] = int(pads[index]), int(pads[len(axes) + index])
+        before[axis], after[axis] = _known(pads[index]), _known(pads[len(axes) + index])
     return before, after
+
+
+def _known(size: Size | None) -> Size:
+    assert size is not None
+    return size
 
 
 def _pattern(node: Node) -> int:

@@ -1,0 +1,213 @@
+"""The elements of small integer tensors that follow from sizes: what ``Shape(x)`` and arithmetic on it hold.
+
+Elements that are moved are followed by moving their places with the operator's own kernel; arithmetic is done on the
+expressions themselves. An element of which nothing is known stays unknown through both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
+from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.record import OpRecord
+from tinycomp.symbolic import Size, UndecidedError, bounds, maximum, minimum, product, size
+
+Contents = tuple[Size | None, ...]
+
+_INTEGERS = ("int32", "int64", "bool")
+_MOVED = {
+    "Concat": 1 << 30, "Gather": 1, "Slice": 1, "Squeeze": 1, "Unsqueeze": 1, "Reshape": 1, "Identity": 1,
+    "Flatten": 1, "Transpose": 1, "Expand": 1, "Tile": 1, "Split": 1,
+}  # fmt: skip
+"""How many leading operands of operators that move elements hold them."""
+
+
+def _quotient(a: Size, b: Size) -> Size:
+    """Return a / b as ONNX divides integers, where rounding down and rounding to zero are the same."""
+    if not (a >= 0 and b > 0):
+        raise UndecidedError("a quotient that may be negative")
+    return a // b
+
+
+_ARITHMETIC: dict[str, Callable[..., Size]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": _quotient,
+    "Mod": lambda a, b: a - b * _quotient(a, b),
+    "Max": maximum,
+    "Min": minimum,
+    "Sum": lambda *terms: sum(terms[1:], start=terms[0]),
+    "Neg": operator.neg,
+    "Abs": lambda a: a if a >= 0 else -a,
+    "Cast": lambda a: a,
+    "Equal": lambda a, b: int(_are_equal(a, b)),
+    "Greater": lambda a, b: int(a > b),
+    "GreaterOrEqual": lambda a, b: int(a >= b),
+    "Less": lambda a, b: int(a < b),
+    "LessOrEqual": lambda a, b: int(a <= b),
+    "Not": lambda a: int(not a),
+    "And": lambda a, b: int(bool(a) and bool(b)),
+    "Or": lambda a, b: int(bool(a) or bool(b)),
+}
+_REDUCTIONS: dict[str, Callable[[Sequence[Size]], Size]] = {
+    "ReduceProd": product,
+    "ReduceSum": lambda sizes: sum(sizes[1:], start=sizes[0]),
+    "ReduceMax": lambda sizes: maximum(*sizes),
+    "ReduceMin": lambda sizes: minimum(*sizes),
+}
+OPERATORS = frozenset({"Shape", "Size", "Where", "ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
+"""The operators whose results may have contents."""
+
+
+def _are_equal(a: Size, b: Size) -> bool:
+    if a == b:
+        return True
+    low, high = bounds(a - b)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return False
+    raise UndecidedError(f"whether {a} = {b} depends on sizes of the run")
+
+
+def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> list[Contents | None]:
+    """Return the contents of a node's results.
+
+    Args:
+        node: A node of ONNX's own domain.
+        types: The types of its results.
+        record: The record in force for it.
+    """
+    unknown: list[Contents | None] = [None] * len(types)
+    first = types[0] if types else None
+    if not isinstance(first, TensorType) or first.dtype not in _INTEGERS:
+        return unknown
+    if node.op in ("Shape", "Size"):
+        return [_shape(node) if node.op == "Shape" else _size(node)]
+    if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
+        return unknown
+    try:
+        if node.op in _MOVED:
+            return _moved(node, record, len(types))
+        return [_computed(node, first)]
+    except (UndecidedError, ZeroDivisionError):
+        return unknown
+
+
+def _shape(node: Node) -> Contents | None:
+    shape = node.operand(0).shape
+    if shape is None:
+        return None
+    dims = shape[node.attrs.get("start", 0) : node.attrs.get("end")]
+    return tuple([None if dim is None else size(dim) for dim in dims])
+
+
+def _size(node: Node) -> Contents | None:
+    sizes = node.operand(0).sizes
+    return None if sizes is None else (product(sizes),)
+
+
+def _elements(value: Value | None) -> Contents | None:
+    """Return what is known of an operand's elements; a tensor of known shape has unknown ones at least."""
+    if value is None:
+        return None
+    contents, shape = value.contents, value.static_shape
+    if contents is None and shape is not None and value.dtype in _INTEGERS and product(shape) <= MOST_CONTENTS:
+        return (None,) * int(np.prod(shape, dtype=np.int64))
+    return contents
+
+
+def _moved(node: Node, record: OpRecord | None, results: int) -> list[Contents | None]:
+    data, rest = node.inputs[: _MOVED[node.op]], node.inputs[_MOVED[node.op] :]
+    parts = [_elements(value) for value in data]
+    constants = [None if value is None else _constant(value) for value in rest]
+    unknown: list[Contents | None] = [None] * results
+    if record is None or record.kernel is None or not any(v is not None and v.contents for v in data):
+        return unknown
+    if any(value is not None and array is None for value, array in zip(rest, constants, strict=True)):
+        return unknown
+    places: list[np.ndarray] = []
+    elements: list[Size | None] = []
+    for value, part in zip(data, parts, strict=True):
+        if value is None or part is None or value.static_shape is None:
+            return unknown
+        places.append(np.arange(len(elements), len(elements) + len(part)).reshape(value.static_shape))
+        elements += part
+    try:
+        moved = record.bind(node.attrs, results)(*places, *constants)
+    except Exception:  # operands that do not fit are for the run to report
+        return unknown
+    arrays = moved if isinstance(moved, tuple) else (moved,)
+    return [tuple([elements[place] for place in np.asarray(a).reshape(-1).tolist()]) for a in arrays]
+
+
+def _constant(value: Value) -> np.ndarray | None:
+    """Return an operand that says how to move elements, if every part of it is a number."""
+    if value.const is not None:
+        return value.const
+    contents, shape = value.contents, value.static_shape
+    if contents is None or shape is None or not all(isinstance(c, int) for c in contents):
+        return None
+    return np.array(contents, np.int64).reshape(shape)
+
+
+def _computed(node: Node, type_: TensorType) -> Contents | None:
+    operands = [None if value is None else value.contents for value in node.inputs]
+    if node.op == "ConstantOfShape":
+        return _filled(node, type_)
+    if not operands or any(contents is None for contents in operands):
+        return None
+    if node.op in _REDUCTIONS:
+        return _reduced(node, operands[0])
+    if node.op == "Range":
+        return _counted(operands)
+    arrays = [_as_array(value) for value in node.inputs if value is not None]
+    if any(array is None for array in arrays):
+        return None
+    function = _chosen if node.op == "Where" else _ARITHMETIC[node.op]
+    if node.op == "Cast" and node.operand(0).dtype not in _INTEGERS:
+        return None
+    result = np.frompyfunc(lambda *parts: None if None in parts else function(*parts), len(arrays), 1)(*arrays)
+    return tuple(np.asarray(result, object).reshape(-1).tolist())
+
+
+def _as_array(value: Value) -> Any:
+    shape, contents = value.static_shape, value.contents
+    if shape is None or contents is None:
+        return None
+    array = np.empty(len(contents), object)
+    array[:] = contents
+    return array.reshape(shape)
+
+
+def _chosen(condition: Size, a: Size, b: Size) -> Size:
+    return a if condition else b
+
+
+def _filled(node: Node, type_: TensorType) -> Contents | None:
+    value = node.attrs.get("value")
+    number = 0 if value is None else np.asarray(value).reshape(-1)[0]
+    shape = type_.static_shape
+    assert shape is not None
+    return (int(number),) * int(np.prod(shape, dtype=np.int64))
+
+
+def _reduced(node: Node, contents: Contents | None) -> Contents | None:
+    """Reduce a vector to one number; other reductions of sizes do not occur."""
+    if contents is None or None in contents or node.operand(0).rank != 1 or not contents:
+        return None
+    known = [element for element in contents if element is not None]
+    return (_REDUCTIONS[node.op](known),)
+
+
+def _counted(operands: Sequence[Contents | None]) -> Contents | None:
+    numbers = list(itertools.chain.from_iterable(contents or () for contents in operands))
+    if len(numbers) != 3 or not all(isinstance(number, int) for number in numbers):
+        return None
+    start, limit, delta = (number for number in numbers if isinstance(number, int))
+    return tuple(range(start, limit, delta)) if delta else None
