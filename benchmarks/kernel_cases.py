@@ -196,7 +196,7 @@ def softmax(rows: int, columns: int) -> Case:
 def layer_norm(rows: int, columns: int) -> Case:
     """With scale and bias."""
     shape, params = (rows, columns), {"rows": rows, "columns": columns, "epsilon": 1e-5}
-    operands = (shape, weights(columns), weights(columns))
+    operands = (None, shape, None, weights(columns), weights(columns))
     return Case("layer norm", f"{rows}x{columns}", "layer_norm_f32", operands, params, shape, moves_data=True)
 
 

@@ -61,6 +61,23 @@ typedef struct tc_attention_f32_params {
   float scale;
 } tc_attention_f32_params;
 
+/* rotary_f32: the first `turned` features of x[batch, heads, rows, size], in pairs (i, i + turned/2), or with
+ * interleaved (2 i, 2 i + 1), as complex numbers times cos + i sin; the others stay as they are. With table_half the
+ * second of each pair has angles of its own, so many elements behind those of the first. Angles are those at
+ * batch * table_batch + row * table_row, or where there are positions those of the row of the tables that they name:
+ * positions[batch * position_batch + row], or with position_step as many after positions[batch * position_batch] as
+ * there are rows before. The result may replace x.
+ * Operands: y, x, cos, sin, positions (int64, optional). */
+typedef struct tc_rotary_f32_params {
+  int64_t batch, heads, rows, size;
+  int64_t turned, interleaved;
+  int64_t y_batch, y_head, y_row;
+  int64_t x_batch, x_head, x_row;
+  int64_t table_batch, table_row, table_half;
+  int64_t table_rows; /* with positions: how many there are */
+  int64_t position_batch, position_step;
+} tc_rotary_f32_params;
+
 /* How a convolution is computed. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,
@@ -271,8 +288,9 @@ typedef struct tc_coordinates_params {
 
 /* ---- normalisation ---- The result of each may replace x. */
 
-/* layer_norm_f32: y = (x - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row; with rms
- * the mean is taken as 0. Operands: y, x, scale (optional), bias (optional). */
+/* layer_norm_f32: y = (t - mean) / sqrt(variance + epsilon) * scale[columns] + bias[columns] for every row t of
+ * x + residual; with rms the mean is taken as 0. Operands: y, t (optional), x, residual (optional), scale (optional),
+ * bias (optional). */
 typedef struct tc_layer_norm_f32_params {
   int64_t rows, columns;
   int64_t rms; /* 0 or 1 */
@@ -375,9 +393,10 @@ typedef struct tc_scatter_nd_params {
   int64_t size0, size1, size2, size3, size4, size5, size6, size7;
 } tc_scatter_nd_params;
 
-/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps;
- * what passes the end of the axis wraps around if circular, or else makes the run fail.
- * Operands: y (which keeps what is not written), updates, starts (int64; optional: zeros). */
+/* tensor_scatter: y[batch, outer, starts[batch] + step, inner] = updates[batch, outer, step, inner] for `count` steps,
+ * and what the cache holds elsewhere; what passes the end of the axis wraps around if circular, or else makes the run
+ * fail. The result may be the cache itself, of which nothing is copied then.
+ * Operands: y, cache, updates, starts (int64; optional: zeros). */
 typedef struct tc_tensor_scatter_params {
   int64_t element_size;
   int64_t circular; /* 0 or 1 */

@@ -58,5 +58,6 @@
 #include "conv_transpose/conv_transpose2d_f32.h"
 
 #include "attention/attention_f32.h"
+#include "attention/rotary_f32.h"
 
 #include "recurrent/recurrent_f32.h"

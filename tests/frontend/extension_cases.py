@@ -38,6 +38,7 @@ class Case:
         rtol: The same for results in float32, in shares of the largest.
         outputs: Which results are wanted.
         host: Whether a part of it stays on the host.
+        domain: Where the operator belongs.
     """
 
     op: str
@@ -48,6 +49,7 @@ class Case:
     rtol: float = 1e-5
     outputs: tuple[str, ...] = ("y",)
     host: bool = False
+    domain: str = "com.microsoft"
 
     def __str__(self) -> str:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in self.data.values()]
@@ -60,7 +62,7 @@ class Case:
     def model(self) -> onnx.ModelProto:
         count = max([*self.data, *self.constants]) + 1
         names = [f"x{i}" if i in self.data else f"c{i}" if i in self.constants else "" for i in range(count)]
-        node = helper.make_node(self.op, names, self.outputs, name="node", domain="com.microsoft", **self.attrs)
+        node = helper.make_node(self.op, names, self.outputs, name="node", domain=self.domain, **self.attrs)
         graph = helper.make_graph(
             [node], "g",
             [helper.make_tensor_value_info(n, tensor_type(x), x.shape) for n, x in self.feeds.items()],
@@ -287,4 +289,29 @@ def attention() -> list[Case]:
     ]  # fmt: skip
 
 
-CASES = [*quantised(), *products(), *blocks(), *conversions(), *fused(), *stacks(), *attention()]
+def rows() -> list[Case]:
+    x, gain = reals(2, 5, 24), reals(24)
+    return [
+        Case("SimplifiedLayerNormalization", {0: x}, {1: gain}, domain=""),
+        Case(
+            "SimplifiedLayerNormalization", {0: x}, {1: gain}, {"axis": -1, "epsilon": 0.1, "stash_type": 1}, domain=""
+        ),
+    ]
+
+
+def rotary() -> list[Case]:
+    tables = {2: reals(20, 4), 3: reals(20, 4)}
+    three, four = reals(2, 5, 24), reals(2, 3, 5, 8)
+    first, each = np.array([7]), RNG.integers(0, 20, (2, 5))
+    heads, wide = {"num_heads": 3}, {"num_heads": 3, "rotary_embedding_dim": 8}
+    return [
+        *(Case("RotaryEmbedding", {0: three, 1: at}, tables, {**heads, "interleaved": i})
+          for at in (first, each) for i in (0, 1)),
+        Case("RotaryEmbedding", {0: three, 1: first}, tables),
+        *(Case("RotaryEmbedding", {0: four, 1: at}, tables) for at in (first, each)),
+        Case("RotaryEmbedding", {0: reals(2, 5, 36), 1: each}, tables, wide),
+        Case("RotaryEmbedding", {0: reals(2, 3, 5, 12), 1: first}, tables, wide),
+    ]  # fmt: skip
+
+
+CASES = [*quantised(), *products(), *blocks(), *conversions(), *fused(), *stacks(), *attention(), *rows(), *rotary()]

@@ -112,17 +112,31 @@ def test_reverse_sequence(time_first, dtype, isa, pool, rng):
 
 @pytest.mark.parametrize("circular", [0, 1])
 def test_tensor_scatter(circular, isa, pool):
-    data, updates = np.zeros((2, 3, 5, 4), np.float32), np.arange(48, dtype=np.float32).reshape(2, 3, 2, 4) + 1
+    data, updates = np.full((2, 3, 5, 4), -1, np.float32), np.arange(48, dtype=np.float32).reshape(2, 3, 2, 4) + 1
     starts = np.array([4, -3]) if circular else np.array([3, 0])
     expected = data.copy()
     for b, start in enumerate(starts):
         for step in range(2):
             expected[b, :, (start + step) % 5] = updates[b, :, step]
     params = {"element_size": 4, "circular": circular, "batch": 2, "outer": 3, "axis": 5, "inner": 4, "count": 2}
-    np.testing.assert_array_equal(run_onto("tensor_scatter", data, [updates, starts], params, isa, pool), expected)
+    operands, result = [data, updates, starts], ("float32", data.shape)
+    np.testing.assert_array_equal(run_single("tensor_scatter", operands, params, result, isa, pool), expected)
+    nothing = [data, updates[:, :, :0], starts]
+    y = run_single("tensor_scatter", nothing, params | {"count": 0}, result, isa, pool)
+    np.testing.assert_array_equal(y, data)
     if not circular:
         with pytest.raises(ExecutionError, match="the write passes the end of the cache"):
-            run_onto("tensor_scatter", data, [updates, np.array([0, 4])], params, isa)
+            run_single("tensor_scatter", [data, updates, np.array([0, 4])], params, result, isa)
+
+
+def test_tensor_scatter_into_the_cache_itself(native_isa):
+    """Which is the result's memory: the new steps are written, and nothing else."""
+    cache, updates = np.full((1, 2, 4, 3), -1, np.float32), np.ones((1, 2, 1, 3), np.float32)
+    params = {"element_size": 4, "circular": 0, "batch": 1, "outer": 2, "axis": 4, "inner": 3, "count": 1}
+    program, feeds = single("tensor_scatter", [cache, updates, np.array([2])], params, ("float32", cache.shape))
+    runner(program, None, native_isa).run([cache, *feeds[1:]], [cache])
+    np.testing.assert_array_equal(cache[:, :, 2], 1)
+    np.testing.assert_array_equal(np.delete(cache, 2, 2), -1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, run_single, single
+from tests.runtime_c.helpers import NO_ACTIVATION, run_single, runner, single
 from tinycomp.errors import TargetError
 from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import BufferSpec, Operand
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (3, 17), (64, 768), (7, 5000), (0, 4), (3, 0)], ids=str)
@@ -15,12 +18,32 @@ def test_layer_norm_equals_numpy(shape, rms, affine, isa, pool, rng):
     x = rng.standard_normal(shape, np.float32) + 3
     scale, bias = (rng.standard_normal(shape[1], np.float32) if given else None for given in affine)
     params = {"rows": shape[0], "columns": shape[1], "rms": rms, "epsilon": 1e-5}
-    y = run_single("layer_norm_f32", [x, scale, bias], params, ("float32", shape), isa, pool)
+    y = run_single("layer_norm_f32", [None, x, None, scale, bias], params, ("float32", shape), isa, pool)
     wide = x.astype(np.float64)
     wide = wide if rms or not wide.size else wide - wide.mean(axis=1, keepdims=True)
     power = (wide * wide).mean(axis=1, keepdims=True) if wide.size else 0
     expected = wide / np.sqrt(power + 1e-5) * (1 if scale is None else scale) + (0 if bias is None else bias)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (3, 17), (33, 768), (0, 4), (3, 0)], ids=str)
+@pytest.mark.parametrize("rms", [0, 1])
+@pytest.mark.parametrize("kept", [True, False])
+def test_layer_norm_of_a_sum_equals_that_of_the_rows(shape, rms, kept, isa, pool, rng):
+    x, residual = (rng.standard_normal(shape, np.float32) for _ in range(2))
+    params = {"rows": shape[0], "columns": shape[1], "rms": rms, "epsilon": 1e-5}
+    expected = run_single("layer_norm_f32", [None, x + residual, None, None, None], params, ("float32", shape), isa)
+    program, feeds = single("layer_norm_f32", [None, x, residual, None, None], params, ("float32", shape))
+    total = np.full(shape, 77, np.float32)
+    results = [np.full(shape, 77, np.float32), *([total] if kept else [])]
+    if kept:
+        call = program.instructions[0]
+        places = (call.operands[0], Operand("output", 1), *call.operands[2:])
+        spec = BufferSpec("total", "float32", shape)
+        program = replace(program, outputs=(*program.outputs, spec), instructions=(replace(call, operands=places),))
+    runner(program, pool, isa).run(feeds, results)
+    np.testing.assert_array_equal(results[0], expected)
+    np.testing.assert_array_equal(total, x + residual if kept else np.full(shape, 77, np.float32))
 
 
 # batch, pixels, channels, groups

@@ -1,4 +1,4 @@
-"""Define the operators that onnxruntime's quantiser and optimiser write, those of ``com.microsoft``, by ONNX's own.
+"""Define the operators that onnxruntime's tools write, those of ``com.microsoft``, by ONNX's own.
 
 A node of a model that has no function of its own is imported as a call of its definition, so that a target may still
 take it whole; else it is inlined. A definition is a function of a :class:`~tinycomp.frontend.definition_body.Body`, the
@@ -38,11 +38,13 @@ class _Definition:
         function: Adds the definition to a body.
         since: The opset from which on the definition means the same in every opset.
         passed: Attributes that go on to an operator of ONNX's own or to another definition, which know their defaults.
+        domain: Where it belongs.
     """
 
     function: Callable[..., Results]
     since: int
     passed: frozenset[str]
+    domain: str
 
     @property
     def operands(self) -> int | None:
@@ -71,9 +73,9 @@ _CONV = _WINDOW | {"kernel_shape", "dilations", "group"}
 _SCORES = frozenset({"scale", "unidirectional", "mask_filter_value"})
 
 
-def _defines(op: str, since: int, passed: Iterable[str] = ()) -> Callable[[_Define], _Define]:
+def _defines(op: str, since: int, passed: Iterable[str] = (), domain: str = DOMAIN) -> Callable[[_Define], _Define]:
     def register(function: _Define) -> _Define:
-        _DEFINITIONS[op] = _Definition(function, since, frozenset(passed))
+        _DEFINITIONS[op] = _Definition(function, since, frozenset(passed), domain)
         return function
 
     return register
@@ -81,7 +83,7 @@ def _defines(op: str, since: int, passed: Iterable[str] = ()) -> Callable[[_Defi
 
 def is_extension(domain: str, op: str) -> bool:
     """Tell whether there is a definition of an operator."""
-    return domain == DOMAIN and op in _DEFINITIONS
+    return op in _DEFINITIONS and _DEFINITIONS[op].domain == domain
 
 
 def operators() -> list[str]:
@@ -115,7 +117,7 @@ def extension(
     for name in attrs:
         if name not in definition.attributes:
             raise ModelError(
-                f'{DOMAIN}::{op} has no attribute "{name}"',
+                f'{definition.domain or "ai.onnx"}::{op} has no attribute "{name}"',
                 where=where,
                 expected=f"one of {sorted(definition.attributes)}",
                 hint=did_you_mean(name, definition.attributes),
@@ -222,6 +224,13 @@ def _skip_layer_normalization(
     output = b("LayerNormalization", total, gamma, beta, axis=-1, epsilon=epsilon)
     mean = _mean(b, total)
     return output, mean, _inverse_deviation(b, b("Sub", total, mean), epsilon), total
+
+
+@_defines("SimplifiedLayerNormalization", since=23, domain="")  # onnxruntime has it among ONNX's own
+def _rms_normalization(
+    b: Body, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Value:
+    return b("RMSNormalization", x, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
 
 
 @_defines("SkipSimplifiedLayerNormalization", since=23)
@@ -435,6 +444,43 @@ def _multi_head_attention(
     scores = _biased(b, b("Mul", products, _score_scale(b, q, scale)), attention_bias)
     mixed = b("MatMul", b("Softmax", scores, axis=-1), v)
     return b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), b.ints(0, 0, -1))
+
+
+@_defines("RotaryEmbedding", since=23)
+def _rotary_embedding(
+    b: Body,
+    x: Value,
+    position_ids: Value,
+    cos_cache: Value,
+    sin_cache: Value,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+    is_packed_batching: int = 0,
+) -> Value:
+    _covered(scale == 1.0 and not is_packed_batching and x.rank in (3, 4) and position_ids.rank in (1, 2))
+    if x.rank == 3 and not num_heads:
+        half, width = (None if not v.shape else v.shape[-1] for v in (cos_cache, x))
+        if not isinstance(half, int) or not half or not isinstance(width, int):
+            raise _NotCoveredError
+        num_heads = width // (2 * half)
+    if position_ids.rank == 1:
+        position_ids = _following(
+            b, position_ids, b("Shape", x, start=-2, end=-1) if x.rank == 4 else b("Shape", x, start=1, end=2), x
+        )
+    return b(
+        "RotaryEmbedding", x, cos_cache, sin_cache, position_ids, interleaved=interleaved,
+        num_heads=num_heads if x.rank == 3 else None, rotary_embedding_dim=rotary_embedding_dim,
+    )  # fmt: skip
+
+
+def _following(b: Body, first: Value, count: Value, x: Value) -> Value:
+    """Return as many positions ``[batch, count]`` from the first one on for every entry of the batch of ``x``."""
+    none = b.ints()
+    steps = b("Range", b.const(np.int64(0)), b("Reshape", count, none), b.const(np.int64(1)))
+    return b("Expand", b("Add", first, steps), b("Concat", b("Shape", x, end=1), count, axis=0))
 
 
 def _thirds(b: Body, x: Value) -> tuple[Value, Value, Value]:

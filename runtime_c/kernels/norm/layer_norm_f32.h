@@ -1,4 +1,5 @@
-/* layer_norm_f32: rows brought to mean 0 and variance 1, or only to root mean square 1. A unit is one row. */
+/* layer_norm_f32: rows, or sums of two, brought to mean 0 and variance 1, or only to root mean square 1. A unit is one
+ * row. */
 #ifndef TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
 #define TINYCOMP_KERNELS_NORM_LAYER_NORM_F32_H
 
@@ -7,7 +8,7 @@
 #include "../common/partial.h"
 #include "../reduce/steps.h"
 
-enum { LAYER_NORM_Y, LAYER_NORM_X, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
+enum { LAYER_NORM_Y, LAYER_NORM_TOTAL, LAYER_NORM_X, LAYER_NORM_RESIDUAL, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
 
 static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
   const tc_layer_norm_f32_params *p = prepare->params;
@@ -15,12 +16,23 @@ static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->epsilon >= 0, "epsilon is negative or NaN");
   const int64_t count = TC_PRODUCT(prepare, p->rows, p->columns);
   tc_touch(prepare, LAYER_NORM_Y, count, sizeof(float));
+  tc_touch(prepare, LAYER_NORM_TOTAL, count, sizeof(float));
   tc_touch(prepare, LAYER_NORM_X, count, sizeof(float));
+  tc_touch(prepare, LAYER_NORM_RESIDUAL, count, sizeof(float));
   tc_touch(prepare, LAYER_NORM_SCALE, p->columns, sizeof(float));
   tc_touch(prepare, LAYER_NORM_BIAS, p->columns, sizeof(float));
   prepare->units = count ? p->rows : 0;
   prepare->cost = (double)count * 8;
   prepare->work.flops = (double)count * 7;
+}
+
+/* total = x + residual, or x where there is none. */
+static void layer_norm_add(float *total, const float *x, const float *residual, int64_t count) {
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    const int64_t rest = count - i;
+    const tc_vf value = tc_load_up_to(x + i, rest);
+    tc_store_up_to(total + i, residual ? tc_vf_add(value, tc_load_up_to(residual + i, rest)) : value, rest);
+  }
 }
 
 /* y = (x - mean) * factor, times scale and plus bias where there are such. */
@@ -39,10 +51,17 @@ TC_INLINE void layer_norm_apply(const bool scaled, const bool biased, float *y, 
 static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_layer_norm_f32_params *p = call->params;
   const float *scale = call->operands[LAYER_NORM_SCALE], *bias = call->operands[LAYER_NORM_BIAS];
+  const float *residual = call->operands[LAYER_NORM_RESIDUAL];
+  float *totals = call->operands[LAYER_NORM_TOTAL];
   const int64_t n = p->columns;
   for (int64_t row = begin; row < end; row++) {
     const float *x = (const float *)call->operands[LAYER_NORM_X] + row * n;
     float *y = (float *)call->operands[LAYER_NORM_Y] + row * n;
+    if (residual || totals) {
+      float *total = totals ? totals + row * n : y;
+      layer_norm_add(total, x, residual ? residual + row * n : NULL, n);
+      x = total;
+    }
     const float mean = p->rms ? 0.0f : reduce_row_SUM(x, n, 0.0f, 0.0f) / (float)n;
     const float variance = reduce_row_SQUARE(x, n, mean, 0.0f) / (float)n;
     const float factor = 1.0f / sqrtf(variance + p->epsilon);

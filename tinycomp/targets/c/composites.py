@@ -1,4 +1,4 @@
-"""What the C target runs in one kernel call: a convolution or a product with bias, residual and activation."""
+"""What the C target runs in one kernel call, such as a product with bias, residual and activation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tinycomp.targets.c.codegen.epilogue import ANCHORS
 from tinycomp.targets.c.ops.attention import add_attention
 from tinycomp.targets.c.ops.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.ops.matmul import gemm_check, matmul_check
+from tinycomp.targets.c.ops.norm import add_normalisations
+from tinycomp.targets.c.ops.rotary import add_rotary
 from tinycomp.targets.c.quantized.elements import add_elements
 from tinycomp.targets.c.quantized.products import add_products, add_real_products
 from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
@@ -30,6 +32,7 @@ _CHECKS = {
 def add_composites(target: Target) -> None:
     """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
     add_attention(target)
+    add_rotary(target)
     add_products(target)
     add_run_time_products(target)
     add_elements(target)
@@ -55,6 +58,7 @@ def add_composites(target: Target) -> None:
 
     for composite in (conv, gemm, matmul, conv_transpose):
         composite.check(_fits)
+    add_normalisations(target)
 
 
 def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:

@@ -150,7 +150,7 @@ def _copy_data(emit: Emitter, node: Node) -> Value:
     emit_copy(
         emit, node, emit.view(node.output), emit.view(data), shape, strides(type_), strides(type_), element_size(data)
     )
-    return node.operand(1 if node.op == "TensorScatter" else 2)
+    return node.operand(2)
 
 
 @FAMILY.lower(
@@ -191,7 +191,7 @@ def scatter_nd(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("TensorScatter", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def tensor_scatter(emit: Emitter, node: Node) -> None:
     """Emit the writing of new steps into a cache."""
-    updates, starts = _copy_data(emit, node), node.optional_operand(2)
+    cache, updates, starts = node.operand(0), node.operand(1), node.optional_operand(2)
     shape, part = sized_type(node.output)[1], sized_type(updates)[1]
     axis = int(node.attrs.get("axis", -2)) % len(shape)
     sizes = around_axis(shape, axis)
@@ -203,4 +203,4 @@ def tensor_scatter(emit: Emitter, node: Node) -> None:
         "outer": product(shape[1:axis]),
         "count": part[axis],
     }
-    emit.call("tensor_scatter", [node.output, updates, starts], params, node)
+    emit.call("tensor_scatter", [node.output, cache, updates, starts], params, node)
