@@ -379,8 +379,8 @@ def _text(value: Expression) -> str:
     for monomial, factor in value._terms:
         factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
         for atom, power in monomial:
-            text = f"({atom.text})" if atom.kind == "//" and (power > 1 or len(monomial) > 1 or factors) else atom.text
-            factors += [text] * power
+            is_inner = power > 1 or len(monomial) > 1 or factors or (factor < 0 and not parts)
+            factors += [f"({atom.text})" if atom.kind == "//" and is_inner else atom.text] * power
         sign = ("-" if factor < 0 else "") if not parts else (" - " if factor < 0 else " + ")
         parts.append(sign + "*".join(factors))
     return "".join(parts)

@@ -97,7 +97,7 @@ static copy_plan copy_plan_make(const tc_copy_params *p) {
     copy_plan_blocks(&plan, nd);
   } else {
     copy_plan_columns(&plan, &nd);
-    plan.rows = tc_rows_make(&nd, COPY_PIECE_BYTES / p->element_size / plan.columns);
+    plan.rows = tc_rows_make(&nd, COPY_PIECE_BYTES / p->element_size / tc_max(plan.columns, 1));
   }
   return plan;
 }
