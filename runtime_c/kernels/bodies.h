@@ -56,5 +56,8 @@
 #include "conv_transpose/conv_transpose2d_f32.h"
 
 #include "attention/attention_f32.h"
+#include "attention/cache_append_f32.h"
+#include "attention/cached_attention_f32.h"
+#include "attention/attention_combine_f32.h"
 
 #include "recurrent/recurrent_f32.h"
