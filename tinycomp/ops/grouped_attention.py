@@ -60,14 +60,20 @@ def _longest(value: Value | None) -> int | None:
     return None if value is None or value.const is None else int(value.const.reshape(-1)[0])
 
 
-def _present_length(node: Node) -> Dim:
-    """Return how long the present is: as the past, or as the longest sequence; None if nothing says which."""
-    query, past, longest = node.operand(0).shape, node.optional_operand(_PAST_KEY), node.optional_operand(_LONGEST)
-    new = query[1] if query and len(query) == 3 else None
+def present_length(node: Node) -> Dim:
+    """Return how long the presents are, as their types or those of the operands say; None if nothing does."""
+    for value in node.outputs[1:3]:
+        if value.name and value.shape and len(value.shape) == 4:
+            return value.shape[2]
+    return _inferred_length(node)
+
+
+def _inferred_length(node: Node) -> Dim:
+    """Return the length of the past's buffer or of the longest sequence, whichever is greater."""
+    query, past = node.operand(0).shape, node.optional_operand(_PAST_KEY)
     if past is None:
-        return new
-    known = _longest(longest)
-    shape = past.shape
+        return query[1] if query and len(query) == 3 else None
+    known, shape = _longest(node.optional_operand(_LONGEST)), past.shape
     if known is None or not shape or len(shape) != 4 or shape[2] is None:
         return None
     return symbolic.dimension(symbolic.maximum(known, symbolic.size(shape[2])))
@@ -84,7 +90,7 @@ def _types(node: Node) -> list[Type]:
         )  # fmt: skip
     batch, rows = (shape[0], shape[1]) if shape else (None, None)
     width = None if size is None else symbolic.dimension(symbolic.size(size) * queries)
-    present = TensorType(query.dtype, (batch, keys, _present_length(node), size))
+    present = TensorType(query.dtype, (batch, keys, _inferred_length(node), size))
     types: list[Type] = [TensorType(query.dtype, (batch, rows, width)), present, present]
     if len(node.outputs) > len(types):
         raise TypeInferenceError(
