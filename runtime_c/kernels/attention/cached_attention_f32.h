@@ -384,22 +384,26 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
                            int64_t keys, float *scores) {
   for (int64_t j = 0; j < keys; j++, k += k_row) {
     tc_vf sums[CACHED_TILE];
+#pragma GCC unroll 4
     for (int r = 0; r < queries; r++) {
       sums[r] = tc_vf_set1(0.0f);
     }
     int64_t d = 0;
     for (; d + TC_LANES <= depth; d += TC_LANES) {
       const tc_vf key = tc_vf_load(k + d);
+#pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
         sums[r] = tc_vf_fma(tc_vf_load(q[r] + d), key, sums[r]);
       }
     }
     if (d < depth) {
       const tc_vf key = tc_vf_load_first(k + d, depth - d);
+#pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
         sums[r] = tc_vf_fma(tc_vf_load_first(q[r] + d, depth - d), key, sums[r]);
       }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < queries; r++) {
       scores[r * CACHED_FEW_STRIDE + j] = tc_vf_reduce_add(sums[r]);
     }
@@ -411,20 +415,26 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
 TC_INLINE void cached_mix(const int queries, const int vectors, const float *weights, const float *v, int64_t v_row,
                           int64_t keys, int64_t last, float *sums, int64_t stride) {
   tc_vf total[CACHED_TILE][CACHED_VECTORS];
+#pragma GCC unroll 4
   for (int r = 0; r < queries; r++) {
+#pragma GCC unroll 4
     for (int c = 0; c < vectors; c++) {
       total[r][c] = tc_vf_load(sums + r * stride + c * TC_LANES);
     }
   }
   for (int64_t j = 0; j < keys; j++, v += v_row) {
+#pragma GCC unroll 4
     for (int c = 0; c < vectors; c++) {
       const tc_vf value = c + 1 < vectors ? tc_vf_load(v + c * TC_LANES) : tc_load_up_to(v + c * TC_LANES, last);
+#pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
         total[r][c] = tc_vf_fma(tc_vf_set1(weights[r * CACHED_FEW_STRIDE + j]), value, total[r][c]);
       }
     }
   }
+#pragma GCC unroll 4
   for (int r = 0; r < queries; r++) {
+#pragma GCC unroll 4
     for (int c = 0; c < vectors; c++) {
       tc_vf_store(sums + r * stride + c * TC_LANES, total[r][c]);
     }
