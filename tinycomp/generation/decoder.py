@@ -144,7 +144,7 @@ class Decoder:
     def feeds(self, tokens: Sequence[int]) -> dict[str, np.ndarray]:
         """Return the inputs of a run on the next tokens: also what calibrates a model that is to be quantised."""
         pasts = {name: past.copy() for name, past in self._past.items()} if self._shared else self._past
-        return self._new_feeds(tokens) | pasts
+        return {**self._new_feeds(tokens), **pasts}
 
     def _new_feeds(self, tokens: Sequence[int]) -> dict[str, np.ndarray]:
         """Return the inputs of a run but for the caches."""
@@ -180,7 +180,7 @@ class Decoder:
                 hint="Generate fewer tokens, or compile the model with a longer cache.",
             )  # fmt: skip
         feeds = self._new_feeds(tokens)
-        results = self._run_in_place(feeds) if self._shared else None
+        results: Mapping[str, Any] | None = self._run_in_place(feeds) if self._shared else None
         if results is None:
             results = self._module.run({**feeds, **self._past})
         for past, present in self._presents.items():
@@ -213,11 +213,11 @@ class Decoder:
                 self._binds = False
                 return None
             self._bound = shapes, binding, given, outputs
-        _, run, given, outputs = self._bound
+        _, run, inputs, results = self._bound
         for name, value in feeds.items():
-            given[name][...] = value
+            inputs[name][...] = value
         run()
-        return outputs
+        return results
 
     def _outputs_of(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Return arrays for the results, the presents being the buffers; None where a shape is not known."""

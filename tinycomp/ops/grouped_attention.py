@@ -255,7 +255,7 @@ def _present(past: Array | None, new: Array, first: Array, capacity: int) -> Arr
 
 
 def _softmax(scores: Array, sink: Array | None) -> Array:
-    """Return the softmax over the last axis, with e to the sink of each head in its sum; zeros where nothing is seen."""
+    """Return the softmax over the last axis with e^sink of each head in its sum; zeros where nothing is seen."""
     most = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     wall = None if sink is None else sink.astype(scores.dtype).reshape(1, -1, 1, 1)
     if wall is not None:

@@ -132,7 +132,7 @@ def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) 
 
 
 def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | None:
-    """Return the program that is all of a plan, and which inputs and outputs of the plan it takes and gives, in order."""
+    """Return the program that is all of a plan, and which of its inputs and outputs that takes and gives, in order."""
     if len(plan.steps) != 1 or not all(spec.is_static for spec in plan.inputs):
         return None
     step = plan.steps[0]
@@ -192,9 +192,7 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
         )
 
 
-def _check_apart(
-    plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any], in_place: Set[tuple[int, int]]
-) -> None:
+def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any], in_place: Set[tuple[int, int]]) -> None:
     """Refuse an output that would be written while something else is read from the same memory."""
     specs = (*plan.inputs, *plan.outputs)
     arrays = (*inputs, *outputs)

@@ -26,7 +26,7 @@ static void TC_NAME(tc_cache_append_f32_prepare)(tc_prepare *prepare) {
              (long long)p->past_rows);
   TC_REQUIRE(prepare, p->append == 1 || p->capacity == p->rows, "the result must have as many rows as are new");
   const int64_t bytes = TC_PRODUCT(prepare, p->batch, p->heads, p->capacity, p->columns);
-#define APPEND_TOUCH(operand, rows, letter)                                                 \
+#define APPEND_TOUCH(operand, rows, letter)                                                    \
   tc_touch_matrices(prepare, operand, (const int64_t[]){p->batch, p->heads, rows, p->columns}, \
                     (const int64_t[]){p->letter##_batch, p->letter##_head, p->letter##_row, 1}, sizeof(float))
   APPEND_TOUCH(APPEND_Y, p->capacity, y);
@@ -95,9 +95,9 @@ static void append_keep(const tc_cache_append_f32_params *p, float *y, const flo
 static void append_block(const tc_call *call, int64_t batch, int64_t head, int64_t begin, int64_t end) {
   const tc_cache_append_f32_params *p = call->params;
   const void *lengths = call->operands[APPEND_LENGTHS];
-  const cache_span span = lengths ? cache_span_at(lengths, p->length_bytes, p->length_more,
-                                                  call->operands[APPEND_LONGEST], p->rows, batch)
-                                  : (cache_span){p->past_rows, p->past_rows + p->rows};
+  const cache_span span =
+      lengths ? cache_span_at(lengths, p->length_bytes, p->length_more, call->operands[APPEND_LONGEST], p->rows, batch)
+              : (cache_span){p->past_rows, p->past_rows + p->rows};
   if (span.first < 0 || span.total < 0) {
     tc_fail(call, "a sequence is shorter than its new rows: its length counts them, too");
     return;

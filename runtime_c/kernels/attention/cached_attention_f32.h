@@ -109,14 +109,13 @@ static void TC_NAME(tc_cached_attention_f32_prepare)(tc_prepare *prepare) {
   }
   if (is_few) {
     prepare->units = p->batch * shared * chunks;
-    prepare->scratch_bytes =
-        CACHED_FEW * (CACHED_FEW_STRIDE + cached_value_stride(p)) * (int64_t)sizeof(float);
+    prepare->scratch_bytes = CACHED_FEW * (CACHED_FEW_STRIDE + cached_value_stride(p)) * (int64_t)sizeof(float);
   } else {
     prepare->units =
         p->batch * (p->heads / cached_joined(p)) * tc_ceil_div(p->rows * cached_joined(p), cached_block(p));
-    prepare->scratch_bytes = CACHED_ROWS * (int64_t)sizeof(float *) +
-                             (TC_PANEL + 2 * CACHED_QUERIES + widths + sums + CACHED_ROWS * CACHED_STRIDE) *
-                                 (int64_t)sizeof(float);
+    prepare->scratch_bytes =
+        CACHED_ROWS * (int64_t)sizeof(float *) +
+        (TC_PANEL + 2 * CACHED_QUERIES + widths + sums + CACHED_ROWS * CACHED_STRIDE) * (int64_t)sizeof(float);
   }
 }
 
@@ -125,7 +124,7 @@ static void TC_NAME(tc_cached_attention_f32_prepare)(tc_prepare *prepare) {
 typedef struct cached_unit {
   const tc_cached_attention_f32_params *p;
   const float *q, *k, *v;
-  const char *mask; /* or NULL */
+  const char *mask;  /* or NULL */
   const float *sink; /* or NULL */
   float *y;
   int64_t begin, count; /* queries */
@@ -282,8 +281,8 @@ static cached_scratch cached_scratch_of(const tc_cached_attention_f32_params *p,
   float *zeros = (float *)(rows + CACHED_ROWS), *most = zeros + TC_PANEL, *totals = most + CACHED_QUERIES;
   float *key_panels = totals + CACHED_QUERIES, *value_panels = key_panels + p->depth * CACHED_KEYS;
   float *sums = value_panels + cached_value_stride(p) * CACHED_KEYS;
-  return (cached_scratch){rows, zeros,        most, totals, key_panels, value_panels,
-                          sums, sums + cached_value_stride(p) * CACHED_QUERIES};
+  return (cached_scratch){rows,       zeros,        most, totals,
+                          key_panels, value_panels, sums, sums + cached_value_stride(p) * CACHED_QUERIES};
 }
 
 /* Packs keys [first, first + count) and their values. */
@@ -410,8 +409,8 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
   }
 }
 
-/* Adds `keys` rows of values, weighted for up to four queries, to their sums: whole vectors, of which the last may reach
- * `last` columns only. */
+/* Adds `keys` rows of values, weighted for up to four queries, to their sums: whole vectors, of which the last may
+ * reach `last` columns only. */
 TC_INLINE void cached_mix(const int queries, const int vectors, const float *weights, const float *v, int64_t v_row,
                           int64_t keys, int64_t last, float *sums, int64_t stride) {
   tc_vf total[CACHED_TILE][CACHED_VECTORS];
@@ -447,16 +446,16 @@ static void cached_mix_rows(const int queries, const float *weights, const float
     const int64_t left = columns - column;
     int vectors = (int)tc_min(tc_ceil_div(left, TC_LANES), CACHED_VECTORS);
     const int64_t last = left - (vectors - 1) * TC_LANES;
-#define CACHED_MIX(n)                                                                                       \
-  case n:                                                                                                   \
-    if (vectors == CACHED_VECTORS) {                                                                        \
-      cached_mix(n, CACHED_VECTORS, weights, v + column, v_row, keys, last, sums + column, stride);         \
-    } else {                                                                                                \
-      for (int c = 0; c < vectors; c++) {                                                                   \
-        cached_mix(n, 1, weights, v + column + c * TC_LANES, v_row, keys, left - c * TC_LANES,              \
-                   sums + column + c * TC_LANES, stride);                                                   \
-      }                                                                                                     \
-    }                                                                                                       \
+#define CACHED_MIX(n)                                                                               \
+  case n:                                                                                           \
+    if (vectors == CACHED_VECTORS) {                                                                \
+      cached_mix(n, CACHED_VECTORS, weights, v + column, v_row, keys, last, sums + column, stride); \
+    } else {                                                                                        \
+      for (int c = 0; c < vectors; c++) {                                                           \
+        cached_mix(n, 1, weights, v + column + c * TC_LANES, v_row, keys, left - c * TC_LANES,      \
+                   sums + column + c * TC_LANES, stride);                                           \
+      }                                                                                             \
+    }                                                                                               \
     break
     switch (queries) {
       CACHED_MIX(1);

@@ -282,8 +282,8 @@ def test_a_past_that_something_else_reads_has_memory_of_its_own():
     proto.graph.node.append(helper.make_node("Neg", ["past_key"], ["negative"]))
     proto.graph.output.append(helper.make_tensor_value_info("negative", TensorProto.FLOAT, outputs["present_key"]))
     module = tinycomp.compile(proto)
-    results = {"y": np.empty(outputs["y"], np.float32), "present_key": feeds["past_key"],
-               "present_value": feeds["past_value"], "negative": np.empty(outputs["present_key"], np.float32)}  # fmt: skip
+    results = {"y": np.empty(outputs["y"], np.float32), "negative": np.empty(outputs["present_key"], np.float32)}
+    results |= {"present_key": feeds["past_key"], "present_value": feeds["past_value"]}
     with pytest.raises(FeedError, match=r'output "present_key"(?s:.*)memory of "past_key"'):
         module.bind(feeds, results)
     apart = {f"present_{kind}": np.empty_like(feeds["past_key"]) for kind in ("key", "value")}
@@ -362,11 +362,18 @@ def plain(
     def stored(count, length, width):
         return draw(batch, count, length, width) if rank == 4 else draw(batch, length, count * width)
 
-    feeds = {"q": stored(heads, rows, size), "k": stored(key_heads, keys, size), "v": stored(key_heads, keys, value_size)}
+    feeds = {
+        "q": stored(heads, rows, size),
+        "k": stored(key_heads, keys, size),
+        "v": stored(key_heads, keys, value_size),
+    }
     if mask is not None:
         feeds["attn_mask"] = rng.random(mask) < 0.6 if dtype == "bool" else draw(*mask)
     if past:
-        feeds |= {"past_key": draw(batch, key_heads, past, size), "past_value": draw(batch, key_heads, past, value_size)}
+        feeds |= {
+            "past_key": draw(batch, key_heads, past, size),
+            "past_value": draw(batch, key_heads, past, value_size),
+        }
     if lengths is not None:
         feeds["nonpad_kv_seqlen"] = np.int64(lengths)
     if rank == 3:

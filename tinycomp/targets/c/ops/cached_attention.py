@@ -104,7 +104,8 @@ class _Scores:
 def _by_heads(source: Strided, shape: Sequence[Size], heads: int) -> _Rows:
     """Return operands of rank 4, or of rank 3 with heads side by side in every row."""
     if len(shape) == 4:
-        return _Rows(source.view, shape[1], shape[2], shape[3], (source.strides[0], source.strides[1], source.strides[2]))
+        batch, head, row, _ = source.strides
+        return _Rows(source.view, shape[1], shape[2], shape[3], (batch, head, row))
     size = shape[2] // heads
     return _Rows(source.view, heads, shape[1], size, (source.strides[0], size, source.strides[1]))
 
