@@ -7,6 +7,7 @@ from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import check_work, run_single
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 CHUNK = 512
@@ -302,7 +303,8 @@ def test_nan_spreads_over_its_row_alone(isa, pool, rng):
 
 def test_few_queries_and_many_keys_need_room_for_parts(rng):
     q, k, v = draw((1, 1, 1, 1, 513, 4, 4), rng)
-    params = {"batch": 1, "heads": 1, "group": 1, "rows": 1, "keys": 513, "depth": 4, "value_depth": 4, "scale": 1.0}
+    params = {name: kind(0) for name, kind in kernel_named("cached_attention_f32").fields.items()}
+    params |= {"batch": 1, "heads": 1, "group": 1, "rows": 1, "keys": 513, "depth": 4, "value_depth": 4, "scale": 1.0}
     params |= {"k_row": 4, "v_row": 4, "length_bytes": 4, "mask_bytes": 4, "left": -1, "right": -1}
     places = (Operand("output", 0), ABSENT, *(Operand("input", i) for i in range(3)), *[ABSENT] * 4)
     specs = tuple(BufferSpec(n, "float32", x.shape) for n, x in zip("qkv", (q, k, v), strict=True))

@@ -194,7 +194,7 @@ class Decoder:
             self._past[past] = results[present]
         self.length = total
         logits = np.asarray(results[self._logits])
-        return logits.reshape(-1, logits.shape[-1]).astype(np.float32, copy=False)
+        return logits.reshape(-1, logits.shape[-1]).astype(np.float32)  # a copy: the next step may write there
 
     def _run_in_place(self, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
         """Run the model so that it writes into the shared buffers; None if it cannot."""

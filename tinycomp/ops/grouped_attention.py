@@ -69,13 +69,19 @@ def present_length(node: Node) -> Dim:
 
 
 def _inferred_length(node: Node) -> Dim:
-    """Return the length of the past's buffer or of the longest sequence, whichever is greater."""
+    """Return the length of the past's buffer or of the longest sequence, whichever is greater.
+
+    Where only a run knows the longest sequence, a present that was declared as long as the past remains so.
+    """
     query, past = node.operand(0).shape, node.optional_operand(_PAST_KEY)
     if past is None:
         return query[1] if query and len(query) == 3 else None
     known, shape = _longest(node.optional_operand(_LONGEST)), past.shape
-    if known is None or not shape or len(shape) != 4 or shape[2] is None:
+    if not shape or len(shape) != 4 or shape[2] is None:
         return None
+    if known is None:
+        declared = [v.shape[2] for v in node.outputs[1:3] if v.shape and len(v.shape) == 4]
+        return shape[2] if shape[2] in declared else None
     return symbolic.dimension(symbolic.maximum(known, symbolic.size(shape[2])))
 
 

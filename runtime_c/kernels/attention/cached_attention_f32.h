@@ -322,9 +322,10 @@ static void cached_product(const cached_scratch *s, int64_t count, int64_t depth
   }
 }
 
-/* Lets queries [begin, begin + count) see those of the packed keys [first, first + packed) that they may. */
+/* Lets queries [begin, begin + count) see those of the packed keys [first, first + packed) that they may; `has_sums`
+ * says whether they have seen some before, and is set. */
 static void cached_rows(const cached_unit *u, const cached_scratch *s, int64_t begin, int64_t count, int64_t first,
-                        int64_t packed) {
+                        int64_t packed, bool *has_sums) {
   const tc_cached_attention_f32_params *p = u->p;
   const cached_range seen = cached_seen_by(u, u->begin + begin, count);
   const int64_t keys = tc_min(seen.end - first, packed), stride = cached_value_stride(p);
@@ -342,15 +343,17 @@ static void cached_rows(const cached_unit *u, const cached_scratch *s, int64_t b
     const float scale = cached_finish_scores(u, scores, u->begin + begin + m, first, keys);
     const float before = s->most[begin + m], found = softmax_most(scores, keys) * scale;
     const float most = found > before ? found : before, shift = most == -INFINITY ? 0.0f : most;
-    const float total = softmax_exponentials(scores, scores, keys, scale, shift), shrink = expf(before - shift);
+    const float total = softmax_exponentials(scores, scores, keys, scale, shift);
+    const float shrink = *has_sums ? expf(before - shift) : 0.0f;
     s->most[begin + m] = most;
     s->totals[begin + m] = s->totals[begin + m] * shrink + total;
-    if (shrink != 1.0f && before != -INFINITY) {
+    if (*has_sums && shrink != 1.0f) {
       cached_store_row(sums, sums, p->value_depth, shrink);
     }
     s->rows[m] = scores;
   }
-  cached_product(s, count, keys, packed, s->value_panels, p->value_depth, s->sums + begin * stride, stride, true);
+  cached_product(s, count, keys, packed, s->value_panels, p->value_depth, s->sums + begin * stride, stride, *has_sums);
+  *has_sums = true;
 }
 
 static void cached_run_many(const tc_call *call, const cached_unit *u) {
@@ -359,7 +362,7 @@ static void cached_run_many(const tc_call *call, const cached_unit *u) {
   const int64_t stride = cached_value_stride(p);
   memset(s.zeros, 0, TC_PANEL * sizeof(float));
   memset(s.totals, 0, (size_t)u->count * sizeof(float));
-  memset(s.sums, 0, (size_t)(u->count * stride) * sizeof(float));
+  bool has_sums[CACHED_QUERIES / CACHED_ROWS + 1] = {false};
   for (int64_t i = 0; i < u->count; i++) {
     s.most[i] = -INFINITY;
   }
@@ -368,10 +371,13 @@ static void cached_run_many(const tc_call *call, const cached_unit *u) {
     const int64_t packed = tc_min(seen.end - first, CACHED_KEYS);
     cached_pack(u, &s, first, packed);
     for (int64_t begin = 0; begin < u->count; begin += CACHED_ROWS) {
-      cached_rows(u, &s, begin, tc_min(u->count - begin, CACHED_ROWS), first, packed);
+      cached_rows(u, &s, begin, tc_min(u->count - begin, CACHED_ROWS), first, packed, &has_sums[begin / CACHED_ROWS]);
     }
   }
   for (int64_t i = 0; i < u->count; i++) {
+    if (!has_sums[i / CACHED_ROWS]) {
+      memset(s.sums + i * stride, 0, (size_t)stride * sizeof(float));
+    }
     cached_finish_row(u, u->begin + i, s.sums + i * stride, s.most[i], s.totals[i]);
   }
 }
