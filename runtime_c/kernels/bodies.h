@@ -59,5 +59,8 @@
 
 #include "attention/attention_f32.h"
 #include "attention/rotary_f32.h"
+#include "attention/cache_append_f32.h"
+#include "attention/cached_attention_f32.h"
+#include "attention/attention_combine_f32.h"
 
 #include "recurrent/recurrent_f32.h"
