@@ -37,7 +37,9 @@ def packed(numbers, bits):
     """Numbers [..., n] several to a byte, the first one in the lowest bits."""
     per = 8 // bits
     padded = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, -numbers.shape[-1] % per)])
-    apart = padded.reshape(*numbers.shape[:-1], padded.shape[-1] // per, per).astype(np.uint32) << np.arange(0, 8, bits, dtype=np.uint32)
+    apart = padded.reshape(*numbers.shape[:-1], padded.shape[-1] // per, per).astype(np.uint32) << np.arange(
+        0, 8, bits, dtype=np.uint32
+    )
     return apart.sum(axis=-1).astype(np.uint8)
 
 

@@ -18,7 +18,7 @@ from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
-    "ops.attention", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise", "quantized.elements",
+    "ops.attention", "quantized.block_products", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise", "quantized.elements",
     "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
     "ops.recurrent", "ops.reduction", "ops.resize", "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from tinycomp.targets.c.codegen.epilogue import ANCHORS
 from tinycomp.targets.c.ops.attention import add_attention
 from tinycomp.targets.c.ops.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.ops.matmul import gemm_check, matmul_check
+from tinycomp.targets.c.quantized.block_products import add_block_products
 from tinycomp.targets.c.quantized.elements import add_elements
 from tinycomp.targets.c.quantized.products import add_products, add_real_products
 from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
@@ -36,6 +37,7 @@ def add_composites(target: Target) -> None:
     add_real_products(target)
     add_real_run_time_products(target)
     add_quantized_weights(target)
+    add_block_products(target)
 
     @target.composite(name="conv")
     def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
