@@ -18,8 +18,8 @@ from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
-    "ops.attention", "quantized.block_products", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise", "quantized.elements",
-    "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
+    "ops.attention", "quantized.block_products", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise",
+    "quantized.elements", "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
     "ops.recurrent", "ops.reduction", "ops.resize", "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
