@@ -125,7 +125,7 @@ enum { TC_DOT4_CODES_MOST = 127 };
 TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_dotprod(); }
 TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
   if (native) {
-    __asm__(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(codes), "w"(b));
+    __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(codes), "w"(b));
     return sum;
   }
   const int8x16_t x = vreinterpretq_s8_s32(codes), w = vreinterpretq_s8_s32(b);

@@ -19,8 +19,9 @@ from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
     "ops.attention", "quantized.block_products", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise",
-    "quantized.elements", "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
-    "ops.recurrent", "ops.reduction", "ops.resize", "quantized.run_time_products", "quantized.weights",
+    "quantized.elements", "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool",
+    "quantized.products", "ops.recurrent", "ops.reduction", "ops.resize", "quantized.run_time_products",
+    "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)

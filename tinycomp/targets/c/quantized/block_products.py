@@ -82,12 +82,13 @@ def _stored_scales(scales: Array) -> Array:
     return halves if np.array_equal(halves.astype(np.float32), scales) else np.ascontiguousarray(scales)
 
 
-def _quantized_rows(emit: Emitter, x: Value, node: Node, block: int, bits: int, pitch: int) -> tuple[View, View]:
+def _quantized_rows(
+    emit: Emitter, x: Value, node: Node, depth: int, block: int, bits: int, pitch: int
+) -> tuple[View, View]:
     """Return where bytes and figures of ``x`` lie; the products that read it share them."""
     key = ("quantize_blocks_f32", x, block, bits)
     if key not in emit.derived:
-        *outer, depth = sized_type(x)[1]
-        rows, blocks = product(outer), -(-int(depth) // block)
+        rows, blocks = product(sized_type(x)[1][:-1]), -(-depth // block)
         left = rows_of(emit, x, rows, depth)
         views = emit.scratch(rounded_up(rows * pitch, _ALIGNMENT)), emit.scratch(rows * (3 * blocks * 4))
         params = {
@@ -115,7 +116,7 @@ def matmul_nbits(emit: Emitter, node: Node) -> None:
     assert x is not None
     pitch = -(-depth // block) * block
     pitch += 0 if pitch % _CRITICAL else _ALIGNMENT
-    bytes_view, figures = _quantized_rows(emit, x, node, block, bits, pitch)
+    bytes_view, figures = _quantized_rows(emit, x, node, depth, block, bits, pitch)
     addends = [constant(v).reshape(-1) for v in (bias, *fused.addends) if v is not None]
     added = np.ascontiguousarray(np.broadcast_to(sum(addends[1:], addends[0]), columns)) if addends else None
     stored = _stored_scales(constant(scales))
