@@ -596,6 +596,34 @@ typedef struct tc_gemm_dequant_f32_params {
   float activation_a, activation_b;
 } tc_gemm_dequant_f32_params;
 
+/* quantize_blocks_f32: rows of x as signed bytes with a scale for each `block` numbers: the largest magnitude over 127,
+ * rounded to nearest, ties to even. Of each row there are `pitch` bytes, 0 behind its k numbers up to a whole block,
+ * and figures [3][blocks]: the scales; int32, the sums of the bytes times -`middle`; the sums as floats. A block with
+ * an infinity or NaN has the scale NaN. Operands: bytes[m,pitch], figures[m,3,blocks], x. */
+typedef struct tc_quantize_blocks_f32_params {
+  int64_t m, k;
+  int64_t ldx;    /* row stride of x */
+  int64_t block;  /* a multiple of 16 up to 256 */
+  int64_t pitch;  /* bytes from one row to the next, at least k rounded up to whole blocks */
+  int64_t middle; /* of the codes that the bytes are to be multiplied by */
+} tc_quantize_blocks_f32_params;
+
+/* gemm_blocks_f32: y[m,n] = activation(x[m,k] * ((codes - zero) * scale) + bias) where quantize_blocks_f32 has made
+ * bytes and figures of x, for constant codes of 2, 4 or 8 bits as MatMulNBits of com.microsoft has them: the lowest
+ * bits of a byte first. Products within a block are summed up exactly; blocks are added in their order, in f32.
+ * Operands: y, bytes, figures, codes[n,blocks,block*bits/8] as bytes, scales[n,blocks], zero points (optional: the
+ * middle of the codes; packed like the codes, every column in bytes of its own, or f32[n,blocks]), bias[n] (optional).
+ */
+typedef struct tc_gemm_blocks_f32_params {
+  int64_t m, n, k;
+  int64_t pitch, ldc; /* row strides of bytes and y */
+  int64_t bits, block;
+  int64_t scale_type; /* F32 or F16 */
+  int64_t zero_type;  /* U8 or F32; -1 without zero points */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_gemm_blocks_f32_params;
+
 /* ---- resizing ---- */
 
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each

@@ -49,6 +49,8 @@
 #include "quant8/qdwconv2d.h"
 #include "quant8/qmatmul.h"
 #include "quant8/gemm_dequant_f32.h"
+#include "quant8/quantize_blocks_f32.h"
+#include "quant8/gemm_blocks_f32.h"
 #include "quant8/qlookup.h"
 #include "quant8/qbinary.h"
 #include "quant8/qmaxpool2d.h"
