@@ -22,7 +22,7 @@ def commands(options: argparse.Namespace) -> list[list[str]]:
     suite = "quick" if options.quick else "headline"
     short = ["--quick"] if options.quick else []
     models, loading = [*MODELS, "--suite", suite], ["loading", "--suite", suite]
-    chosen = [["kernels", *prototype], models, ["scaling"], ["call-overhead"], loading]
+    chosen = [["kernels", *prototype], models, ["scaling"], ["call-overhead"], loading, ["sizes"], ["decode"]]
     return [[*command, *short, "--output", str(options.output)] for command in chosen]
 
 

@@ -1,7 +1,7 @@
 """What one call costs: a Relu on eight floats, so that nothing but the call itself takes time.
 
 ``python -m benchmarks call-overhead`` interleaves the ways to call a module with onnxruntime's ``run``, in one
-process and one thread, and prints microseconds per call.
+process and one thread, and prints microseconds per call: for a model of fixed sizes, and for one with a symbolic size.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from benchmarks import output, page
 from benchmarks.machine import describe
 
 
-def relu_model() -> bytes:
-    """A model ``y = Relu(x)`` on float32 ``[8]``."""
-    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xy"]
+def relu_model(size: int | str = 8) -> bytes:
+    """A model ``y = Relu(x)`` on float32 ``[size]``."""
+    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", types[:1], types[1:])
     opset = helper.make_opsetid("", 17)
     return helper.make_model(graph, opset_imports=[opset], ir_version=10).SerializeToString()
 
 
 def callers(model: bytes) -> dict[str, Callable[[], Any]]:
-    """The calls that are compared, by name."""
+    """The calls of a model of one input of eight floats that are compared, by name."""
     import onnxruntime as ort
 
     import tinycomp
@@ -76,6 +76,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     options = parser.parse_args(given)
     effort = {"rounds": 3, "calls": 1_000} if options.quick else {"rounds": options.rounds, "calls": options.calls}
     contestants = callers(relu_model())
+    contestants |= {f"{name}, symbolic size": call for name, call in callers(relu_model("n")).items()}
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(effort["rounds"]):
         for name, call in contestants.items():

@@ -22,7 +22,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-__all__ = ["Architecture", "Input", "architecture", "feeds", "names", "path"]
+__all__ = ["Architecture", "Input", "architecture", "feeds", "folder", "names", "path"]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def path(name: str, dynamic_batch: bool = False) -> Path:
         ModuleNotFoundError: PyTorch, or the ``transformers`` package for a model that needs it, is not installed.
     """
     wanted = architecture(name)
-    file = _folder() / f"{name}{'_dynamic' if dynamic_batch else ''}_{_key(wanted)}.onnx"
+    file = folder() / f"{name}{'_dynamic' if dynamic_batch else ''}_{_key(wanted)}.onnx"
     if not file.exists():
         from benchmarks.export import export
 
@@ -187,7 +187,8 @@ def feeds(name: str, seed: int = 0, batch: int = 1) -> dict[str, NDArray[np.gene
     return {wanted.name: wanted.sample(rng, batch) for wanted in architecture(name).inputs}
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """Return where the files lie."""
     chosen = os.environ.get("TINYCOMP_CORPUS")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tinycomp")) / "corpus"
 

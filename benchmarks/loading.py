@@ -1,18 +1,19 @@
-"""What loading takes in a fresh process, beside onnxruntime, and which phases of ours take it.
+"""What loading and the first run take in a fresh process, beside onnxruntime, and which phases of ours take it.
 
 ``python -m benchmarks loading mobilenet_v2 path/to/other.onnx`` loads models of the corpus and ONNX files, ``--suite``
 a named set. Every load has a process of its own, pinned to one core, with the engine imported before the clock starts:
-what a program pays that compiles one model. The engines take turns; the figures are minima over all rounds, the phases
-those of the fastest round.
+what a program pays that compiles one model. Sizes that a file leaves open are told to nobody; what an engine puts off
+until it sees them is in the first run. The engines take turns; the figures are medians over all rounds, with minima in
+brackets, and the phases are those of the fastest round.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
+import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks.compile_time import phase_seconds
 from benchmarks.fresh import in_fresh_process
 from benchmarks.machine import describe
 from benchmarks.peers import ENGINES, OURS, REFERENCE, Feeds, installed, prepare
+from benchmarks.worker import pin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,31 +58,37 @@ def measure(name: str, effort: Effort, engines: Iterable[str]) -> dict[str, Any]
     """One row: the least seconds of every engine, and the phases of ours, as JSON-able values."""
     model, feeds = suites.model(name)
     model = model.resolve()
-    seconds: dict[str, list[float]] = {engine: [] for engine in engines}
+    pairs: dict[str, list[tuple[float, float]]] = {engine: [] for engine in engines}
     phases: list[dict[str, float]] = []
     for _ in range(effort.rounds):
-        for engine, samples in seconds.items():
+        for engine, samples in pairs.items():
             samples.append(in_fresh_process("benchmarks.loading", "own_load", engine, model, feeds))
-        phases.append(in_fresh_process("benchmarks.loading", "own_phases", model, feeds))
-    least = {engine: min(samples) for engine, samples in seconds.items()}
-    return {"model": Path(name).stem, "seconds": least, "phases": min(phases, key=lambda p: sum(p.values()))}
+        phases.append(in_fresh_process("benchmarks.loading", "own_phases", model))
+    columns = {engine: [*zip(*samples, strict=True)] for engine, samples in pairs.items()}
+    seconds, first = ({engine: _figures(both[i]) for engine, both in columns.items()} for i in (0, 1))
+    fastest = min(phases, key=lambda p: sum(p.values()))
+    return {"model": Path(name).stem, "seconds": seconds, "first": first, "phases": fastest}
+
+
+def _figures(samples: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(samples), "minimum": min(samples)}
 
 
 def heading(engines: Iterable[str]) -> str:
     """The first two lines of the Markdown table."""
-    return page.heading(["model", *(f"{e}, ms" for e in engines), "ratio", "slowest phases of ours, ms"], (0, -1))
+    return page.heading(
+        ["model", *(f"{e}, ms" for e in engines), "ratio", "with first run", "slowest phases of ours, ms"], (0, -1)
+    )
 
 
 def line(row: Mapping[str, Any], engines: Iterable[str]) -> str:
-    """One line of the Markdown table; the ratio is our time over onnxruntime's."""
-    seconds, phases = row["seconds"], row["phases"]
-    both = OURS in seconds and REFERENCE in seconds
+    """One line of the Markdown table: loading plus the first run; the ratios are our time over onnxruntime's."""
+    phases = row["phases"]
     slowest = sorted(phases, key=phases.__getitem__, reverse=True)[:6]
     return page.line(
         [
             row["model"],
-            *(f"{seconds[engine] * 1e3:.1f}" for engine in engines),
-            f"{seconds[OURS] / seconds[REFERENCE]:.2f}" if both else "",
+            *cells(row, engines),
             ", ".join(f"{name} {phases[name] * 1e3:.1f}" for name in slowest),
         ]
     )
@@ -91,25 +99,39 @@ def table(rows: Iterable[Mapping[str, Any]], engines: Iterable[str]) -> str:
     return "\n".join([heading(engines), *(line(row, engines) for row in rows)])
 
 
-def own_load(engine: str, model: Path, feeds: Feeds) -> float:
-    """Seconds of loading a model in this process, which must be a fresh one."""
-    _pin()
+def cells(row: Mapping[str, Any], engines: Iterable[str]) -> list[str]:
+    """Milliseconds of every engine, and our time over the reference's: of loading, and with the first run.
+
+    Behind medians stand minima in brackets.
+    """
+    kinds = ("median", "minimum")
+    load, first = row["seconds"], row["first"]
+    found = [
+        "{} ({})".format(*(f"{load[engine][k] * 1e3:.1f}+{first[engine][k] * 1e3:.1f}" for k in kinds))
+        for engine in engines
+    ]
+    if not {OURS, REFERENCE} <= load.keys():
+        return [*found, "", ""]
+    whole = {e: {k: load[e][k] + first[e][k] for k in kinds} for e in (OURS, REFERENCE)}
+    return [*found, *("{:.2f} ({:.2f})".format(*(e[OURS][k] / e[REFERENCE][k] for k in kinds)) for e in (load, whole))]
+
+
+def own_load(engine: str, model: Path, feeds: Feeds) -> tuple[float, float]:
+    """Seconds of loading a model in this process, which must be a fresh one, and of its first run."""
+    pin(1)
     prepare(engine)
     start = time.perf_counter()
-    ENGINES[engine].load(model, 1, feeds)
-    return time.perf_counter() - start
+    run = ENGINES[engine].load(model, 1, feeds)
+    loaded = time.perf_counter()
+    run(feeds)
+    return loaded - start, time.perf_counter() - loaded
 
 
-def own_phases(model: Path, feeds: Feeds) -> dict[str, float]:
+def own_phases(model: Path) -> dict[str, float]:
     """Seconds of every phase of our own loading in this process, which must be a fresh one."""
-    _pin()
+    pin(1)
     prepare(OURS)
-    return phase_seconds(model, {name: value.shape for name, value in feeds.items()})
-
-
-def _pin() -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    return phase_seconds(model)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

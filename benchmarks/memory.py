@@ -81,12 +81,17 @@ def peak_memory(engine: str, model_path: Path, feeds: Feeds, threads: int = 1) -
 def own_peak(engine: str, model: Path, feeds: Feeds, threads: int) -> dict[str, int]:
     """The fields of :class:`Peak` for this process, which must be a fresh one; see :func:`peak_memory`."""
     prepare(engine)
-    imported = _status("VmRSS")
+    imported = resident()
     run = ENGINES[engine].load(model, threads, feeds)
     load = _status("VmHWM")
     for _ in range(RUNS):
         run(feeds)
-    return dataclasses.asdict(Peak(imported, load, _status("VmHWM"), _status("VmRSS"), _status("RssAnon")))
+    return dataclasses.asdict(Peak(imported, load, _status("VmHWM"), resident(), _status("RssAnon")))
+
+
+def resident() -> int:
+    """What is resident of this process now, in bytes."""
+    return _status("VmRSS")
 
 
 def _status(field: str) -> int:

@@ -2,7 +2,8 @@
 
 Loading gives a function from feeds (arrays by input name) to the list of outputs, in the model's order. Every engine
 computes in float32 where the model says so; OpenVINO would otherwise take bfloat16 on processors that have it. IREE and
-TVM compile for the processor at hand with their standard pipelines, without searching for schedules.
+TVM compile for the processor at hand with their standard pipelines, without searching for schedules. What a file leaves
+symbolic stays so: only TVM, which needs sizes, is told those of the feeds.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ REFERENCE = "onnxruntime"
 
 
 def load_tinycomp(model: Path, threads: int, feeds: Feeds) -> Run:
-    """Our own C runtime, specialised for the shapes of the feeds."""
+    """Our own C runtime, told no more than the file says."""
     import tinycomp
 
-    module = tinycomp.compile(model, target="c", threads=threads, shapes={k: v.shape for k, v in feeds.items()})
+    module = tinycomp.compile(model, target="c", threads=threads)
     names = [output.name for output in module.outputs]
 
     def run(feeds: Feeds) -> list[NDArray[np.generic]]:
@@ -60,15 +61,13 @@ def load_openvino(model: Path, threads: int, feeds: Feeds) -> Run:
     import openvino as ov
 
     core = ov.Core()
-    read = core.read_model(model)
-    read.reshape({name: ov.PartialShape(list(value.shape)) for name, value in feeds.items()})
     settings = {
         "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
     }
-    compiled = core.compile_model(read, "CPU", settings)
+    compiled = core.compile_model(str(model), "CPU", settings)
     request = compiled.create_infer_request()
     ports = compiled.outputs
 

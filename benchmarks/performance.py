@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import call_overhead, models, output, page, scaling
+from benchmarks import call_overhead, decode, loading, models, output, page, scaling, sizes
 from benchmarks.machine import software
 from benchmarks.peers import OURS, REFERENCE
 
 PAGE = page.Page("performance", "performance.md")
-MEASUREMENTS = ("models", "loading", "kernels", "scaling", "call-overhead")
+MEASUREMENTS = ("models", "loading", "sizes", "decode", "kernels", "scaling", "call-overhead")
 Figures = Mapping[str, Any]
 
 
@@ -26,7 +26,7 @@ def text(found: Mapping[str, Figures]) -> str:
     Raises:
         ValueError: The figures come from different machines.
     """
-    makers = (_models, _loading, _kernels, _scaling, _call_overhead)
+    makers = (_models, _loading, _sizes, _decode, _kernels, _scaling, _call_overhead)
     pairs = zip(MEASUREMENTS, makers, strict=True)
     parts = [part for name, make in pairs if name in found for part in make(found[name])]
     return "\n\n".join([*_head(found), *parts])
@@ -73,7 +73,7 @@ def _threads(count: int) -> str:
 
 
 def whole_models(rows: Iterable[Figures], engines: Sequence[str]) -> str:
-    """Our medians in milliseconds and the ratios to every peer, for every number of threads side by side."""
+    """Our medians in milliseconds (and minima) and the ratios to every peer, numbers of threads side by side."""
     peers = [engine for engine in engines if engine != OURS]
     by_model: dict[str, dict[int, Figures]] = {}
     for row in rows:
@@ -89,9 +89,10 @@ def whole_models(rows: Iterable[Figures], engines: Sequence[str]) -> str:
 
 
 def _times(row: Figures | None, peers: Sequence[str]) -> list[str]:
-    """Our median, and the ratio of the medians and that of the minima to each peer."""
+    """Our median and minimum, and the ratio of the medians and that of the minima to each peer."""
     ours = row["engines"].get(OURS, {}) if row else {}
-    median = f"{ours['median'] * 1e3:.3f}" if "median" in ours else ours.get("error", "")
+    known = "median" in ours
+    median = f"{ours['median'] * 1e3:.3f} ({ours['minimum'] * 1e3:.3f})" if known else ours.get("error", "")
     ratios = [row["ratios"].get(peer) if row else None for peer in peers]
     return [median, *(f"{r['median']:.2f} ({r['minimum']:.2f})" if r else "" for r in ratios)]
 
@@ -115,13 +116,20 @@ def _loading(found: Figures) -> Iterator[str]:
 
 
 def fresh_loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:
-    """The least milliseconds of every engine, and the ratio of ours to the reference's."""
-    lines = []
-    for row in rows:
-        seconds = row["seconds"]
-        ratio = f"{seconds[OURS] / seconds[REFERENCE]:.2f}" if {OURS, REFERENCE} <= seconds.keys() else ""
-        lines.append([row["model"], *(f"{seconds[engine] * 1e3:.1f}" for engine in engines), ratio])
-    return page.table(["model", *(f"{e}, ms" for e in engines), f"ours / {REFERENCE}"], lines)
+    """The milliseconds of every engine and those of the first run, and the ratios of ours to the reference's."""
+    lines = [[row["model"], *loading.cells(row, engines)] for row in rows]
+    ratio = f"ours / {REFERENCE}"
+    return page.table(["model", *(f"{e}, ms" for e in engines), ratio, f"{ratio}, with first run"], lines)
+
+
+def _sizes(found: Figures) -> Iterator[str]:
+    yield "## Sizes that change"
+    yield sizes.table(found["rows"], found["engines"])
+
+
+def _decode(found: Figures) -> Iterator[str]:
+    yield "## Decoders, token by token"
+    yield decode.table(found["rows"], found["engines"])
 
 
 def _kernels(found: Figures) -> Iterator[str]:

@@ -167,7 +167,7 @@ def curves(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], list[dict[st
 
 
 def table(rows: Iterable[dict[str, Any]], engines: Sequence[str]) -> str:
-    """A line for every family and measure: the values, the minima of every engine in ms, and the slope of ours."""
+    """A line for every family and measure: its values, medians (and minima) of all engines in ms, the slope of ours."""
     lines = []
     for (family, axis), members in curves(rows).items():
         cells = [family, axis, ", ".join(str(row["value"]) for row in members)]
@@ -177,7 +177,7 @@ def table(rows: Iterable[dict[str, Any]], engines: Sequence[str]) -> str:
 
 
 def _milliseconds(figures: Mapping[str, Any]) -> str:
-    return "failed" if "error" in figures else f"{figures['minimum'] * 1e3:.3g}"
+    return "failed" if "error" in figures else f"{figures['median'] * 1e3:.3g} ({figures['minimum'] * 1e3:.3g})"
 
 
 def slope(members: Sequence[dict[str, Any]]) -> str:

@@ -123,13 +123,18 @@ def genai_config(sizes: Sizes, *, shared: bool = False, stop: Sequence[int] = ()
     return {"model": model, "search": search}
 
 
-def optimum(sizes: Sizes, *, seed: int = 0) -> onnx.ModelProto:
+def optimum(sizes: Sizes, *, weights: str = "float32", seed: int = 0) -> onnx.ModelProto:
     """Build a decoder as Hugging Face's optimum exports it: small operators, and a past that Concat extends.
+
+    Args:
+        sizes: The sizes; the width a multiple of 32 for weights of 4 bits.
+        weights: ``"float32"`` for MatMul, ``"int4"`` for MatMulNBits.
+        seed: Of the weights.
 
     Returns:
         A model of ``input_ids``, ``attention_mask``, ``position_ids`` and the past to ``logits`` and the present.
     """
-    b = _Builder(sizes, seed)
+    b = _Builder(sizes, seed, weights)
     whole = "past_sequence_length + sequence_length"
     ids, mask = b.input("input_ids", ["batch_size", "sequence_length"]), _mask(b, whole)
     positions = b.input("position_ids", ["batch_size", "sequence_length"])

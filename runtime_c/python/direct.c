@@ -11,12 +11,21 @@
 #include "tinycomp.h"
 
 typedef __typeof__(&tc_run) run_function;
+typedef __typeof__(&tc_context_resize) resize_function;
+typedef __typeof__(&tc_context_value) value_function;
+
+/* Sizes of a module's inputs that are no numbers: of one that is the first to show a symbol, what is read; of all
+ * others, what is checked once the symbols are known. */
+typedef struct symbol_source {
+  Py_ssize_t input;
+  int axis;
+} symbol_source;
 
 /* What an array must look like. */
 typedef struct array_spec {
   const char *format; /* of the buffer protocol; belongs to an object that the callable keeps */
   int rank;
-  Py_ssize_t *shape;
+  Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes */
 } array_spec;
 
 typedef struct direct {
@@ -30,6 +39,11 @@ typedef struct direct {
   PyObject *owner;            /* keeps program and pool alive */
   PyObject *address;          /* the name of a context's attribute */
   Py_ssize_t input_count, output_count;
+  resize_function resize;
+  value_function value;
+  int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
+  symbol_source *sources; /* of each symbol */
+  Py_ssize_t symbol_count;
   array_spec specs[]; /* of the inputs */
 } direct;
 
@@ -70,7 +84,7 @@ static int view_input(const direct *d, PyObject *array, const array_spec *spec, 
   }
   bool fits = view->ndim == spec->rank && !strcmp(view->format, spec->format);
   for (int i = 0; fits && i < spec->rank; i++) {
-    fits = view->shape[i] == spec->shape[i];
+    fits = view->shape[i] == spec->shape[i] || spec->shape[i] < 0;
   }
   return fits;
 }
@@ -89,12 +103,61 @@ static int view_inputs(const direct *d, PyObject *arrays, frame *f) {
   return fits;
 }
 
+/* The context behind its Python object; NULL and an exception if there is none. */
+static tc_context *memory_of(const direct *d, PyObject *context) {
+  PyObject *address = PyObject_GetAttr(context, d->address);
+  tc_context *memory = address ? PyLong_AsVoidPtr(address) : NULL;
+  Py_XDECREF(address);
+  return memory;
+}
+
+/* Makes a context ready for the sizes of the inputs: 1, or 0 if they do not fit each other or need more memory. */
+static int resize_context(const direct *d, tc_context *memory, const frame *f) {
+  for (Py_ssize_t i = 0; i < d->symbol_count; i++) {
+    d->symbols[i] = f->views[d->sources[i].input].shape[d->sources[i].axis];
+  }
+  tc_error error;
+  if (d->resize(memory, d->symbols, 0, &error)) {
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < d->input_count; i++) {
+    const array_spec *spec = &d->specs[i];
+    for (int k = 0; k < spec->rank; k++) {
+      if (spec->shape[k] < 0 && d->value(memory, -1 - spec->shape[k]) != f->views[i].shape[k]) {
+        return 0;
+      }
+    }
+  }
+  return 1;
+}
+
+/* The arguments for an array of a program over sizes: its shape and dtype. */
+static PyObject *sized(const direct *d, const tc_context *memory, PyObject *pair) {
+  PyObject *shape = PyTuple_GetItem(pair, 0);
+  const Py_ssize_t rank = PyTuple_Size(shape);
+  PyObject *sizes = PyTuple_New(rank);
+  for (Py_ssize_t k = 0; sizes && k < rank; k++) {
+    PyObject *size = PyTuple_GetItem(shape, k);
+    const Py_ssize_t number = PyLong_AsSsize_t(size);
+    PyObject *item = number < 0 ? PyLong_FromSsize_t((Py_ssize_t)d->value(memory, -1 - number)) : Py_NewRef(size);
+    if (!item || PyTuple_SetItem(sizes, k, item)) {
+      Py_CLEAR(sizes);
+    }
+  }
+  PyObject *arguments = sizes ? PyTuple_Pack(2, sizes, PyTuple_GetItem(pair, 1)) : NULL;
+  Py_XDECREF(sizes);
+  return arguments;
+}
+
 /* A list of fresh arrays, or NULL and an exception. */
-static PyObject *make_results(const direct *d, frame *f) {
+static PyObject *make_results(const direct *d, const tc_context *memory, frame *f) {
   PyObject *results = PyList_New(d->output_count);
   for (Py_ssize_t i = 0; results && i < d->output_count; i++) {
     Py_buffer *view = &f->views[d->input_count + i];
-    PyObject *result = PyObject_CallObject(d->empty, PyTuple_GetItem(d->outputs, i));
+    PyObject *pair = PyTuple_GetItem(d->outputs, i);
+    PyObject *arguments = d->symbol_count ? sized(d, memory, pair) : Py_NewRef(pair);
+    PyObject *result = arguments ? PyObject_CallObject(d->empty, arguments) : NULL;
+    Py_XDECREF(arguments);
     if (!result || PyList_SetItem(results, i, result) || PyObject_GetBuffer(result, view, PyBUF_WRITABLE)) {
       Py_CLEAR(results);
     }
@@ -117,13 +180,7 @@ static PyObject *take_context(const direct *d) {
 }
 
 /* Runs the program: 1 if it succeeded, 0 if it says that something is wrong, -1 with an exception. */
-static int run_program(const direct *d, PyObject *context, const frame *f) {
-  PyObject *address = PyObject_GetAttr(context, d->address);
-  tc_context *memory = address ? PyLong_AsVoidPtr(address) : NULL;
-  Py_XDECREF(address);
-  if (!memory) {
-    return -1;
-  }
+static int run_program(const direct *d, tc_context *memory, const frame *f) {
   tc_error error;
   int32_t status;
   Py_BEGIN_ALLOW_THREADS;
@@ -142,9 +199,13 @@ static PyObject *direct_call(PyObject *self, PyObject *arrays) {
   PyObject *results = NULL, *context = NULL;
   int state = view_inputs(d, arrays, &f);
   if (state == 1) {
-    results = make_results(d, &f);
-    context = results ? take_context(d) : NULL;
-    state = context ? run_program(d, context, &f) : -1;
+    context = take_context(d);
+    tc_context *memory = context ? memory_of(d, context) : NULL;
+    state = !memory ? -1 : !d->symbol_count || resize_context(d, memory, &f);
+    if (state == 1) {
+      results = make_results(d, memory, &f);
+      state = results ? run_program(d, memory, &f) : -1;
+    }
   }
   frame_release(&f);
   if (context && PyList_Append(d->contexts, context)) {
@@ -169,6 +230,8 @@ static void direct_free(direct *d) {
   for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
     Py_XDECREF(kept[i]);
   }
+  PyMem_Free(d->symbols);
+  PyMem_Free(d->sources);
   PyMem_Free(d);
 }
 
@@ -193,13 +256,33 @@ static bool spec_read(PyObject *pair, array_spec *spec) {
   return !PyErr_Occurred();
 }
 
-/* make(run, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs) -> callable. The first
- * three are addresses, as whole numbers. */
+/* Reads the sources of the symbols: tuples of input and axis. */
+static bool sources_read(direct *d, PyObject *sources) {
+  d->symbol_count = PyTuple_Size(sources);
+  d->symbols = PyMem_Calloc((size_t)d->symbol_count + 1, sizeof(int64_t));
+  d->sources = PyMem_Calloc((size_t)d->symbol_count + 1, sizeof(symbol_source));
+  if (!d->symbols || !d->sources) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < d->symbol_count; i++) {
+    if (!PyArg_ParseTuple(PyTuple_GetItem(sources, i), "ni", &d->sources[i].input, &d->sources[i].axis)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources) ->
+ * callable. The functions tc_run, tc_context_resize and tc_context_value, program and pool are addresses, as whole
+ * numbers. A dimension of inputs and outputs that is negative is -1 - v for the value v of the program. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *run, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty, *inputs, *outputs;
-  if (!PyArg_ParseTuple(args, "OOOOO!OOOO!O!", &run, &program, &pool, &owner, &PyList_Type, &contexts, &new_context,
-                        &array_type, &empty, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) {
+  PyObject *run, *resize, *value, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty;
+  PyObject *inputs, *outputs, *sources;
+  if (!PyArg_ParseTuple(args, "(OOO)OOOO!OOOO!O!O!", &run, &resize, &value, &program, &pool, &owner, &PyList_Type,
+                        &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
+                        &PyTuple_Type, &sources)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -208,6 +291,8 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
     return PyErr_NoMemory();
   }
   d->run = (run_function)PyLong_AsVoidPtr(run);
+  d->resize = (resize_function)PyLong_AsVoidPtr(resize);
+  d->value = (value_function)PyLong_AsVoidPtr(value);
   d->program = PyLong_AsVoidPtr(program);
   d->pool = PyLong_AsVoidPtr(pool);
   d->contexts = Py_NewRef(contexts);
@@ -220,7 +305,7 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->address = PyUnicode_InternFromString("address");
   d->input_count = count;
   d->output_count = PyTuple_Size(outputs);
-  bool made = d->address && !PyErr_Occurred();
+  bool made = d->address && !PyErr_Occurred() && sources_read(d, sources);
   for (Py_ssize_t i = 0; made && i < count; i++) {
     made = spec_read(PyTuple_GetItem(inputs, i), &d->specs[i]);
   }

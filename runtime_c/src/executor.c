@@ -20,11 +20,11 @@ struct tc_context {
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
-  void **pointers;    /* one per operand of the program */
-  tc_patch *patches;  /* those of the pointers that change with every run */
-  tc_instance sized;  /* of a program over sizes: what it is at those of the next run */
-  int64_t *values;    /* the symbols and formulas to come */
-  bool is_sized;      /* whether `sized` is whole */
+  void **pointers;   /* one per operand of the program */
+  tc_patch *patches; /* those of the pointers that change with every run */
+  tc_instance sized; /* of a program over sizes: what it is at those of the next run */
+  int64_t *values;   /* the symbols and formulas to come */
+  bool is_sized;     /* whether `sized` is whole */
 };
 
 /* What a run does: the program's own steps, or those for the sizes at hand. */
@@ -32,8 +32,9 @@ static const tc_step *steps_of(const tc_program *program, const tc_context *cont
   return tc_program_is_symbolic(program) ? context->sized.steps : program->own.steps;
 }
 
-static void instance_free(const tc_program *program, tc_instance *instance) {
-  for (int64_t i = 0; instance->steps && i < program->step_count; i++) {
+/* The program may be gone already. */
+static void instance_free(tc_instance *instance) {
+  for (int64_t i = 0; instance->steps && i < instance->step_count; i++) {
     const tc_step *step = &instance->steps[i];
     if (step->depends) {
       free(step->operands);
@@ -41,7 +42,7 @@ static void instance_free(const tc_program *program, tc_instance *instance) {
       tc_free(step->own);
     }
   }
-  for (int32_t i = 0; instance->tables && i < program->table_count; i++) {
+  for (int32_t i = 0; instance->tables && i < instance->table_count; i++) {
     tc_free(instance->tables[i]);
   }
   free(instance->steps);
@@ -54,8 +55,8 @@ static void instance_free(const tc_program *program, tc_instance *instance) {
 
 void tc_context_destroy(tc_context *context) {
   if (context) {
-    if (context->program && tc_program_is_symbolic(context->program)) {
-      instance_free(context->program, &context->sized);
+    if (context->values) {
+      instance_free(&context->sized);
       free(context->patches);
     }
     free(context->values);
@@ -96,6 +97,8 @@ static bool instance_copy(const tc_program *program, tc_instance *instance) {
     }
   }
   instance->steps = steps;
+  instance->step_count = program->step_count;
+  instance->table_count = program->table_count;
   for (int64_t i = 0; enough && i < program->constant_count; i++) {
     const tc_constant *constant = &program->constants[i];
     if (constant->table >= 0) {
@@ -151,9 +154,9 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->threads = threads;
     context->patches = program->patches;
     if (tc_program_is_symbolic(program)) {
-      context->patches = copied(program->patches, (size_t)program->patch_count * sizeof(tc_patch));
       context->values = malloc((size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t));
-      if (!instance_copy(program, &context->sized) || !context->patches || !context->values) {
+      context->patches = copied(program->patches, (size_t)program->patch_count * sizeof(tc_patch));
+      if (!context->values || !instance_copy(program, &context->sized) || !context->patches) {
         tc_context_destroy(context);
         return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
       }

@@ -355,8 +355,8 @@ int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int
   if (program->constants[constant].table < 0) {
     program->constants[constant].table = program->table_count++;
   }
-  program->words[program->word_count++] = (tc_fixup){
-      .kind = TC_FIXUP_WORD, .place = word, .table = program->constants[constant].table, .value = value};
+  program->words[program->word_count++] =
+      (tc_fixup){.kind = TC_FIXUP_WORD, .place = word, .table = program->constants[constant].table, .value = value};
   return TC_OK;
 }
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as launcher
-from benchmarks import models
-from benchmarks.call_overhead import relu_model
+from benchmarks import call_overhead, models
+from benchmarks.call_overhead import callers, relu_model
 from benchmarks.contest import Effort, Result, contest
 from benchmarks.feeds import random_feeds
 from benchmarks.peers import relative_error
@@ -112,9 +112,24 @@ def test_symbolic_sizes_are_given_or_one() -> None:
     assert random_feeds(digits_model(), {"N": 3})["image"].shape == (3, 1, 8, 8)
 
 
+@pytest.mark.parametrize("size", [8, "n"])
+def test_calls_are_timed_for_fixed_and_symbolic_sizes(size: int | str) -> None:
+    pytest.importorskip("onnxruntime", reason="the engine that is compared with")
+    for call in callers(relu_model(size)).values():
+        call()
+
+
+def test_the_table_of_calls_has_both_kinds_of_model(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime", reason="the engine that is compared with")
+    assert call_overhead.main(["--rounds", "1", "--calls", "2"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| tinycomp", "| onnxruntime"))]
+    assert len(lines) == 8
+    assert sum("symbolic size" in line for line in lines) == 4
+
+
 def test_every_measurement_can_be_started_by_name() -> None:
     known = launcher.available()
-    assert {"models", "call-overhead", "corpus"} <= known.keys()
+    assert {"models", "call-overhead", "corpus", "sizes", "decode"} <= known.keys()
     assert all(known.values())
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks", "models", "--help"], capture_output=True, text=True, cwd=ROOT, check=True

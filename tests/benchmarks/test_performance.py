@@ -11,6 +11,8 @@ from benchmarks import all as everything
 from benchmarks import output, page, performance, scaling, suites
 from benchmarks.models import make_row
 from tests.benchmarks.test_contest import result
+from tests.benchmarks.test_decode import decode_row
+from tests.benchmarks.test_sizes import sizes_row
 
 ENGINES = ["tinycomp", "onnxruntime"]
 
@@ -43,9 +45,18 @@ ALL = {
     "models": figures("models", [model_row(1), model_row(2)], engines=ENGINES),
     "loading": figures(
         "loading",
-        [{"model": "net", "seconds": dict.fromkeys(ENGINES, 0.1), "phases": {"import": 0.05}}],
+        [
+            {
+                "model": "net",
+                "seconds": {engine: {"median": 0.1, "minimum": 0.1} for engine in ENGINES},
+                "first": {"tinycomp": {"median": 0.2, "minimum": 0.1}, "onnxruntime": {"median": 0.1, "minimum": 0.05}},
+                "phases": {"import": 0.05},
+            }
+        ],
         engines=ENGINES,
     ),
+    "sizes": figures("sizes", [sizes_row()], engines=ENGINES),
+    "decode": figures("decode", [decode_row()], engines=ENGINES),
     "kernels": figures(
         "kernels", [kernel_row("avx2", 1e-6), kernel_row("scalar", 9e-6)], peaks={"avx2": 1e11, "scalar": 1e10}
     ),
@@ -57,14 +68,14 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
     text = performance.text(ALL)
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
-        "## Whole models", "## Loading and memory, 1 thread", "## Loading in fresh processes", "## Kernels, avx2",
-        "## How time grows",
+        "## Whole models", "## Loading and memory, 1 thread", "## Loading in fresh processes",
+        "## Sizes that change", "## Decoders, token by token", "## Kernels, avx2", "## How time grows",
     ]  # fmt: skip
     assert "P, 2 cores; Python 3, tinycomp 1.\n\n| command |" in text
     assert "| `models` | rounds 3 | 0.1 |" in text
     assert "1 thread. Geometric means of medians: onnxruntime / ours 2.000 over 1" in text
     assert "2 threads. Geometric means" in text
-    assert "| net | 100.0 | 100.0 | 1.00 |" in text
+    assert "| net | 100.0+200.0 (100.0+100.0) | 100.0+100.0 (100.0+50.0) | 1.00 (1.00) | 1.50 (1.33) |" in text
     assert "Not measured: call-overhead." in text
     assert "Rough figures" not in text
 
@@ -85,7 +96,7 @@ def test_numbers_of_threads_stand_side_by_side() -> None:
     lines = performance.whole_models([model_row(1), model_row(2)], ENGINES).splitlines()
     head = "tinycomp, ms, {} | onnxruntime / ours"
     assert lines[0] == f"| model | {head.format('1 thread')} | {head.format('2 threads')} | error |"
-    assert lines[2] == "| net | 1000.000 | 2.00 (2.00) | 1000.000 | 2.00 (2.00) | 0.0e+00 |"
+    assert lines[2] == "| net | 1000.000 (1000.000) | 2.00 (2.00) | 1000.000 (1000.000) | 2.00 (2.00) | 0.0e+00 |"
 
 
 def test_loading_and_memory_are_told_for_every_engine() -> None:
@@ -97,7 +108,7 @@ def test_an_engine_that_failed_leaves_its_cells_empty() -> None:
     row["engines"]["onnxruntime"] = {"error": "E"}
     row["ratios"] = {}
     assert "| net | 100+100 |  | 50 |" in performance.loading_and_memory([row], ENGINES)
-    assert "| net | 1000.000 |  |" in performance.whole_models([row], ENGINES)
+    assert "| net | 1000.000 (1000.000) |  |" in performance.whole_models([row], ENGINES)
 
 
 def test_shapes_of_a_kernel_share_a_line() -> None:
@@ -113,7 +124,9 @@ def test_the_slope_is_that_of_the_logarithms() -> None:
     assert scaling.slope(ALL["scaling"]["rows"]) == "2.00"
     assert scaling.slope(ALL["scaling"]["rows"][:1]) == ""
     assert performance.slopes(ALL["scaling"]["rows"]) == "| family | depth |\n|---|--:|\n| perceptron | 2.00 (2 to 8) |"
-    assert "| perceptron | depth | 2, 8 | 1e+03, 1.6e+04 |" in scaling.table(ALL["scaling"]["rows"], ENGINES)
+    assert "| perceptron | depth | 2, 8 | 1e+03 (1e+03), 1.6e+04 (1.6e+04) |" in scaling.table(
+        ALL["scaling"]["rows"], ENGINES
+    )
 
 
 @pytest.mark.parametrize("family", scaling.FAMILIES)
@@ -148,7 +161,7 @@ def test_a_table_escapes_bars_and_aligns_figures() -> None:
 def test_everything_is_measured_into_one_folder() -> None:
     options = argparse.Namespace(quick=True, output=Path("figures"), prototype=Path("p"))
     commands = {command[0]: command for command in everything.commands(options)}
-    assert list(commands) == ["kernels", "models", "scaling", "call-overhead", "loading"]
+    assert list(commands) == ["kernels", "models", "scaling", "call-overhead", "loading", "sizes", "decode"]
     assert {name for name, command in commands.items() if "--prototype" in command} == {"kernels"}
     assert all(command[-3:] == ["--quick", "--output", "figures"] for command in commands.values())
     for name in ("models", "loading"):

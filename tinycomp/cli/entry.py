@@ -146,7 +146,7 @@ def _fail(error: BaseException, arguments: Sequence[str], session: Session) -> i
 
 
 def _forget_stdout() -> None:
-    """Nobody can have our output (``| head``, a full disk): keep the interpreter from complaining about it at exit."""
+    """Keep the interpreter from complaining at exit that nobody can have our output (``| head``, a full disk)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

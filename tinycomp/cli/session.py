@@ -105,7 +105,7 @@ class Session:
 
 
 def _console(stderr: bool) -> Console:
-    """Tables in a pipe or file get a width that shows reasons in full, not the 80 columns that rich assumes."""
+    """Return a console whose tables in a pipe or file show reasons in full, not the 80 columns that rich assumes."""
     console = _Console(stderr=stderr, soft_wrap=False)
     return console if console.is_terminal else _Console(stderr=stderr, width=_PLAIN_WIDTH)
 

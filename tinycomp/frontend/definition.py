@@ -11,12 +11,7 @@ from onnx import defs
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
 from tinycomp.frontend.onnx_import import Context, function_body
-from tinycomp.frontend.quantized_definition import (
-    defines,
-    is_quantized_product,
-    layer_definition,
-    quantized_definition,
-)
+from tinycomp.frontend.quantized_definition import defines, quantized_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
@@ -28,8 +23,8 @@ def is_defined_by_others(node: Node) -> bool:
     """Tell whether ONNX or tinycomp defines the node's operator by others, and the node holds no graphs."""
     if defines(node):
         return True
-    found: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions
-    return found is not None and not node.bodies and bool(found.all_function_opset_versions)
+    operator: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions
+    return operator is not None and not node.bodies and bool(operator.all_function_opset_versions)
 
 
 def definition(node: Node) -> Graph | None:
@@ -49,10 +44,10 @@ def definition(node: Node) -> Graph | None:
         if body is not None:
             _bind(body, [v for v in node.inputs if v is not None])
         return body
-    found = schema(node.op, node.domain, node.version)
-    if found is None or not is_defined_by_others(node):
+    operator = schema(node.op, node.domain, node.version)
+    if operator is None or not is_defined_by_others(node):
         return None
-    function = _function(node, found)
+    function = _function(node, operator)
     if function is None:
         return None
     wanted = {name for name, value in zip(function.output, node.outputs, strict=False) if value.name}
@@ -67,24 +62,11 @@ def definition(node: Node) -> Graph | None:
         ir_version=_IR_VERSION,
         opsets=local.opsets,
         functions=FunctionTable([], _IR_VERSION),
-        environment=_attributes(node, found),
+        environment=_attributes(node, operator),
         prefix=f"{node.label}/",
     )
     body = function_body(local, operands, context)
     _bind(body, operands)
-    return body
-
-
-def quantized_layer(node: Node) -> Graph | None:
-    """Return a QLinearConv or QLinearMatMul as a quantised layer, as :func:`definition` returns definitions.
-
-    Returns:
-        None for other nodes, and where ``layer_definition`` has none. Parts of the layer add floats, and so do not give
-        the bits of the node.
-    """
-    body = layer_definition(node) if is_quantized_product(node) else None
-    if body is not None:
-        _bind(body, [v for v in node.inputs if v is not None])
     return body
 
 
@@ -100,22 +82,22 @@ def _bind(body: Graph, operands: Sequence[Value | None]) -> None:
             body.remove_input(formal)
 
 
-def _function(node: Node, found: Any) -> onnx.FunctionProto | None:
+def _function(node: Node, operator: Any) -> onnx.FunctionProto | None:
     """Return the newest function of the operator; one that depends on the node is asked for with its types."""
-    version = found.all_function_opset_versions[-1]
-    if found.has_function:
-        text = found.get_function_with_opset_version(version)
+    version = operator.all_function_opset_versions[-1]
+    if operator.has_function:
+        text = operator.get_function_with_opset_version(version)
     else:
         types = [onnx.TypeProto() if v is None else type_to_proto(v.type) for v in node.inputs]
-        text = found.get_context_dependent_function_with_opset_version(
-            version, node_proto(node, found).SerializeToString(), [t.SerializeToString() for t in types]
+        text = operator.get_context_dependent_function_with_opset_version(
+            version, node_proto(node, operator).SerializeToString(), [t.SerializeToString() for t in types]
         )
     function = onnx.FunctionProto()
     function.ParseFromString(text)
     return function if function.node else None
 
 
-def _attributes(node: Node, found: defs.OpSchema) -> Mapping[str, onnx.AttributeProto]:
+def _attributes(node: Node, operator: defs.OpSchema) -> Mapping[str, onnx.AttributeProto]:
     """Return the node's attributes, and the default values of those that it leaves out."""
-    defaults = {name: a.default_value for name, a in found.attributes.items() if a.default_value.name}
-    return {**defaults, **{a.name: a for a in node_proto(node, found).attribute}}
+    defaults = {name: a.default_value for name, a in operator.attributes.items() if a.default_value.name}
+    return {**defaults, **{a.name: a for a in node_proto(node, operator).attribute}}

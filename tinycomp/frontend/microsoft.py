@@ -8,7 +8,7 @@ operands, of which absent ones are None, and the attributes; it returns the resu
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,11 +37,13 @@ class _Definition:
     Attributes:
         function: Adds the definition to a body.
         since: The opset from which on the definition means the same in every opset.
+        passed: Attributes that go on to an operator of ONNX's own or to another definition, which know their defaults.
         domain: Where it belongs.
     """
 
     function: Callable[..., Results]
     since: int
+    passed: frozenset[str]
     domain: str
 
     @property
@@ -56,7 +58,7 @@ class _Definition:
     def attributes(self) -> frozenset[str]:
         """The attributes that the operator may have."""
         parameters = inspect.signature(self.function).parameters.values()
-        return frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        return self.passed.union(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
     @property
     def required(self) -> frozenset[str]:
@@ -66,11 +68,14 @@ class _Definition:
 
 
 _DEFINITIONS: dict[str, _Definition] = {}
+_WINDOW = frozenset({"strides", "pads", "auto_pad"})
+_CONV = _WINDOW | {"kernel_shape", "dilations", "group"}
+_SCORES = frozenset({"scale", "unidirectional", "mask_filter_value"})
 
 
-def _defines(op: str, since: int, domain: str = DOMAIN) -> Callable[[_Define], _Define]:
+def _defines(op: str, since: int, passed: Iterable[str] = (), domain: str = DOMAIN) -> Callable[[_Define], _Define]:
     def register(function: _Define) -> _Define:
-        _DEFINITIONS[op] = _Definition(function, since, domain)
+        _DEFINITIONS[op] = _Definition(function, since, frozenset(passed), domain)
         return function
 
     return register
@@ -299,27 +304,24 @@ def _fused_matmul(
     return b("Mul", product, b.like(product, alpha))
 
 
-@_defines("FusedGemm", since=17)
+@_defines("FusedGemm", since=17, passed=("alpha", "beta", "transA", "transB"))
 def _fused_gemm(
     b: Body,
     x: Value,
     y: Value,
     c: Optional = None,
     *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
     activation: str = "",
     activation_alpha: float | None = None,
     activation_beta: float | None = None,
     activation_gamma: float | None = None,
+    **gemm: Attr,
 ) -> Value:
-    product = b("Gemm", x, y, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    product = b("Gemm", x, y, c, **gemm)
     return _activated(b, product, activation, activation_alpha, activation_beta)
 
 
-@_defines("FusedConv", since=17)
+@_defines("FusedConv", since=17, passed=_CONV)
 def _fused_conv(
     b: Body,
     x: Value,
@@ -329,17 +331,10 @@ def _fused_conv(
     *,
     activation: str = "",
     activation_params: Sequence[float] = (),
-    kernel_shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    auto_pad: str = "NOTSET",
+    **conv: Attr,
 ) -> Value:
-    window = {"kernel_shape": kernel_shape, "strides": strides, "pads": pads, "dilations": dilations}
-    result = b("Conv", x, w, bias, group=group, auto_pad=auto_pad, **window)
     alpha, beta, *_ = [*activation_params, None, None]
-    return _activated(b, _biased(b, result, z), activation, alpha, beta)
+    return _activated(b, _biased(b, b("Conv", x, w, bias, **conv), z), activation, alpha, beta)
 
 
 def _oriented(b: Body, x: Value, turned: int) -> Value:
@@ -363,7 +358,7 @@ def _stacked(b: Body, x: Value, turned: int) -> Value:
 # Attention.
 
 
-@_defines("Attention", since=17)
+@_defines("Attention", since=17, passed=_SCORES)
 def _attention(
     b: Body,
     x: Value,
@@ -374,13 +369,11 @@ def _attention(
     attention_bias: Optional = None,
     *,
     num_heads: int,
-    scale: float | None = None,
-    unidirectional: int = 0,
-    mask_filter_value: float = -10000.0,
     qkv_hidden_sizes: Sequence[int] | None = None,
     do_rotary: int = 0,
     rotary_embedding_dim: int | None = None,
     past_present_share_buffer: int | None = None,
+    **scores: Attr,
 ) -> Results:
     _covered(past is None and not do_rotary)
     together = _biased(b, b("MatMul", x, weights), bias)
@@ -388,13 +381,10 @@ def _attention(
         q, k, v = _thirds(b, together)
     else:
         q, k, v = b.several(3, "Split", together, b.ints(*qkv_hidden_sizes), axis=-1)
-    return _multi_head_attention(
-        b, q, k, v, None, mask_index, attention_bias,
-        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
-    )  # fmt: skip
+    return _multi_head_attention(b, q, k, v, None, mask_index, attention_bias, num_heads=num_heads, **scores)
 
 
-@_defines("QAttention", since=17)
+@_defines("QAttention", since=17, passed=_SCORES)
 def _quantized_attention(
     b: Body,
     x: Value,
@@ -408,20 +398,15 @@ def _quantized_attention(
     past: Optional = None,
     *,
     num_heads: int,
-    scale: float | None = None,
-    unidirectional: int = 0,
-    mask_filter_value: float = -10000.0,
     do_rotary: int = 0,
     past_present_share_buffer: int | None = None,
+    **scores: Attr,
 ) -> Results:
     _covered(past is None and not do_rotary)
     together = _matmul_integer_to_float(
         b, x, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias
     )
-    return _multi_head_attention(
-        b, *_thirds(b, together), None, mask_index,
-        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
-    )  # fmt: skip
+    return _multi_head_attention(b, *_thirds(b, together), None, mask_index, num_heads=num_heads, **scores)
 
 
 @_defines("MultiHeadAttention", since=17)
@@ -535,20 +520,6 @@ def _seen_keys(b: Body, mask: Value, keys: Value) -> Value:
 # Products with weights of 2, 4 and 8 bits in blocks.
 
 
-@_defines("QuantizeLinear", since=21)
-def _quantize_linear(
-    b: Body, x: Value, scale: Value, point: Optional = None, *, axis: int = 1, block_size: int = 0
-) -> Value:
-    return b("QuantizeLinear", x, scale, point, axis=axis, block_size=block_size)
-
-
-@_defines("DequantizeLinear", since=21)
-def _dequantize_linear(
-    b: Body, x: Value, scale: Value, point: Optional = None, *, axis: int = 1, block_size: int = 0
-) -> Value:
-    return b("DequantizeLinear", x, scale, point, axis=axis, block_size=block_size)
-
-
 @_defines("MatMulNBits", since=21)
 def _matmul_nbits(
     b: Body,
@@ -644,12 +615,14 @@ def _block_sums(b: Body, x: Value, like: Value, size: int) -> Value:
 # 8-bit integers between DequantizeLinear and QuantizeLinear.
 
 
-def _dequantized(b: Body, x: Value, scale: Value, point: Optional, **attrs: int) -> Value:
+@_defines("DequantizeLinear", since=21, passed=("axis", "block_size"))
+def _dequantized(b: Body, x: Value, scale: Value, point: Optional = None, **attrs: Attr) -> Value:
     return b("DequantizeLinear", x, scale, point, **attrs)
 
 
-def _quantized(b: Body, x: Value, scale: Value, point: Optional) -> Value:
-    return b("QuantizeLinear", x, scale, point)
+@_defines("QuantizeLinear", since=21, passed=("axis", "block_size"))
+def _quantized(b: Body, x: Value, scale: Value, point: Optional = None, **attrs: Attr) -> Value:
+    return b("QuantizeLinear", x, scale, point, **attrs)
 
 
 def _of_two(op: str) -> Callable[..., Value]:
@@ -742,17 +715,13 @@ def _channels_last(b: Body, x: Value, channels_last: int) -> Value:
     return b("Transpose", x, perm=_TO_LAST) if channels_last else x
 
 
-@_defines("QLinearAveragePool", since=13)
+@_defines("QLinearAveragePool", since=13, passed=_WINDOW | {"ceil_mode", "count_include_pad"})
 def _qlinear_average_pool(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
-    *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None, pads: Sequence[int] | None = None,
-    auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0, channels_last: int = 0,
+    *, kernel_shape: Sequence[int], channels_last: int = 0, **pool: Attr,
 ) -> Value:  # fmt: skip
     data = _channels_first(b, _dequantized(b, x, x_scale, x_point), channels_last)
-    mean = b(
-        "AveragePool", data, kernel_shape=kernel_shape, strides=strides, pads=pads, auto_pad=auto_pad,
-        ceil_mode=ceil_mode, count_include_pad=count_include_pad,
-    )  # fmt: skip
+    mean = b("AveragePool", data, kernel_shape=kernel_shape, **pool)
     return _quantized(b, _channels_last(b, mean, channels_last), y_scale, y_point)
 
 
@@ -765,33 +734,18 @@ def _qlinear_global_average_pool(
     return _quantized(b, _channels_last(b, b("GlobalAveragePool", data), channels_last), y_scale, y_point)
 
 
-@_defines("NhwcMaxPool", since=13)
-def _nhwc_max_pool(
-    b: Body, x: Value, *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None, dilations: Sequence[int] | None = None, auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-) -> Value:  # fmt: skip
-    most = b(
-        "MaxPool", _channels_first(b, x, 1), kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations,
-        auto_pad=auto_pad, ceil_mode=ceil_mode,
-    )  # fmt: skip
-    return _channels_last(b, most, 1)
+@_defines("NhwcMaxPool", since=13, passed=_WINDOW | {"dilations", "ceil_mode"})
+def _nhwc_max_pool(b: Body, x: Value, *, kernel_shape: Sequence[int], **pool: Attr) -> Value:
+    return _channels_last(b, b("MaxPool", _channels_first(b, x, 1), kernel_shape=kernel_shape, **pool), 1)
 
 
-@_defines("QLinearConv", since=13)
+@_defines("QLinearConv", since=13, passed=_CONV)
 def _qlinear_conv(
     b: Body, x: Value, x_scale: Value, x_point: Value, w: Value, w_scale: Value, w_point: Value, y_scale: Value,
-    y_point: Value, bias: Optional = None,
-    *, kernel_shape: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None, dilations: Sequence[int] | None = None, group: int = 1,
-    auto_pad: str = "NOTSET", channels_last: int = 0,
+    y_point: Value, bias: Optional = None, *, channels_last: int = 0, **conv: Attr,
 ) -> Value:  # fmt: skip
-    first = _channels_first(b, x, channels_last)
-    result = b(
-        "QLinearConv", first, x_scale, x_point, w, w_scale, w_point, y_scale, y_point, bias,
-        kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad,
-    )  # fmt: skip
-    return _channels_last(b, result, channels_last)
+    operands = x_scale, x_point, w, w_scale, w_point, y_scale, y_point, bias
+    return _channels_last(b, b("QLinearConv", _channels_first(b, x, channels_last), *operands, **conv), channels_last)
 
 
 @_defines("QGemm", since=13)

@@ -19,6 +19,7 @@ from tinycomp.errors import ModelError
 from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
 from tinycomp.ops.typing import infer_node_types
@@ -60,10 +61,37 @@ def layer_definition(node: Node) -> Graph | None:
     bits.
 
     Returns:
-        A graph with one input for every operand that is there, and one output; None where scales or zero points are not
-        constant, or there are several for the data or the result.
+        A graph with one input for every distinct operand that is not constant, and one output; None where scales or
+        zero points are not constant, or there are several for the data or the result.
     """
-    return _defined(node, _layer)
+    of_x, of_w, of_y = (_parameters(node, *places) for places in ((1, 2), (4, 5), (6, 7)))
+    if of_x is None or of_w is None or of_y is None or of_x[0].ndim or of_y[0].ndim:
+        return None
+    dtype = of_x[0].dtype
+    if of_w[0].dtype != dtype or of_y[0].dtype != dtype:
+        return None
+    graph = Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()})
+    inner: dict[Value, Value] = {}
+
+    def add(op: str, operands: Sequence[Value], type_: Type, **attrs: Any) -> Value:
+        return graph.add(op, operands, attrs, types=[type_], sources=node.sources).output
+
+    def dequantized(index: int, *parameters: Array, **attrs: Any) -> Value:
+        stored = node.operand(index)
+        if stored not in inner:
+            name, array = graph.fresh(stored.name), stored.const
+            inner[stored] = graph.add_input(name, stored.type) if array is None else graph.add_const(array, name)
+        operands = [inner[stored], *map(graph.add_const, parameters)]
+        return add("DequantizeLinear", operands, TensorType(dtype.name, stored.shape), **attrs)
+
+    axis = 0 if node.op == "QLinearConv" else (node.operand(3).rank or 1) - 1
+    factors = [dequantized(0, *of_x), dequantized(3, *of_w, axis=axis)]
+    if node.optional_operand(8) is not None:
+        with np.errstate(all="ignore"):
+            factors.append(dequantized(8, of_x[0] * of_w[0], axis=0))
+    sums = add(QUANTIZED_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
+    graph.set_outputs([add("QuantizeLinear", [sums, *map(graph.add_const, of_y)], node.output.type)])
+    return graph
 
 
 def _defined(node: Node, define: _Define) -> Graph | None:
@@ -283,33 +311,16 @@ def _real_product(body: Body, operands: Sequence[Value | None]) -> Value | None:
     return body("MatMul", *factors)
 
 
-def _layer(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    of_x, of_w, of_y = (_parameters(node, *places) for places in ((1, 2), (4, 5), (6, 7)))
-    if of_x is None or of_w is None or of_y is None or of_x[0].ndim or of_y[0].ndim:
-        return None
-    x, w, bias = operands[0], operands[3], operands[8]
-    axis = 0 if node.op == "QLinearConv" else (node.operand(3).rank or 1) - 1
-    factors: list[Value | None] = [
-        body("DequantizeLinear", x, *map(body.const, of_x)),
-        body("DequantizeLinear", w, *map(body.const, of_w), axis=axis),
-    ]
-    if bias is not None:
-        with np.errstate(all="ignore"):
-            factors.append(body("DequantizeLinear", bias, body.const(of_x[0] * of_w[0]), axis=0))
-    sums = body(QUANTIZED_PRODUCTS[node.op], *factors, **node.attrs)
-    return body("QuantizeLinear", sums, *map(body.const, of_y))
-
-
 def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | None:
     """Return the constant scales and zero points at two operands: scalars, or vectors of equal size."""
     given = node.const(scale), node.const(point)
     vectors = [p for p in given if p is not None and (p.size == 1 or p.shape[-1] == p.size)]
-    sizes = {p.size for p in vectors}
-    if len(vectors) < len(given) or len(sizes - {1}) > 1:
+    sizes = {p.size for p in vectors} - {1}
+    if len(vectors) < len(given) or len(sizes) > 1:
         return None
-    shape = () if sizes == {1} else (max(sizes),)
-    scales, points = (np.array(np.broadcast_to(p.reshape(-1 if p.size > 1 else ()), shape)) for p in vectors)
-    return scales, points
+    shape = tuple(sizes)
+    full = [p.reshape(shape) if p.size != 1 or not shape else np.full(shape, p.item(), p.dtype) for p in vectors]
+    return full[0], full[1]
 
 
 _MOST_OPERANDS = 9

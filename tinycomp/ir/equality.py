@@ -83,7 +83,7 @@ def _pairs(a: Graph, b: Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _key(node: Node) -> Hashable:
-    """Results name a node; one whose results are all skipped goes by its operator, in order."""
+    """Return what names a node: its results; if all are skipped, its operator, in order."""
     names = tuple(v.name for v in node.outputs)
     return names if any(names) else (node.qualified_op, len(names), tuple(v and v.name for v in node.inputs))
 

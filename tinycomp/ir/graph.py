@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -310,6 +310,25 @@ def reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
     return set(itertools.chain.from_iterable(nx.bfs_layers(links, {node for node in sources if node in links})))
 
 
+_Vertex = TypeVar("_Vertex")
+
+
+def tangles(links: nx.DiGraph[_Vertex], first: Mapping[_Vertex, _Vertex]) -> list[set[_Vertex]]:
+    """Return the strong components with more than one vertex of a quotient of ``links``.
+
+    Args:
+        links: A digraph.
+        first: The group of every vertex, by the vertex that stands for it in the quotient.
+    """
+    ends = ((first[vertex], first[user]) for vertex, user in links.edges)
+    between = [(one, other) for one, other in ends if one is not other]
+    if not between:  # networkx compiles what it is asked for at the first call, which takes longer than a small model
+        return []
+    quotient: nx.DiGraph[_Vertex] = nx.DiGraph()
+    quotient.add_edges_from(between)
+    return [component for component in nx.strongly_connected_components(quotient) if len(component) > 1]
+
+
 InferTypes = Callable[[Node], Sequence[Type]]
 """Output types of a node from its operands, attributes and bodies."""
 
@@ -438,11 +457,11 @@ class Graph:
         return sum(value.users.values()) + self._output_counts.get(value, 0)
 
     def predecessors(self, node: Node) -> Iterator[Node]:
-        """Nodes that produce an operand of ``node``."""
+        """Return the nodes that produce an operand of ``node``."""
         return iter(dict.fromkeys(v.producer for v in node.inputs if v is not None and v.producer is not None))
 
     def successors(self, node: Node) -> Iterator[Node]:
-        """Nodes that read a result of ``node``."""
+        """Return the nodes that read a result of ``node``."""
         return iter(dict.fromkeys([user for value in node.outputs for user in value.users]))
 
     def fresh(self, base: str) -> str:

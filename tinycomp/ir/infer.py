@@ -89,7 +89,7 @@ def _own_operands(node: Node) -> Sequence[Value | None]:
 
 
 def _from_branches(node: Node) -> list[Type]:
-    """If: what both branches agree on. Other nodes with bodies need a rule of their own (see ``tinycomp.ops``)."""
+    """Return what both branches of an If agree on; other nodes with bodies need a rule (see ``tinycomp.ops``)."""
     branches = [[v.type for v in body.outputs] for body in node.bodies.values()]
     if len({len(types) for types in branches}) > 1:
         raise TypeInferenceError(

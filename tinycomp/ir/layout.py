@@ -45,12 +45,3 @@ def strides(type_: TensorType) -> tuple[Size, ...]:
         result[dim] = step
         step *= shape[dim]
     return tuple(result)
-
-
-def same_memory(a: TensorType, b: TensorType) -> bool:
-    """Tell whether two types of equal shape put every element in the same place (sizes of 1 do not matter)."""
-    shape = a.sizes
-    if shape is None or shape != b.sizes:
-        return a.layout == b.layout
-    pairs = zip(shape, strides(a), strides(b), strict=True)
-    return all(size == 1 or x == y for size, x, y in pairs) or 0 in shape

@@ -163,7 +163,7 @@ class _GraphCheck:
                 self._fail(f'the count of the output "{value.name}" is out of date')
 
     def _order(self) -> None:
-        """A stale order shows as a node before its producer; a cycle raises by itself."""
+        """Check the order: a stale one shows as a node before its producer; a cycle raises by itself."""
         place = {node: i for i, node in enumerate(self.graph.nodes)}
         if place.keys() != set(self.graph.connectivity):
             self._fail("the order of nodes is out of date")

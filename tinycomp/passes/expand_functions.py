@@ -24,14 +24,15 @@ attributes of the node; what follows from them alone is folded before any target
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError
-from tinycomp.frontend.definition import definition, is_defined_by_others, quantized_layer
-from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product
-from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.types import refine
+from tinycomp.frontend.definition import definition, is_defined_by_others
+from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product, layer_definition
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
@@ -41,6 +42,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.simplify import Simplify
 from tinycomp.remark import Remark
+from tinycomp.rewrite.composites import outline_whole
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all
 
@@ -108,9 +110,9 @@ def _taken(node: Node, targets: Sequence[Target]) -> bool:
 
 def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> Graph | None:
     """Return the definition of ``node`` with every part claimed by the first target that takes them all, or None."""
-    layer = quantized_layer(node)
     for target in targets:
-        body, reason = (None, "") if layer is None else _composed(layer.clone(), node, target)
+        layer = layer_definition(node) if is_quantized_product(node) else None
+        body, reason = (None, "") if layer is None else _composed(layer, node, target)
         if body is None and (layer is None or is_defined_by_others(node)):
             body, reason = _defined(node)
             if body is not None:
@@ -123,14 +125,13 @@ def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> 
 
 def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, str]:
     """Return a quantised layer as one composite of ``target``, or why it is none."""
-    MergeComposite(target).run(layer)
+    if outline_whole(layer, target.composites) is None:
+        MergeComposite(target).run(layer)  # which also says why
     composite = layer.outputs[0].producer
     if composite is None or not composite.is_composite or len(layer) > 1:
         closest = max(layer.remarks, key=lambda r: r.progress, default=None)
         return None, "no composite takes it" if closest is None else f"{closest.rule}: {closest.reason}"
-    composite.sources = node.sources
     composite.body.metadata[PRODUCT] = node.op
-    EliminateDeadCode().run(layer)
     return layer, ""
 
 
@@ -170,21 +171,41 @@ def _refusal(trial: Graph, node: Node) -> str:
 
 def _splice(graph: Graph, node: Node, body: Graph) -> None:
     """Put ``body``, whose inputs are the distinct operands that are not constant, into the place of ``node``."""
-    operands = dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const)
+    operands = list(dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const))
     results = node.used_outputs()
+    types = [refine(old.type, inner.type) for old, inner in zip(results, body.outputs, strict=True)]
+    new = _only_composite(graph, node, body, operands, types)
+    if new is None:
+        for inner, type_ in zip(body.outputs, types, strict=True):
+            inner.type = type_
+        names = [graph.fresh(value.name) for value in results]
+        new = graph.add(
+            node.op, operands, domain=_DOMAIN, version=1, outputs=names, types=types, bodies={"body": body}, at=node
+        )
     names = [value.name for value in results]
-    call = graph.add(
-        node.op, operands, domain=_DOMAIN, version=1, outputs=[graph.fresh(name) for name in names],
-        types=[v.type for v in results], bodies={"body": body}, at=node,
-    )  # fmt: skip
-    for old, new, inner in zip(results, call.outputs, body.outputs, strict=True):
-        inner.type = refine(old.type, inner.type)
-        graph.replace_uses(old, new)
+    for old, value in zip(results, new.outputs, strict=True):
+        graph.replace_uses(old, value)
     graph.erase(node)
-    for new, name in zip(call.outputs, names, strict=True):
-        graph.rename(new, name)
-    for part in graph.inline(call):
+    for value, name in zip(new.outputs, names, strict=True):
+        graph.rename(value, name)
+    for part in [new] if new.is_composite else graph.inline(new):
         part.sources = node.sources
-        for body in part.bodies.values():
-            for _, inside in body.walk():
-                inside.sources = node.sources
+        for inside in itertools.chain.from_iterable(each.walk() for each in part.bodies.values()):
+            inside[1].sources = node.sources
+
+
+def _only_composite(
+    graph: Graph, node: Node, body: Graph, operands: Sequence[Value], types: Sequence[Type]
+) -> Node | None:
+    """Add the composite that is all of ``body`` without a copy of it; None if ``body`` is not one composite."""
+    whole = body.outputs[0].producer
+    if len(body) > 1 or whole is None or not whole.is_composite or whole.outputs != body.outputs:
+        return None
+    outer = dict(zip(body.inputs, operands, strict=True))
+    read = [
+        graph.add_const(v.const, v.name) if v.const is not None else outer[v] for v in whole.inputs if v is not None
+    ]
+    return graph.add(
+        whole.op, read, whole.attrs, domain=whole.domain, version=whole.version, bodies=whole.bodies, types=types,
+        outputs=[graph.fresh(value.name) for value in node.used_outputs()], target=whole.target, at=node,
+    )  # fmt: skip

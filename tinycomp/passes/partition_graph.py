@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from tinycomp.errors import VerifyError
-from tinycomp.ir.graph import REGION, Graph, Node
+from tinycomp.ir.graph import REGION, Graph, Node, tangles
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
@@ -78,11 +76,11 @@ class Symbols:
 
 def marked_regions(graph: Graph) -> list[list[Node]]:
     """Return the nodes of every numbered region of ``graph``, by number."""
-    found: dict[int, list[Node]] = {}
+    regions: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.region is not None:
-            found.setdefault(node.region, []).append(node)
-    return [found[number] for number in sorted(found)]
+            regions.setdefault(node.region, []).append(node)
+    return [regions[number] for number in sorted(regions)]
 
 
 def _check(graph: Graph, regions: list[list[Node]]) -> None:
@@ -96,18 +94,14 @@ def _check(graph: Graph, regions: list[list[Node]]) -> None:
                 expected="one target",
                 hint="Run MergeRegions again after passes that change the graph.",
             )
-    within = {node for members in regions for node in members}
-    groups = [*regions, *([node] for node in graph.nodes if node not in within)]
-    quotient = nx.condensation(graph.connectivity, groups)
-    for component in nx.strongly_connected_components(quotient):
-        if len(component) > 1:
-            tangled = {node for group in component for node in quotient.nodes[group]["members"]}
-            raise VerifyError(
-                "the regions depend on each other in a cycle",
-                where=f"graph {graph.name}",
-                found=", ".join(node.label for node in graph.nodes if node in tangled),
-                hint="Run MergeRegions again after passes that change the graph.",
-            )
+    first = {node: node for node in graph.connectivity} | {node: region[0] for region in regions for node in region}
+    for component in tangles(graph.connectivity, first):
+        raise VerifyError(
+            "the regions depend on each other in a cycle",
+            where=f"graph {graph.name}",
+            found=", ".join(node.label for node in graph.nodes if first[node] in component),
+            hint="Run MergeRegions again after passes that change the graph.",
+        )
 
 
 def _cut_out(graph: Graph, members: list[Node], symbols: Symbols, free: set[str], remarks: list[Remark]) -> None:

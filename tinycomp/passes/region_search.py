@@ -111,9 +111,9 @@ class RegionSearch:
         groups, hard = split(problem)
         self.bound += len(groups)
         for piece in hard:
-            found = self._piece(piece)
-            self.bound += _bound(piece) if self._exhausted else len(found)
-            groups += found
+            best = self._piece(piece)
+            self.bound += _bound(piece) if self._exhausted else len(best)
+            groups += best
         self.found += len(groups)
         return groups
 
@@ -123,12 +123,12 @@ class RegionSearch:
         self._small_steps = SMALL_STEPS
         self._known.clear()
         if len(problem) > MEDIUM:
-            found = self._approximate(problem)
+            best = self._approximate(problem)
             self._exhausted = True
-            return found
-        best = self._branch(problem, len(problem))
-        assert best is not None, "every vertex alone is a valid grouping"
-        return best
+            return best
+        fewest = self._branch(problem, len(problem))
+        assert fewest is not None, "every vertex alone is a valid grouping"
+        return fewest
 
     def _solve(self, problem: Problem, limit: int) -> Groups | None:
         """Return a best grouping if it has at most ``limit`` regions."""
@@ -138,11 +138,11 @@ class RegionSearch:
         for piece, bound in zip(hard, bounds, strict=True):
             if total > limit:
                 return None
-            found = self._branch(piece, limit - total + bound)
-            if found is None:
+            best = self._branch(piece, limit - total + bound)
+            if best is None:
                 return None
-            groups += found
-            total += len(found) - bound
+            groups += best
+            total += len(best) - bound
         return groups if total <= limit else None
 
     def _branch(self, problem: Problem, limit: int) -> Groups | None:
@@ -211,8 +211,8 @@ class RegionSearch:
         return result + self._improve_slab(restrict(problem, slab), regions)
 
     def _improve_slab(self, problem: Problem, regions: Groups) -> Groups:
-        found = self._solve(problem, len(regions) - 1) if len(problem) <= MEDIUM else None
-        return regions if found is None else found
+        fewer = self._solve(problem, len(regions) - 1) if len(problem) <= MEDIUM else None
+        return regions if fewer is None else fewer
 
 
 def colored(problem: Problem) -> Groups:
@@ -577,7 +577,7 @@ def strong_components(successors: Sequence[Iterable[int]]) -> list[list[int]]:
         for user in users:
             reverse[user].append(vertex)
     seen = [False] * len(reverse)
-    found = []
+    components = []
     for start in reversed(_postorder(successors)):
         if seen[start]:
             continue
@@ -588,8 +588,8 @@ def strong_components(successors: Sequence[Iterable[int]]) -> list[list[int]]:
                 if not seen[other]:
                     seen[other] = True
                     component.append(other)
-        found.append(sorted(component))
-    return found
+        components.append(sorted(component))
+    return components
 
 
 def _postorder(successors: Sequence[Iterable[int]]) -> list[int]:

@@ -84,7 +84,7 @@ def _is_matmul(node: Node) -> bool:
 
 
 def _pads_with_zero(node: Node) -> bool:
-    """Zero always has an exact 8-bit number; another constant need not have one."""
+    """Tell whether a Pad fills with zero, which always has an exact 8-bit number; other constants need not."""
     value = node.const(2)
     absent = node.optional_operand(2) is None and not node.attrs.get("value", 0.0)
     return node.attrs.get("mode", "constant") != "constant" or absent or (value is not None and not value.any())

@@ -713,7 +713,8 @@ def _fits_const(pattern: Const, value: Value | None, search: Search) -> bool:
     if value is None or value.const is None:
         search.fail(f"expected a constant, found {search.describe(value)}", value.producer if value else None)
         return False
-    reason = "" if pattern.value is None else _check_const(value.const, pattern.value)
+    judged = search.feasible is not None and search.feasible.fits(pattern, value)
+    reason = "" if pattern.value is None or judged else _check_const(value.const, pattern.value)
     if reason:
         search.fail(reason)
     return not reason
@@ -1111,6 +1112,10 @@ class Feasibility:
             known = self._known[key] = may(pattern, value, anchored, self)
             self._depth -= 1
         return known
+
+    def fits(self, pattern: Const, value: Value) -> bool:
+        """Tell whether a constant is known to be one that ``pattern`` stands for."""
+        return self._known.get((pattern, value, False), False)
 
     def looks_through(self, value: Value) -> bool:
         """Tell whether ``value`` is its producer's first operand handed on, and the pattern may ignore that."""

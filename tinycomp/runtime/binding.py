@@ -15,6 +15,7 @@ from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import NativeRegion, actual_results
 from tinycomp.runtime.spec import TensorSpec, array_dtype, misfit
+from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
@@ -23,12 +24,12 @@ Direct = Callable[[Sequence[Any]], "list[Array] | None"]
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
-    """Return the program behind a plan that is one native region of static shapes, operands in the plan's order."""
+    """Return the program behind a plan that is one native region, operands in the plan's order."""
     if len(plan.steps) != 1:
         return None
     step = plan.steps[0]
     straight = step.reads == plan.input_slots and step.writes == plan.output_slots
-    if not isinstance(step.run, NativeRegion) or not straight or not all(s.is_static for s in plan.inputs):
+    if not isinstance(step.run, NativeRegion) or not straight:
         return None
     return step.run.native
 
@@ -39,11 +40,12 @@ def direct_call(plan: Plan) -> Direct | None:
     formats = [_format(spec.numpy_dtype) for spec in plan.inputs]
     if program is None:
         return None
-    outputs = [(spec.shape, array_dtype(spec.dtype)) for spec in program.program.outputs]
+    shapes = [_in_values(program, spec.shape) for spec in program.program.inputs]
+    outputs = [(_in_values(program, spec.shape), array_dtype(spec.dtype)) for spec in program.program.outputs]
     if None in formats or any(_format(dtype) is None for _, dtype in outputs):
         return None
     call: Direct = _direct.make(
-        address(ffi.addressof(lib, "tc_run")),
+        tuple([address(ffi.addressof(lib, name)) for name in ("tc_run", "tc_context_resize", "tc_context_value")]),
         address(program.handle),
         address(program.pool_handle),
         program,
@@ -51,10 +53,16 @@ def direct_call(plan: Plan) -> Direct | None:
         program.new_context,
         np.ndarray,
         np.empty,
-        tuple(zip(formats, (spec.shape for spec in plan.inputs), strict=True)),
+        tuple(zip(formats, shapes, strict=True)),
         tuple(outputs),
+        program.sources,
     )
     return _counting(call, program.program) if program.program.counted else call
+
+
+def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
+    """Return a shape as the short way reads it: a dimension that is no number as -1 - v for the value v of a run."""
+    return tuple([dim if isinstance(dim, int) else -1 - program.dims[dim] for dim in shape])
 
 
 def _counting(call: Direct, program: Program) -> Direct:

@@ -23,13 +23,13 @@ static void TC_NAME(tc_range_prepare)(tc_prepare *prepare) {
   tc_operate(prepare, p->type, 2.0 * (double)p->count);
 }
 
-#define RANGE_OF(type, wide)                                                         \
-  do {                                                                               \
+#define RANGE_OF(type, wide)                                                                       \
+  do {                                                                                             \
     const type start = *(const type *)call->operands[1], delta = *(const type *)call->operands[2]; \
-    type *y = call->operands[0];                                                     \
-    for (int64_t i = first; i < last; i++) {                                         \
-      y[i] = (type)((wide)start + (wide)i * (wide)delta);                            \
-    }                                                                                \
+    type *y = call->operands[0];                                                                   \
+    for (int64_t i = first; i < last; i++) {                                                       \
+      y[i] = (type)((wide)start + (wide)i * (wide)delta);                                          \
+    }                                                                                              \
   } while (0)
 
 static void TC_NAME(tc_range)(const tc_call *call, int64_t begin, int64_t end) {

@@ -8,8 +8,8 @@ from onnx import helper
 import tinycomp
 from tests.targets.quantized_layers import quantized_product
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
-from tinycomp.frontend.definition import definition, is_defined_by_others, quantized_layer
-from tinycomp.frontend.quantized_definition import layer_definition
+from tinycomp.frontend.definition import definition, is_defined_by_others
+from tinycomp.frontend.quantized_definition import is_quantized_product, layer_definition
 from tinycomp.ir import TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
@@ -173,7 +173,7 @@ def test_what_is_no_layer_has_no_layer() -> None:
     node = layer.graph.nodes[0]
     layer.graph.set_input(node, 1, layer.graph.add_input("scale", TensorType("float32", ())))
     assert layer_definition(node) is None
-    assert quantized_layer(parse(SWISH).nodes[0]) is None
+    assert not is_quantized_product(parse(SWISH).nodes[0])
 
 
 def attention(dims: list) -> onnx.ModelProto:

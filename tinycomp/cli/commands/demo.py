@@ -95,7 +95,7 @@ def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], 
 
 
 def _seconds_per_image(module: Module, images: np.ndarray) -> float:
-    """Median over all images, one at a time."""
+    """Return the median over all images, one at a time."""
     samples = []
     module(images[:1])
     for index in range(len(images)):
@@ -115,7 +115,7 @@ def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
 
 
 def _comparison(rows: Sequence[dict[str, Any]]) -> Table:
-    """Both models on the C target, side by side."""
+    """Return a table of both models on the C target, side by side."""
     table = Table(title="The same digits on the C target", title_justify="left")
     table.add_column("model")
     for name in ("accuracy", "size", "per image"):

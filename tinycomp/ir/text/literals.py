@@ -98,7 +98,7 @@ def array_literal(array: np.ndarray) -> str:
 
 
 def _has_exact_text(array: np.ndarray) -> bool:
-    """Complex numbers, and NaNs that carry a sign or a payload, have no exact decimal text."""
+    """Tell whether a number has an exact decimal text: complex ones have none, nor NaNs with a sign or payload."""
     name = dtype_name(array.dtype)
     if name.startswith("complex"):
         return False

@@ -31,7 +31,7 @@ _COMMUTATIVE = frozenset({"Mul", "Add"})
 
 @rule("BatchNormalization")
 def merge_batch_norm(graph: Graph, node: Node) -> bool:
-    """A batch normalisation with constant parameters goes into the weights and bias before it."""
+    """Merge a batch normalisation with constant parameters into the weights and bias before it."""
     host = _host(graph, node.operand(0))
     affine = None if host is None else normalisation(node)
     return host is not None and affine is not None and _merge(graph, node, host, *affine)
@@ -39,7 +39,7 @@ def merge_batch_norm(graph: Graph, node: Node) -> bool:
 
 @rule(*_ARITHMETIC)
 def merge_per_channel(graph: Graph, node: Node) -> bool:
-    """A scale or shift by one constant, or one per channel, goes into the weights and bias before it."""
+    """Merge a scale or shift by one constant, or one per channel, into the weights and bias before it."""
     at = 0 if node.op in _COMMUTATIVE and node.const(0) is not None else 1
     x, array = node.operand(1 - at), node.const(at)
     host = None if array is None or node.version < 7 else _host(graph, x)
@@ -128,7 +128,7 @@ def _conv(host: Node, scale: Array, shift: Array) -> Params | None:
 
 
 def _conv_transpose(host: Node, scale: Array, shift: Array) -> Params | None:
-    """The weight is (channels in, channels out per group, …); groups stand one after the other on axis 0."""
+    """Return the new weight, (channels in, channels out per group, …) with groups on axis 0, and the new bias."""
     weight, groups = host.const(1), int(host.attrs.get("group", 1))
     if weight is None or weight.shape[1] * groups != scale.size:
         return None
@@ -192,7 +192,7 @@ _ABSORBERS: Mapping[str, Callable[[Node, Array, Array], Params | None]] = {
     )
 )
 def gemm_of_rows(op: GraphBuilder, x: Value, w: Value, b: Value | None, match: Match) -> Value | None:
-    """``Reshape(Gemm(Reshape(x, [rows, k]), w, b), [..., n])`` is ``x w + b`` with x in the shape ``[..., k]``.
+    """Replace ``Reshape(Gemm(Reshape(x, [rows, k]), w, b), [..., n])`` by ``x w + b`` with x of shape ``[..., k]``.
 
     The bias must be the same for every row. The shapes no longer stand between the product and what follows it:
     residuals and activations can be fused.

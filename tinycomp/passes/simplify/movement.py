@@ -18,7 +18,7 @@ VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 @replaces(lambda x: P.Transpose(P.Transpose(x)))
 def merge_transposes(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """``Transpose(Transpose(x))`` is one Transpose, or none; the inner one stays for its other readers."""
+    """Replace ``Transpose(Transpose(x))`` by one Transpose, or none; the inner one stays for its other readers."""
     second, first = map(_perm, match.matched)
     return None if first is None or second is None else op.Transpose(x, perm=[first[i] for i in second])
 
@@ -31,7 +31,7 @@ def _perm(node: Node) -> list[int] | None:
 
 @rule("Transpose")
 def transpose_to_reshape(graph: Graph, node: Node) -> bool:
-    """A Transpose that moves only axes of size one copies nothing: it is a Reshape."""
+    """Replace a Transpose that moves only axes of size one, and so copies nothing, by a Reshape."""
     dims, perm = node.operand(0).shape, _perm(node)
     if dims is None or perm is None:
         return False
@@ -41,7 +41,7 @@ def transpose_to_reshape(graph: Graph, node: Node) -> bool:
 
 @rule(*VIEWS)
 def merge_views(graph: Graph, node: Node) -> bool:
-    """Changes of shape one after the other are one Reshape to the last shape; a single one gets an explicit shape.
+    """Replace changes of shape in a row by one Reshape to the last shape; give a single one an explicit shape.
 
     It takes a last shape with at most one unknown dimension, which the Reshape then finds by itself.
     """
@@ -69,7 +69,7 @@ def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node])
 
 @rule("GatherND")
 def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
-    """A GatherND whose constant indices name every element, or every row, once and in order is a Reshape.
+    """Replace a GatherND whose constant indices name every element, or row, once and in order by a Reshape.
 
     PyTorch's dynamo exporter ends so where a mask is indexed by ranges of its own sizes.
     """
@@ -91,7 +91,7 @@ _WEIGHT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 
 @rule(*_WINDOWED)
 def explicit_pads(graph: Graph, node: Node) -> bool:
-    """``auto_pad`` becomes ``pads`` where the sizes are known."""
+    """Replace ``auto_pad`` by ``pads`` where the sizes are known."""
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto == "NOTSET" or node.attrs.get("ceil_mode", 0):
         return False
@@ -127,7 +127,7 @@ def kernel_of(node: Node) -> list[int] | None:
 
 @replaces(lambda x: P.op(("AveragePool", "Conv", "MaxPool"), P.Pad(x, ...).where(uses=1), ...))
 def merge_pad(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """A Pad of spatial axes becomes ``pads`` of the Conv or pool behind it.
+    """Merge a Pad of spatial axes into the ``pads`` of the Conv or pool behind it.
 
     It fills with zeros before a Conv, and before an AveragePool, which then counts its pads, so it must not have any
     that it does not count. Before a MaxPool, which never sees them, but whose indices would change, it fills with minus

@@ -52,19 +52,19 @@ def _hand_on(graph: Graph, node: Node) -> bool:
 
 @replaces(lambda x: P.Identity(x))
 def drop_identity(op: GraphBuilder, x: Value) -> Value:
-    """``Identity(x)`` is x."""
+    """Replace ``Identity(x)`` by x."""
     return x
 
 
 @replaces(lambda x: P.op(("Concat", "Sum", "Max", "Min", "Mean"), x))
 def drop_single_operand(op: GraphBuilder, x: Value) -> Value:
-    """Joining, adding or comparing one operand alone is that operand."""
+    """Replace what joins, adds or compares one operand alone by that operand."""
     return x
 
 
 @rule("Dropout")
 def drop_dropout(graph: Graph, node: Node) -> bool:
-    """Dropout at inference is its operand; a mask that is read is all true."""
+    """Replace a Dropout at inference by its operand; a mask that is read is all true."""
     if is_random(node):
         return False
     mask = node.outputs[1] if len(node.outputs) > 1 else None
@@ -78,20 +78,20 @@ def drop_dropout(graph: Graph, node: Node) -> bool:
 
 @rule("Cast", "CastLike")
 def drop_cast(graph: Graph, node: Node) -> bool:
-    """A Cast to the dtype that the operand has is its operand."""
+    """Replace a Cast to the dtype that the operand has by the operand."""
     dtype = node.output.dtype
     return dtype != UNKNOWN_DTYPE and node.operand(0).dtype == dtype and _hand_on(graph, node)
 
 
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def drop_reshape(graph: Graph, node: Node) -> bool:
-    """A change of shape to the shape that the operand has is its operand."""
+    """Replace a change of shape to the shape that the operand has by the operand."""
     return same_shape_of_equal_size(node.operand(0).shape, node.output.shape) and _hand_on(graph, node)
 
 
 @rule("Transpose")
 def drop_transpose(graph: Graph, node: Node) -> bool:
-    """A Transpose that keeps every axis in its place is its operand."""
+    """Replace a Transpose that keeps every axis in its place by its operand."""
     rank = node.operand(0).rank
     perm = node.attrs.get("perm", None if rank is None else range(rank)[::-1])
     return perm is not None and list(perm) == list(range(len(perm))) and _hand_on(graph, node)
@@ -99,7 +99,7 @@ def drop_transpose(graph: Graph, node: Node) -> bool:
 
 @rule("Expand")
 def drop_expand(graph: Graph, node: Node) -> bool:
-    """An Expand to a shape that the operand has, or to ones, is its operand."""
+    """Replace an Expand to a shape that the operand has, or to ones, by the operand."""
     x = node.operand(0)
     wanted, dims = ints(node, 1, ""), x.shape
     if wanted is None or dims is None or len(wanted) > len(dims):
@@ -110,20 +110,20 @@ def drop_expand(graph: Graph, node: Node) -> bool:
 
 @replaces(lambda x: P.Tile(x, _filled_with(1)))
 def drop_tile(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """A Tile that repeats every axis once is its operand."""
+    """Replace a Tile that repeats every axis once by its operand."""
     return x if match.root.version >= 6 else None
 
 
 @rule("Pad")
 def drop_pad(graph: Graph, node: Node) -> bool:
-    """A Pad that adds nothing is its operand."""
+    """Replace a Pad that adds nothing by its operand."""
     pads = ints(node, 1, "pads" if node.version > 1 else "paddings")
     return pads is not None and not any(pads) and _hand_on(graph, node)
 
 
 @rule("Slice")
 def drop_slice(graph: Graph, node: Node) -> bool:
-    """A Slice of everything, forwards, is its operand."""
+    """Replace a Slice of everything, forwards, by its operand."""
     steps = ints(node, 4, "")
     if node.optional_operand(4) is not None and (steps is None or any(step != 1 for step in steps)):
         return False
@@ -137,7 +137,7 @@ def drop_slice(graph: Graph, node: Node) -> bool:
 
 @rule("Clip")
 def drop_clip(graph: Graph, node: Node) -> bool:
-    """A Clip with no limits, or infinite ones, is its operand.
+    """Replace a Clip with no limits, or infinite ones, by its operand.
 
     A float Clip without limits stays: it limits infinity to the greatest finite number.
     """
@@ -159,7 +159,7 @@ def drop_clip(graph: Graph, node: Node) -> bool:
     )
 )
 def drop_where(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """A Where with one condition for all elements is the chosen operand, if that has the shape of the result."""
+    """Replace a Where with one condition for all elements by the chosen operand, if that has the result's shape."""
     return x if same_static_shape(x, match.root.output) else None
 
 
@@ -178,19 +178,19 @@ def _without(x: Value, neutral: Value, match: Match) -> Value | None:
 
 @replaces(lambda x, zero=_ZERO: (x + zero) | (x - zero))
 def drop_zero(op: GraphBuilder, x: Value, zero: Value, match: Match) -> Value | None:
-    """``x + 0`` and ``x - 0`` are x, where the constant does not widen x; of a zero only the sign may change."""
+    """Replace ``x + 0`` and ``x - 0`` by x, where the constant does not widen x; of a zero only the sign may change."""
     return _without(x, zero, match)
 
 
 @replaces(lambda x, one=_ONE: (x * one) | (x / one) | P.Pow(x, one))
 def drop_one(op: GraphBuilder, x: Value, one: Value, match: Match) -> Value | None:
-    """``x * 1``, ``x / 1`` and ``x ** 1`` are x, where the constant does not widen x."""
+    """Replace ``x * 1``, ``x / 1`` and ``x ** 1`` by x, where the constant does not widen x."""
     return _without(x, one, match)
 
 
 @rule("Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def constant_on_the_right(graph: Graph, node: Node) -> bool:
-    """A constant first operand of a commutative operator goes to the right, where patterns expect it."""
+    """Move a constant first operand of a commutative operator to the right, where patterns expect it."""
     if node.version < 7 or len(node.inputs) != 2 or not has_trait(node, "commutative"):
         return False
     left, right = node.operand(0), node.operand(1)
@@ -203,7 +203,7 @@ def constant_on_the_right(graph: Graph, node: Node) -> bool:
 
 @replaces(lambda x, y: P.Sum(x, y))
 def sum_to_add(op: GraphBuilder, x: Value, y: Value) -> Value | None:
-    """A Sum of two operands is an Add."""
+    """Replace a Sum of two operands by an Add."""
     return op.Add(x, y) if version_of(op.graph, "Add") >= 7 else None
 
 
@@ -212,7 +212,7 @@ def sum_to_add(op: GraphBuilder, x: Value, y: Value) -> Value | None:
 
 @replaces(lambda x: P.Cast(P.Cast(x).named("inner")))
 def merge_casts(op: GraphBuilder, x: Value, inner: Value, match: Match) -> Value | None:
-    """``Cast(Cast(x))`` is one Cast where the inner one loses nothing."""
+    """Replace ``Cast(Cast(x))`` by one Cast where the inner one loses nothing."""
     outer = match.root
     if not is_lossless(x.dtype, inner.dtype) or outer.output.dtype == "string":
         return None
@@ -222,7 +222,7 @@ def merge_casts(op: GraphBuilder, x: Value, inner: Value, match: Match) -> Value
 
 @replaces(lambda x: P.CastLike(x, P.any))
 def name_type(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """``CastLike(x, y)`` is a Cast to the dtype of ``y`` where that is known, so that a constant can be folded."""
+    """Replace ``CastLike(x, y)`` by a Cast to the dtype of ``y`` where that is known, to fold constants."""
     dtype = match.root.output.dtype
     return None if dtype == UNKNOWN_DTYPE else op.Cast(x, **match.root.attrs, to=NUMBER_BY_DTYPE[dtype])
 
@@ -254,7 +254,7 @@ def is_lossless(source: str, target: str) -> bool:
 
 @replaces(lambda x: P.op(("Clip", "Relu"), P.op(("Clip", "Relu"), x, ...), ...))
 def merge_clamps(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """A limit of a limit is one limit; where the outer one changes nothing it goes away."""
+    """Replace a limit of a limit by one limit; where the outer one changes nothing it goes away."""
     outer, inner = match.matched
     dtype = outer.output.dtype
     first, second = (limits(inner), limits(outer)) if dtype in FLOATS else (None, None)

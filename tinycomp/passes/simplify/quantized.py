@@ -32,7 +32,7 @@ _NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
 
 @replaces(lambda x: P.QuantizeLinear(P.DequantizeLinear(x, P.const, ...), P.const, ...))
 def merge_conversions(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """What is dequantised and quantised again in the same way is what it was: both err by less than half a step."""
+    """Replace what is dequantised and quantised again in the same way by what it was: both err by under half a step."""
     node, inner = match.matched
     if x.dtype != node.output.dtype or x.dtype not in _STORED:
         return None
@@ -60,7 +60,7 @@ def _zero_point(node: Node, scale: np.ndarray) -> np.ndarray | None:
 
 @rule(*_MOVES)
 def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
-    """``move(DequantizeLinear(x))`` is ``DequantizeLinear(move(x))``, for one scale, and for more under a Transpose.
+    """Replace ``move(DequantizeLinear(x))`` by ``DequantizeLinear(move(x))``, for one scale, or more and a Transpose.
 
     A DequantizeLinear that others read as well is copied only where the copy has a layer, a QuantizeLinear or another
     move behind it.
@@ -123,7 +123,7 @@ def _swap(graph: Graph, inner: Node, move: Node, attrs: dict[str, Any]) -> None:
 
 @rule("QuantizeLinear")
 def quantize_before_moves(graph: Graph, node: Node) -> bool:
-    """``QuantizeLinear(move(x))`` is ``move(QuantizeLinear(x))`` for one scale, where the move keeps every element."""
+    """Replace ``QuantizeLinear(move(x))`` by ``move(QuantizeLinear(x))`` for one scale, if all elements are kept."""
     move = producer(node.inputs[0], *_KEEPING)
     if move is None or not is_private(graph, move.output) or not _has_one_scale(node):
         return False
@@ -142,7 +142,7 @@ def quantize_before_moves(graph: Graph, node: Node) -> bool:
 
 @rule("QuantizeLinear")
 def quantize_before_concat(graph: Graph, node: Node) -> bool:
-    """What is joined of dequantised tensors and quantised again is joined of the requantised ones."""
+    """Join requantised tensors in place of dequantised ones that are quantised again behind the Concat."""
     join = producer(node.inputs[0], "Concat")
     if join is None or not is_private(graph, join.output) or not _has_one_scale(node):
         return False
@@ -175,7 +175,7 @@ _ROUNDINGS = ("Ceil", "Floor", "Round")
 
 @rule(*_PRODUCTS)
 def quantise_whole_numbers(graph: Graph, node: Node) -> bool:
-    """A float32 product of 8-bit whole numbers reads both through a DequantizeLinear of scale 1."""
+    """Let a float32 product of 8-bit whole numbers read both through a DequantizeLinear of scale 1."""
     if producer(node.inputs[0], "Cast", "Clip") is None or graph.opsets.get("", 0) < 10:
         return False  # before the weights are read
     weight = _whole(node.const(1))

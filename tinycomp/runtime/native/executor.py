@@ -176,6 +176,16 @@ class NativeProgram:
         self.contexts = [self.new_context()]
 
     @property
+    def dims(self) -> dict[Expression, int]:
+        """The numbers of the values that dimensions of inputs and outputs are, where they are no numbers."""
+        return {} if self._sizes is None else self._sizes.dims
+
+    @property
+    def sources(self) -> tuple[tuple[int, int], ...]:
+        """Input and axis that show the size of each symbol."""
+        return () if self._sizes is None else self._sizes.sources
+
+    @property
     def isa(self) -> str:
         """The instruction set in use."""
         return str(ffi.string(lib.tc_program_isa(self.handle)).decode())

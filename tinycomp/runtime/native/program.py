@@ -54,7 +54,7 @@ class Operand:
         if self.space == "none":
             return "-"
         place = self.space if self.space == "arena" else f"{self.space}[{self.index}]"
-        return f"{place}+{self.offset}" if self.offset else place
+        return place if isinstance(self.offset, int) and self.offset == 0 else f"{place}+{self.offset}"
 
 
 ABSENT = Operand("none")

@@ -110,8 +110,8 @@ def spelling_of(argument: Value, result: Value) -> tuple[Spelling, Node] | None:
     assert result.producer is not None
     place = (argument, result.producer)
     expression = _expression(*place)
-    found = _search(*place) if expression is None else Uncompared(place).ask(_spelling, expression)
-    return None if found is None else (found, result.producer)
+    activation = _search(*place) if expression is None else Uncompared(place).ask(_spelling, expression)
+    return None if activation is None else (activation, result.producer)
 
 
 def _search(argument: Value, node: Node) -> Spelling | None:

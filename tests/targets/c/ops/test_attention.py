@@ -68,6 +68,21 @@ def test_two_kernels_and_no_copy(scale, mask):
     np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_keys_and_values_may_be_one_constant():
+    nodes = [
+        helper.make_node("MatMul", ["q", "w"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "w"], ["y"]),
+    ]
+    feeds = {"q": draw(5, 8), "mask": draw(5, 8)}
+    model = make_model(nodes, feeds, {"w": draw(8, 8)}, ["y"])
+    module = tinycomp.compile(model, verify=True)
+    assert kernels(module) == ["attention_f32"]
+    expected = tinycomp.compile(model, "host", passes="").run(feeds)["y"]
+    np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
 SHAPES = {
     "one head": ((5, 4), (4, 7), (7, 3)),
     "batch": ((2, 5, 4), (2, 4, 7), (2, 7, 3)),

@@ -62,7 +62,7 @@ def _fits(match: Match) -> bool | Remark:
         return True
     if mask.dtype != "float32":
         return reject(f"the mask is {mask.type}")
-    product = next(n.output for n in match.matched if n.op == "MatMul" and n.inputs[1] is not match["v"])
+    product = next(n.output for n in match.matched if n.op == "MatMul" and n is not match.root)
     same = surely_equal(product.shape, scores.shape)
     return same or reject(f"the mask {mask.type} makes more of the scores {product.type}")
 

@@ -12,7 +12,8 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
-from tinycomp.symbolic import Size, product
+from tinycomp.runtime.native.library import codes
+from tinycomp.symbolic import Size, product, typical
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params
@@ -28,8 +29,7 @@ FAMILY = LoweringRules()
 _VALUES = 256
 """Entries of a table: as many as a byte has values."""
 _IMAGES = (3, 4, 5)
-_OPERATIONS = {"Add": 0, "Sub": 1, "Mul": 2}
-"""Codes of ``enum tc_binary8``."""
+_CODES = codes("tc_binary", "TC_BINARY_")
 
 
 def add_elements(target: Target) -> None:
@@ -111,15 +111,15 @@ def _evaluated(body: Graph, x: Value, given: Array) -> Array:
 def qbinary(emit: Emitter, node: Node) -> None:
     """Emit the sum, difference or product of two 8-bit tensors, broadcast as ONNX has it."""
     nodes, outer = node.body.nodes, operands_of(node)
-    combining = first_of(nodes, *_OPERATIONS)
+    combining = first_of(nodes, "Add", "Sub", "Mul")
     sources = [dequantizer(v) for v in combining.inputs]
     to = Requantization.read(first_of(nodes, "QuantizeLinear"))
     result, shape = sized_type(node.output)
     places = [_broadcast(emit, outer[s.inputs[0]], node.output) for s in sources]
-    order = sorted(range(len(shape)), key=lambda d: -strides(result)[d])
+    order = sorted(range(len(shape)), key=lambda d: -typical(strides(result)[d]))
     a, b = places
     params = {
-        "op": _OPERATIONS[combining.op],
+        "op": _CODES[combining.op.upper()],
         **{f"{name}_zero_point": zero_point_of(s).item() for name, s in zip("ab", sources, strict=True)},
         **{f"{name}_scale": scale_of(s).item() for name, s in zip("ab", sources, strict=True)},
         "y_zero_point": to.zero_point,

@@ -34,6 +34,7 @@ from tinycomp.targets.common.quantized.reading import (
     first,
     fixed_point,
     limits,
+    scale_of_sums,
 )
 
 FAMILY = LoweringRules()
@@ -66,7 +67,7 @@ def _spelled_as_kernel(match: Match) -> Verdict:
     """Tell whether explicit arithmetic is the kernels': one factor per channel, integer bounds and zero point."""
     anchor, last = first(match.matched, *PRODUCTS), match.outputs[0].producer
     assert last is not None
-    if (IntegerProduct.read(anchor, match.matched).scale != 1).any():
+    if (scale_of_sums(anchor) != 1).any():
         return reject("the sums are scaled before they are multiplied")
     to, factors = Requantization.spelled_out(last)
     if channel_vector(factors, tensor(anchor.output.type), 1 if anchor.op == "Conv" else -1) is None:
@@ -93,7 +94,7 @@ def _fits_kernel(match: Match) -> Verdict:
             return pads
         if any(pads) and anchor.attrs.get("auto_pad", "NOTSET") != "NOTSET":
             return reject("a Pad before automatic padding")
-    scale = IntegerProduct.read(anchor, match.matched).scale
+    scale = scale_of_sums(anchor)
     last = next((n for n in match.matched if n.op == "QuantizeLinear"), None)
     factors = scale.astype(np.float32) if last is None else Requantization.read(last).factors(scale)
     return factors_fit(factors)

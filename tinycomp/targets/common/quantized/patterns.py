@@ -48,86 +48,86 @@ def _whole_number(zero_point: Array) -> bool | Remark:
 
 
 def dequantized(x: ValuePattern) -> ValuePattern:
-    """``x``, 8-bit values with one scale, as floats."""
+    """Match ``x``, 8-bit values with one scale, as floats."""
     return P.DequantizeLinear(x.where(dtype=EIGHT_BITS), P.const(one), P.const | P.absent).where(dtype="float32")
 
 
 def dequantized_const(w: ValuePattern) -> ValuePattern:
-    """``w``, a constant with one scale or one per slice of an axis, as floats."""
+    """Match ``w``, a constant with one scale or one per slice of an axis, as floats."""
     scaled = P.DequantizeLinear(w, P.const(positive), P.const | P.absent, block_size={0, None})
     return scaled.where(dtype="float32")
 
 
 def quantized(y: ValuePattern) -> ValuePattern:
-    """Floats as 8-bit values with one scale."""
+    """Match floats as 8-bit values with one scale."""
     return P.QuantizeLinear(y, P.const(one), P.const | P.absent).where(dtype=EIGHT_BITS)
 
 
 def clamped(y: ValuePattern) -> ValuePattern:
-    """``y`` behind an activation that is a clamp, or ``y``: rounding is monotone, so the clamp may follow it."""
+    """Match ``y``, maybe behind an activation that is a clamp: rounding is monotone, so the clamp may follow it."""
     return P.Relu(y) | P.Clip(y, P.const | P.absent, P.const | P.absent) | y
 
 
 def padded(x: ValuePattern) -> ValuePattern:
-    """``x`` with zeros around it, or ``x``."""
+    """Match ``x``, maybe with zeros around it."""
     widths = P.const(lambda pads: bool((pads >= 0).all()) or reject(f"negative pads {pads}"))
     return P.Pad(x, widths, P.const(0) | P.absent, mode="constant") | x
 
 
 def product(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product with an optional bias."""
+    """Match a matrix product with an optional bias."""
     return P.Gemm(x, w, b | P.absent, alpha=1.0, beta=1.0, transA=0) | P.optional(P.Add, P.MatMul(x, w), b)
 
 
 def conv_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A convolution of 8-bit values by constants, with float results."""
+    """Match a convolution of 8-bit values by constants, with float results."""
     weight, bias = dequantized_const(w.where(dtype=WEIGHTS)), dequantized_const(b) | b | P.absent
     return P.Conv(padded(dequantized(x.where(const=False))), weight, bias)
 
 
 def dense_sums(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of 8-bit values and constants, with float results."""
+    """Match a matrix product of 8-bit values and constants, with float results."""
     data, weight = dequantized(x.where(const=False)), dequantized_const(w.where(dtype=WEIGHTS))
     return product(data, weight, dequantized_const(b) | b)
 
 
 def qconv(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """An 8-bit convolution with padding, bias and activation."""
+    """Match an 8-bit convolution with padding, bias and activation."""
     return quantized(clamped(conv_sums(x, w, b)))
 
 
 def qdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """An 8-bit matrix product with bias and activation."""
+    """Match an 8-bit matrix product with bias and activation."""
     return quantized(clamped(dense_sums(x, w, b)))
 
 
 def qconv_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A convolution of 8-bit values whose result stays float."""
+    """Match a convolution of 8-bit values whose result stays float."""
     return conv_sums(x, w, b)
 
 
 def qdense_real(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A matrix product of 8-bit values whose result stays float."""
+    """Match a matrix product of 8-bit values whose result stays float."""
     return dense_sums(x, w, b)
 
 
 def run_time_sums(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of 8-bit values, both with one scale, with float results."""
+    """Match a matrix product of 8-bit values, both with one scale, with float results."""
     return P.MatMul(dequantized(a), dequantized(b))
 
 
 def qmatmul(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """An 8-bit matrix product of two activations."""
+    """Match an 8-bit matrix product of two activations."""
     return quantized(clamped(run_time_sums(a, b)))
 
 
 def qmatmul_real(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """A matrix product of two 8-bit activations whose result stays float."""
+    """Match a matrix product of two 8-bit activations whose result stays float."""
     return run_time_sums(a, b)
 
 
 def scaled(y: ValuePattern) -> ValuePattern:
-    """Sums as 8-bit values, spelled out: multiplied, rounded, moved by a zero point, clipped, converted."""
+    """Match sums as 8-bit values, spelled out: multiplied, rounded, moved by a zero point, clipped, converted."""
     rounded = P.Round(P.Mul(y, P.const))
     moved = P.Add(rounded, P.const(_whole_number)) | rounded
     clipped = P.Clip(moved, P.const, P.const)
@@ -135,32 +135,32 @@ def scaled(y: ValuePattern) -> ValuePattern:
 
 
 def qconv_scaled(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A convolution of 8-bit whole numbers, requantised by explicit arithmetic."""
+    """Match a convolution of 8-bit whole numbers, requantised by explicit arithmetic."""
     return scaled(conv_sums(x, w, b))
 
 
 def qdense_scaled(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-    """A matrix product of 8-bit whole numbers, requantised by explicit arithmetic."""
+    """Match a matrix product of 8-bit whole numbers, requantised by explicit arithmetic."""
     return scaled(dense_sums(x, w, b))
 
 
 def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """The sum of two 8-bit tensors with an activation."""
+    """Match the sum of two 8-bit tensors with an activation."""
     return quantized(clamped(P.Add(dequantized(a), dequantized(b))))
 
 
 def qbinary(a: ValuePattern, b: ValuePattern) -> ValuePattern:
-    """The sum, difference or product of two 8-bit tensors with an activation."""
+    """Match the sum, difference or product of two 8-bit tensors with an activation."""
     return quantized(clamped(P.op(set(_COMBINING), dequantized(a), dequantized(b))))
 
 
 def qavgpool(x: ValuePattern) -> ValuePattern:
-    """A mean of 8-bit values."""
+    """Match a mean of 8-bit values."""
     return quantized(P.AveragePool(dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(dequantized(x)))
 
 
 def qtable(x: ValuePattern) -> ValuePattern:
-    """A function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
+    """Match a function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
     real = dequantized(x.where(const=False))
     branches = P.dominates(real, P.elementwise, P.elementwise(P.any))
     return quantized(P.repeat(P.elementwise, real) | branches | real)

@@ -71,6 +71,13 @@ def bias_of(product: Node, nodes: Iterable[Node]) -> Value | None:
     return None if add is None else next(v for v in add.inputs if v is not None and source(v) is not product)
 
 
+def scale_of_sums(product: Node) -> Array:
+    """Return, in float64, what one step of the sums of dequantised data and weight is worth: one number or a vector."""
+    of_data, of_weights = (scale_of(dequantizer(value)) for value in product.inputs[:2])
+    steps: Array = of_data.item() * of_weights.reshape(-1)
+    return steps
+
+
 def real(value: Value) -> Array:
     """Return the numbers, in float64, that a constant stands for; a dequantised one has one scale, or one per row."""
     if value.is_const:
@@ -126,7 +133,7 @@ class IntegerProduct:
         data, weights = dequantizer(product.inputs[0]), dequantizer(product.inputs[1])
         weight = np.moveaxis(constant(weights.inputs[0]), channel_axis(product), 0)
         weight = without_zero_point(weight, zero_point_of(weights).reshape(-1, *[1] * (weight.ndim - 1)))
-        scale = scale_of(data).item() * scale_of(weights).reshape(-1)
+        scale = scale_of_sums(product)
         bias = bias_of(product, nodes)
         numbers = np.zeros(len(weight), np.int64) if bias is None else _bias(bias, scale, len(weight))
         return cls(weight, numbers, scale, zero_point_of(data).item())
