@@ -104,6 +104,8 @@ def test_is_what_onnxruntime_computes(options):
     model, x = nbits(**options), data(2, 3, depth=options.get("depth", K))
     module = tinycomp.compile(model, shapes={"x": x.shape})
     assert kernels(module) == KERNELS
+    (region,) = module.report().regions
+    assert region.integer_macs == 6 * x.shape[-1] * N
     (expected,) = peer(model, x)
     # onnxruntime multiplies codes of 8 bits in another way on some processors; the data are rounded alike.
     np.testing.assert_allclose(module(x), expected, rtol=0, atol=1e-2 * np.abs(expected).max())
