@@ -34,6 +34,9 @@ enum {
 enum { CACHED_QUERIES = 384, CACHED_ROWS = 48, CACHED_KEYS = 256 };
 enum { CACHED_FEW = 16, CACHED_CHUNK = 512, CACHED_NEAR = 32, CACHED_TILE = 4 };
 
+/* How many rows ahead keys and values are fetched: what the processor fetches by itself ends with every page. */
+enum { CACHED_AHEAD = 16 };
+
 /* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
 enum { CACHED_STRIDE = CACHED_KEYS + 16, CACHED_FEW_STRIDE = CACHED_CHUNK + 16 };
 
@@ -387,6 +390,7 @@ static void cached_run_many(const tc_call *call, const cached_unit *u) {
 /* The products of up to four queries with `keys` rows that follow each other. */
 TC_INLINE void cached_dots(const int queries, const float *const *q, const float *k, int64_t k_row, int64_t depth,
                            int64_t keys, float *scores) {
+  const int64_t ahead = CACHED_AHEAD * k_row * (int64_t)sizeof(float);
   for (int64_t j = 0; j < keys; j++, k += k_row) {
     tc_vf sums[CACHED_TILE];
 #pragma GCC unroll 4
@@ -395,6 +399,7 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
     }
     int64_t d = 0;
     for (; d + TC_LANES <= depth; d += TC_LANES) {
+      __builtin_prefetch((const char *)(k + d) + ahead);
       const tc_vf key = tc_vf_load(k + d);
 #pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
@@ -427,9 +432,11 @@ TC_INLINE void cached_mix(const int queries, const int vectors, const float *wei
       total[r][c] = tc_vf_load(sums + r * stride + c * TC_LANES);
     }
   }
+  const int64_t ahead = CACHED_AHEAD * v_row * (int64_t)sizeof(float);
   for (int64_t j = 0; j < keys; j++, v += v_row) {
 #pragma GCC unroll 4
     for (int c = 0; c < vectors; c++) {
+      __builtin_prefetch((const char *)(v + c * TC_LANES) + ahead);
       const tc_vf value = c + 1 < vectors ? tc_vf_load(v + c * TC_LANES) : tc_load_up_to(v + c * TC_LANES, last);
 #pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {

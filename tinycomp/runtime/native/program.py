@@ -33,7 +33,7 @@ ALGORITHMS = MappingProxyType(
 )
 """The algorithms of convolutions by their number."""
 
-_EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1)})
+_EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1), "tensor_scatter": (0, 1)})
 """Kernels that copy nothing where two operands, a result and what it goes on from, are the same memory: which two."""
 
 SPACES = ("none", "input", "output", "constant", "arena")
