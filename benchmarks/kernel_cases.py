@@ -17,6 +17,8 @@ Array = NDArray[Any]
 _FLOAT = "float32"
 _SIGMOID, _GELU_ERF = 4, 9
 """Of ``enum tc_activation``."""
+_FEW_QUERIES = 16
+"""Up to how many queries share one pass over the keys."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def cases() -> list[Case]:
         *(depthwise(*layer) for layer in DEPTHWISE),
         attention(12, 128, 64),
         attention(6, 1500, 64),
+        cached_attention(32, 4, 1, 512, 128),
+        cached_attention(32, 4, 128, 2048, 128),
         elementwise("gelu", _GELU_ERF, (128, 3072)),
         elementwise("sigmoid", _SIGMOID, (112, 112, 32)),
         softmax(1536, 128),
@@ -174,6 +178,23 @@ def attention(heads: int, rows: int, depth: int) -> Case:
         params |= {f"{operand}_head": depth, f"{operand}_row": heads * depth, f"{operand}_batch": rows * heads * depth}
     shape = (rows, heads * depth)
     return Case("attention", f"{heads} heads, {rows}x{depth}", "attention_f32", (shape,) * 3 + (None,), params, shape)
+
+
+def cached_attention(heads: int, group: int, rows: int, keys: int, depth: int) -> Case:
+    """Causal attention of the last tokens of a text over a cache."""
+    shared = heads // group
+    params: dict[str, int | float] = {"batch": 1, "heads": heads, "group": group, "rows": rows, "keys": keys}
+    params |= {"depth": depth, "value_depth": depth, "scale": depth**-0.5, "softcap": 0.0}
+    for operand in "yq":
+        params |= {f"{operand}_head": depth, f"{operand}_row": heads * depth, f"{operand}_batch": rows * heads * depth}
+    for operand in "kv":
+        params |= {f"{operand}_row": depth, f"{operand}_head": keys * depth, f"{operand}_batch": shared * keys * depth}
+    params |= {"mask_bytes": 4, "length_bytes": 4, "past": keys - rows, "causal": 1, "left": -1, "right": -1}
+    queries, cache = (rows, heads * depth), (shared, keys, depth)
+    operands = (None, queries, cache, cache, *[None] * 4)
+    shape = f"{heads} heads, {shared} of keys, {rows} of {keys}x{depth}"
+    few = group * rows <= _FEW_QUERIES
+    return Case("attention with a cache", shape, "cached_attention_f32", operands, params, queries, moves_data=few)
 
 
 def elementwise(name: str, function: int, shape: Sequence[int]) -> Case:

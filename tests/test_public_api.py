@@ -28,7 +28,7 @@ SIGNATURES = {
     "load": "(source, *, threads=None, targets=(), trusted=False)",
     "quantize": "(model, calibration=None, *, method=None, activations='uint8', symmetric=None, per_channel=True,"
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
-    " threads=None, progress=None, weights='int8', block=32)",
+    " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
     "to_onnx": "(graph, *, model_name=None)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",

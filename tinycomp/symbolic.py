@@ -259,15 +259,32 @@ def broadcast(a: Size, b: Size) -> Size:
         return b
     if isinstance(a, int) and a > 1:
         return a
-    if _is_cut(a, b):
+    if _is_cut(a, b) or _is_among(a, b):
         return b
-    return a if _is_cut(b, a) else if_zero(a - 1, b, a)
+    if _is_cut(b, a) or _is_among(b, a):
+        return a
+    return if_zero(a - 1, b, a)
 
 
 def _is_cut(a: Size, b: Size) -> bool:
     """Tell whether ``a`` is ``b`` up to some number: then they fit only where they are equal."""
     atom = _only_atom(a)
     return atom is not None and atom.kind == "min" and b in atom.operands
+
+
+def _is_among(a: Size, b: Size) -> bool:
+    """Tell whether ``b`` is what ``a`` and others have been broadcast to."""
+    waiting = [b]
+    while waiting:
+        current = waiting.pop()
+        atom = _only_atom(current)
+        if current == a:
+            return True
+        if atom is not None and atom.kind == "ifzero":
+            test, then, otherwise = atom.operands
+            if test == otherwise - 1:
+                waiting += (then, otherwise)
+    return False
 
 
 def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:

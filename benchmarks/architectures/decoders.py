@@ -135,13 +135,14 @@ def optimum(sizes: Sizes, *, weights: str = "float32", seed: int = 0) -> onnx.Mo
         A model of ``input_ids``, ``attention_mask``, ``position_ids`` and the past to ``logits`` and the present.
     """
     b = _Builder(sizes, seed, weights)
-    ids, mask = b.input("input_ids", ["batch_size", "sequence_length"]), _mask(b)
+    whole = "past_sequence_length + sequence_length"
+    ids, mask = b.input("input_ids", ["batch_size", "sequence_length"]), _mask(b, whole)
     positions = b.input("position_ids", ["batch_size", "sequence_length"])
     turns = _turns(b, positions)
     bias = _bias(b, positions, b.op("Shape", mask, start=1, end=2), mask)
 
     def attend(layer: int, query: str, key: str, value: str) -> str:
-        (past_key, past_value), presents = _cache(b, layer, "past_sequence_length", "total_sequence_length")
+        (past_key, past_value), presents = _cache(b, layer, "past_sequence_length", whole)
         key = _rotated(b, _heads(b, key, sizes.kv_heads), turns)
         key = b.op("Concat", past_key, key, output=presents[0], axis=2)
         value = b.op("Concat", past_value, _heads(b, value, sizes.kv_heads), output=presents[1], axis=2)
@@ -155,16 +156,14 @@ def opset24(sizes: Sizes, *, seed: int = 0) -> onnx.ModelProto:
     """Build a decoder of ONNX's own large operators on a cache of ``sizes.positions`` places.
 
     Returns:
-        A model of ``input_ids``, ``cache_position`` ``[sequence]`` and ``past_key_values.N.key`` and ``.value`` to
-        ``logits`` and the present, which are as large.
+        A model of ``input_ids``, ``position_ids`` and ``past_key_values.N.key`` and ``.value`` to ``logits`` and the
+        present, which are as large.
     """
     b = _Builder(sizes, seed)
     ids = b.input("input_ids", ["batch_size", "sequence_length"])
-    places = b.input("cache_position", ["sequence_length"])
+    positions = b.input("position_ids", ["batch_size", "sequence_length"])
     tables = [b.stored(name, table) for name, table in zip(("cos_cache", "sin_cache"), angles(sizes), strict=True)]
-    batch = b.op("Shape", ids, start=0, end=1)
-    positions = b.op("Expand", places, b.op("Shape", ids))
-    first = b.op("Expand", b.op("Slice", places, b.ints(0), b.ints(1), b.ints(0)), batch)
+    first = b.op("Gather", positions, b.integer(0), axis=1)
     total = b.op("Add", first, b.op("Shape", ids, start=1, end=2))
 
     def normalise(x: str, added: str | None, gain: str) -> tuple[str, str]:
@@ -381,8 +380,8 @@ def _decode(b: _Builder, ids: str, normalise: Any, attend: Any, output: str = "l
     return logits
 
 
-def _mask(b: _Builder) -> str:
-    return b.input("attention_mask", ["batch_size", "total_sequence_length"])
+def _mask(b: _Builder, length: str = "total_sequence_length") -> str:
+    return b.input("attention_mask", ["batch_size", length])
 
 
 def _cache(b: _Builder, layer: int, past: int | str, present: int | str) -> tuple[list[str], list[str]]:

@@ -68,6 +68,9 @@ int64_t tc_cache_bytes(int32_t level);
 int32_t tc_peak_flops(const char *isa, double *flops_per_second, tc_error *error);
 /* Likewise operations on 8-bit numbers: exact products, added up in 32 bits. */
 int32_t tc_peak_int8(const char *isa, double *operations_per_second, tc_error *error);
+/* Bytes per second that so many threads read together, of so much memory again and again: the most of several passes.
+ */
+int32_t tc_peak_read(const char *isa, int32_t threads, int64_t bytes, double *bytes_per_second, tc_error *error);
 
 /* ---- kernels ---- */
 

@@ -78,6 +78,56 @@ typedef struct tc_rotary_f32_params {
   int64_t position_batch, position_step;
 } tc_rotary_f32_params;
 
+/* cache_append_f32: new rows into a cache. Sequence b has its new rows from position start(b) on: the rows of the past
+ * without lengths; else lengths[b] + length_more - rows, or 0 where `longest` equals the number of new rows. Rows of
+ * the past keep their places, and others are 0. Where y and past are the same memory nothing is copied. With append 0,
+ * y holds the new rows alone. The first `rotated` features are rotated by the angles of positions[b, i], or of start(b)
+ * + i, in pairs of neighbours if interleaved, else of halves. Elements lie side by side along the columns. Operands:
+ * y[batch, heads, capacity, columns], past[batch, heads, past_rows, columns] (optional), x[batch, heads, rows,
+ * columns], lengths[batch] (optional, integers of length_bytes), longest (optional, one int32), positions[batch, rows]
+ * (optional, int64), cos and sin[cache_rows, rotated/2] (optional). */
+typedef struct tc_cache_append_f32_params {
+  int64_t batch, heads, rows, columns, capacity, past_rows;
+  int64_t y_batch, y_head, y_row;
+  int64_t past_batch, past_head, past_row;
+  int64_t x_batch, x_head, x_row;
+  int64_t append;
+  int64_t length_bytes, length_more;
+  int64_t rotated, interleaved, cache_rows, position_batch;
+} tc_cache_append_f32_params;
+
+/* cached_attention_f32: attention_f32 over as many of the keys as a run says. Sequence b has lengths[b] + length_more
+ * keys, and its first query stands at that less the rows, or at 0 where `longest` equals the rows; without lengths all
+ * keys count and the first query stands at `past`. Of the keys, a query at position i sees those up to i if causal, and
+ * those from i - left to i + right where these are not negative. Scores are softcap * tanh(scale * q k / softcap) if
+ * softcap is positive; then the mask is added, or hides keys where a mask of bytes is 0; keys from mask_columns on are
+ * hidden by any mask. A sink adds e^sink[head] to the sum of a softmax. A query that sees no key gives zeros.
+ * Where up to 16 queries share the keys (group * rows) and there is room for more than 512 of those, what every 512
+ * keys contribute goes to partial[batch, heads, rows, ceil(keys/512), value_depth + 2]: weighted values, then the
+ * greatest score and the sum of exponentials. attention_combine_f32, called for the same sizes, makes y of them; it
+ * does nothing for others. Operands: y[batch, heads, rows, value_depth], partial (optional), q[batch, heads, rows,
+ * depth], k[batch, heads/group, keys, depth], v[batch, heads/group, keys, value_depth], mask[batch, heads, rows,
+ * mask_columns] (optional), lengths (optional), longest (optional), sink[heads] (optional). */
+typedef struct tc_cached_attention_f32_params {
+  int64_t batch, heads, group;
+  int64_t rows, keys, depth, value_depth;
+  int64_t y_batch, y_head, y_row;
+  int64_t q_batch, q_head, q_row;
+  int64_t k_batch, k_head, k_row;
+  int64_t v_batch, v_head, v_row;
+  int64_t mask_batch, mask_head, mask_row, mask_column, mask_columns, mask_bytes; /* 4 for floats, or 1 */
+  int64_t length_bytes, length_more;
+  int64_t past, causal, left, right;
+  float scale, softcap;
+} tc_cached_attention_f32_params;
+
+/* attention_combine_f32: the second half of cached_attention_f32. Operands: y, partial, sink (optional). */
+typedef struct tc_attention_combine_f32_params {
+  int64_t batch, heads, group;
+  int64_t rows, keys, value_depth;
+  int64_t y_batch, y_head, y_row;
+} tc_attention_combine_f32_params;
+
 /* How a convolution is computed. */
 enum tc_conv_algorithm {
   TC_CONV_AUTO = 0,
@@ -545,6 +595,34 @@ typedef struct tc_gemm_dequant_f32_params {
   int64_t activation;
   float activation_a, activation_b;
 } tc_gemm_dequant_f32_params;
+
+/* quantize_blocks_f32: rows of x as signed bytes with a scale for each `block` numbers: the largest magnitude over 127,
+ * rounded to nearest, ties to even. Of each row there are `pitch` bytes, 0 behind its k numbers up to a whole block,
+ * and figures [3][blocks]: the scales; int32, the sums of the bytes times -`middle`; the sums as floats. A block with
+ * an infinity or NaN has the scale NaN. Operands: bytes[m,pitch], figures[m,3,blocks], x. */
+typedef struct tc_quantize_blocks_f32_params {
+  int64_t m, k;
+  int64_t ldx;    /* row stride of x */
+  int64_t block;  /* a multiple of 16 up to 256 */
+  int64_t pitch;  /* bytes from one row to the next, at least k rounded up to whole blocks */
+  int64_t middle; /* of the codes that the bytes are to be multiplied by */
+} tc_quantize_blocks_f32_params;
+
+/* gemm_blocks_f32: y[m,n] = activation(x[m,k] * ((codes - zero) * scale) + bias) where quantize_blocks_f32 has made
+ * bytes and figures of x, for constant codes of 2, 4 or 8 bits as MatMulNBits of com.microsoft has them: the lowest
+ * bits of a byte first. Products within a block are summed up exactly; blocks are added in their order, in f32.
+ * Operands: y, bytes, figures, codes[n,blocks,block*bits/8] as bytes, scales[n,blocks], zero points (optional: the
+ * middle of the codes; packed like the codes, every column in bytes of its own, or f32[n,blocks]), bias[n] (optional).
+ */
+typedef struct tc_gemm_blocks_f32_params {
+  int64_t m, n, k;
+  int64_t pitch, ldc; /* row strides of bytes and y */
+  int64_t bits, block;
+  int64_t scale_type; /* F32 or F16 */
+  int64_t zero_type;  /* U8 or F32; -1 without zero points */
+  int64_t activation;
+  float activation_a, activation_b;
+} tc_gemm_blocks_f32_params;
 
 /* ---- resizing ---- */
 

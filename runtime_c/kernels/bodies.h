@@ -49,6 +49,8 @@
 #include "quant8/qdwconv2d.h"
 #include "quant8/qmatmul.h"
 #include "quant8/gemm_dequant_f32.h"
+#include "quant8/quantize_blocks_f32.h"
+#include "quant8/gemm_blocks_f32.h"
 #include "quant8/qlookup.h"
 #include "quant8/qbinary.h"
 #include "quant8/qmaxpool2d.h"
@@ -60,5 +62,8 @@
 
 #include "attention/attention_f32.h"
 #include "attention/rotary_f32.h"
+#include "attention/cache_append_f32.h"
+#include "attention/cached_attention_f32.h"
+#include "attention/attention_combine_f32.h"
 
 #include "recurrent/recurrent_f32.h"

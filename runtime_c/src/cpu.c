@@ -2,6 +2,10 @@
 #include "cpu.h"
 
 #include <unistd.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #include "tinycomp.h"
 
@@ -9,8 +13,26 @@ bool tc_cpu_has_scalar(void) { return true; }
 
 #if defined(__aarch64__)
 bool tc_cpu_has_neon(void) { return true; }
+
+bool tc_cpu_has_dotprod(void) {
+#if defined(__linux__)
+  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#else
+  return false;
+#endif
+}
 #elif defined(__x86_64__)
+/* Every processor with AVX2 converts halves, too. */
 bool tc_cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+/* Older compilers do not know the feature by name, nor their assemblers the instruction. */
+bool tc_cpu_has_avxvnni(void) {
+#if defined(__GNUC__) && __GNUC__ >= 11
+  return tc_cpu_has_avx2() && __builtin_cpu_supports("avxvnni");
+#else
+  return false;
+#endif
+}
 
 bool tc_cpu_has_avx512(void) {
   return tc_cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

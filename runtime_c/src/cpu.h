@@ -8,6 +8,10 @@ bool tc_cpu_has_scalar(void);
 bool tc_cpu_has_neon(void);
 bool tc_cpu_has_avx2(void);
 bool tc_cpu_has_avx512(void);
+/* Whether there are products of quads of bytes for vectors of AVX2. */
+bool tc_cpu_has_avxvnni(void);
+/* Whether NEON has them. */
+bool tc_cpu_has_dotprod(void);
 /* Whether AVX-512 multiplies quads of bytes. */
 bool tc_cpu_has_avx512vnni(void);
 

@@ -6,13 +6,14 @@
 
 #include "cpu.h"
 
-#define TC_ISA(name)        \
-  {#name,                   \
-   tc_cpu_has_##name,       \
-   tc_kernels__##name,      \
-   &tc_shape__##name,       \
-   tc_multiply_add__##name, \
-   tc_multiply_add_int8__##name},
+#define TC_ISA(name)             \
+  {#name,                        \
+   tc_cpu_has_##name,            \
+   tc_kernels__##name,           \
+   &tc_shape__##name,            \
+   tc_multiply_add__##name,      \
+   tc_multiply_add_int8__##name, \
+   tc_read_memory__##name},
 static const tc_isa isas[] = {TC_ISA_LIST};
 #undef TC_ISA
 

@@ -24,13 +24,16 @@ typedef struct tc_isa {
    * the sum is written so that nothing can be left out. */
   double (*multiply_add)(int64_t rounds, float *sum);
   double (*multiply_add_int8)(int64_t rounds, int32_t *sum);
+  /* Reads memory as fast as one thread can. */
+  int32_t (*read_memory)(const void *memory, int64_t bytes);
 } tc_isa;
 
-#define TC_ISA(name)                                          \
-  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT]; \
-  extern const tc_isa_shape tc_shape__##name;                 \
-  double tc_multiply_add__##name(int64_t rounds, float *sum); \
-  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum);
+#define TC_ISA(name)                                                 \
+  extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];        \
+  extern const tc_isa_shape tc_shape__##name;                        \
+  double tc_multiply_add__##name(int64_t rounds, float *sum);        \
+  double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum); \
+  int32_t tc_read_memory__##name(const void *memory, int64_t bytes);
 TC_ISA_LIST
 #undef TC_ISA
 

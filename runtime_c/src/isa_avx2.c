@@ -8,7 +8,7 @@
 #include "nd.h"
 
 /* Before immintrin.h, so that its inline functions belong to the same target. */
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #include <immintrin.h>
 
 #include "simd_avx2.h"

@@ -44,6 +44,23 @@ double TC_NAME(tc_multiply_add_int8)(int64_t rounds, int32_t *sum) {
   return operations * (double)rounds * TC_CHAINS * TC_LANES;
 }
 
+/* Reads whole lines of the first-level cache, and returns something that depends on all of them. */
+int32_t TC_NAME(tc_read_memory)(const void *memory, int64_t bytes) {
+  tc_vi sums[4];
+  for (int i = 0; i < 4; i++) {
+    sums[i] = tc_vi_set1(0);
+  }
+  const int64_t step = 4 * TC_LANES * (int64_t)sizeof(int32_t);
+  for (int64_t at = 0; at + step <= bytes; at += step) {
+    for (int i = 0; i < 4; i++) {
+      sums[i] = tc_vi_add(sums[i], tc_vi_load((const char *)memory + at + i * TC_LANES * (int64_t)sizeof(int32_t)));
+    }
+  }
+  int32_t sum;
+  tc_vi_store_first(&sum, tc_vi_add(tc_vi_add(sums[0], sums[1]), tc_vi_add(sums[2], sums[3])), 1);
+  return sum;
+}
+
 double TC_NAME(tc_multiply_add)(int64_t rounds, float *sum) {
   const tc_vf factor = tc_vf_set1(sum[0]), term = tc_vf_set1(sum[1]);
   tc_vf chains[TC_CHAINS];

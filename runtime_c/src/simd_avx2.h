@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu.h"
 #include "kernel.h"
 
 enum { TC_LANES = 8 };
@@ -133,6 +134,18 @@ enum { TC_DOT4_MOST = 128 };
 TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
 }
+TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return _mm256_and_si256(a, b); }
+TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return _mm256_srli_epi32(a, n); }
+enum { TC_DOT4_CODES_MOST = 255 };
+TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_avxvnni(); }
+TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
+  if (native) {
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(codes), "x"(b));
+    return sum;
+  }
+  return tc_vi_dot4(sum, codes, b);
+}
+TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   return _mm256_cvtepu8_epi16(
       _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)first), _mm_loadl_epi64((const void *)second)));

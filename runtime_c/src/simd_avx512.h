@@ -80,6 +80,17 @@ TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
 /* Any weights. */
 enum { TC_DOT4_MOST = 256 };
 TC_INLINE bool tc_has_dot4(void) { return tc_cpu_has_avx512vnni(); }
+TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return _mm512_and_si512(a, b); }
+TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+enum { TC_DOT4_CODES_MOST = 255 };
+TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_avx512vnni(); }
+TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
+  if (native) {
+    return tc_vi_dot4(sum, codes, b);
+  }
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(codes, b), _mm512_set1_epi16(1)));
+}
+TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(p)); }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm512_srai_epi32(_mm512_slli_epi32(v, 28), 28); }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm512_srai_epi32(v, 4); }

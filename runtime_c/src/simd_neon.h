@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu.h"
 #include "kernel.h"
 
 enum { TC_LANES = 4 };
@@ -110,6 +111,28 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
   sum = vmlal_s16(sum, vget_low_s16(x), vget_low_s16(w));
   return vmlal_high_s16(sum, x, w);
 }
+TC_INLINE tc_vi tc_vi_load_quad(const void *p) {
+  int32_t word;
+  memcpy(&word, p, sizeof(word));
+  return vdupq_n_s32(word);
+}
+TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return vandq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) {
+  return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-n)));
+}
+/* Codes are signed to the instruction. */
+enum { TC_DOT4_CODES_MOST = 127 };
+TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_dotprod(); }
+TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
+  if (native) {
+    __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(codes), "w"(b));
+    return sum;
+  }
+  const int8x16_t x = vreinterpretq_s8_s32(codes), w = vreinterpretq_s8_s32(b);
+  const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(w)), high = vmull_high_s8(x, w);
+  return vpadalq_s16(sum, vpaddq_s16(low, high));
+}
+TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) {
   uint32_t bytes[2] = {0, 0};
   memcpy(&bytes[0], p, sizeof(bytes[0]));

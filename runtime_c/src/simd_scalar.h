@@ -122,6 +122,26 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   memcpy(w, &b, sizeof(w));
   return tc_vi_add(sum, x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
 }
+TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return a & b; }
+TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return (int32_t)((uint32_t)a >> n); }
+enum { TC_DOT4_CODES_MOST = 255 };
+TC_INLINE bool tc_has_dot4_codes(void) { return true; }
+TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
+  (void)native;
+  return tc_vi_dot4(sum, codes, b);
+}
+/* The exponent moves up by 112; multiplying does so for subnormal numbers too. */
+TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) {
+  const uint32_t sign = (uint32_t)(*p & 0x8000) << 16, rest = (uint32_t)(*p & 0x7fff) << 13;
+  float x;
+  memcpy(&x, &rest, sizeof(x));
+  x *= (*p & 0x7c00) == 0x7c00 ? INFINITY : 0x1p112f;
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  bits |= sign;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return *(const int8_t *)p; }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return (int32_t)((uint32_t)v << 28) >> 28; }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return v >> 4; }

@@ -70,10 +70,11 @@ def test_weights_in_four_bits(call, tmp_path) -> None:
     result = call("quantize", "digits", "--weights", "int4", "-o", path, "--json")
     assert result.json["bytes"] == path.stat().st_size
     assert "MatMulNBits" in ops(path)
-    options = ("--block", 64, "--no-symmetric", "--method", "gptq", "--calibration", "digits")
+    options = ("--block", 64, "--accuracy-level", 4, "--no-symmetric", "--method", "gptq", "--calibration", "digits")
     assert call("quantize", "digits", "--weights", "int4", *options, "-o", coarse).code == exits.OK
     (node,) = (n for n in onnx.load(coarse).graph.node if n.op_type == "MatMulNBits")
-    assert {a.name: a.i for a in node.attribute}["block_size"] == 64
+    found = {a.name: a.i for a in node.attribute}
+    assert (found["block_size"], found["accuracy_level"]) == (64, 4)
     assert len(node.input) == 4
     assert call("verify", coarse, "--random", 0).code == exits.OK
 

@@ -132,18 +132,30 @@ def decoder(
     return b.model()
 
 
-def grouped(capacity: int | str = 32) -> onnx.ModelProto:
-    """A decoder of one layer with onnxruntime's GroupQueryAttention on a shared buffer, in the names of its GenAI."""
+def grouped(
+    capacity: int | str = 32, *, tokens: int | str = "sequence", lengths_given: bool = False
+) -> onnx.ModelProto:
+    """A decoder of one layer with onnxruntime's GroupQueryAttention on a shared buffer, in the names of its GenAI.
+
+    Args:
+        capacity: Of the buffer.
+        tokens: How many it takes per run.
+        lengths_given: Whether the lengths are inputs; else they follow from the attention mask.
+    """
     b, rng = Builder(), np.random.default_rng(3)
 
     def weight(*shape: int) -> str:
         return b.const(rng.standard_normal(shape) * shape[0] ** -0.5 * 1.5)
 
-    ids = b.input("input_ids", ["batch", "sequence"], TensorProto.INT64)
-    mask = b.input("attention_mask", ["batch", "total"], TensorProto.INT64)
-    lengths = b.op("Sub", b.op("ReduceSum", mask, b.ints(1), keepdims=0), b.ints(1))
-    lengths = b.op("Cast", lengths, to=TensorProto.INT32)
-    total = b.op("Cast", b.op("Squeeze", b.op("Shape", mask, start=1, end=2)), to=TensorProto.INT32)
+    ids = b.input("input_ids", ["batch", tokens], TensorProto.INT64)
+    if lengths_given:
+        lengths = b.input("seqlens_k", ["batch"], TensorProto.INT32)
+        total = b.input("total_sequence_length", [], TensorProto.INT32)
+    else:
+        mask = b.input("attention_mask", ["batch", "total"], TensorProto.INT64)
+        lengths = b.op("Sub", b.op("ReduceSum", mask, b.ints(1), keepdims=0), b.ints(1))
+        lengths = b.op("Cast", lengths, to=TensorProto.INT32)
+        total = b.op("Cast", b.op("Squeeze", b.op("Shape", mask, start=1, end=2)), to=TensorProto.INT32)
     x = b.op("Gather", weight(VOCABULARY, WIDTH), ids)
     query, key, value = (b.op("MatMul", x, weight(WIDTH, n * SIZE)) for n in (HEADS, 1, 1))
     pasts = [b.input(f"past_key_values.0.{kind}", ["batch", 1, capacity, SIZE]) for kind in ("key", "value")]
@@ -163,7 +175,7 @@ def grouped(capacity: int | str = 32) -> onnx.ModelProto:
     )
     x = b.op("Add", x, b.op("MatMul", "mixed", weight(HEADS * SIZE, WIDTH)))
     b.op("MatMul", x, weight(WIDTH, VOCABULARY), output="logits")
-    b.output("logits", ["batch", "sequence", VOCABULARY])
+    b.output("logits", ["batch", tokens, VOCABULARY])
     return b.model()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.generation.decoders import Session, decoder
+from tests.generation.decoders import VOCABULARY, Session, decoder, grouped
 from tinycomp.errors import GenerationError
 from tinycomp.generation import Decoder
 from tinycomp.runtime.spec import TensorSpec
@@ -152,3 +153,43 @@ def test_inputs_with_a_value_of_their_own_may_be_anything():
     session = Session(decoder("growing", extra=["bonus"]))
     session.defaults = {"bonus": np.zeros((1, 1))}
     assert "bonus" not in Decoder(session).feeds([1])
+
+
+def test_a_shared_buffer_is_written_in_place():
+    module = tinycomp.compile(grouped(21000, tokens=1, lengths_given=True))
+    seen, tokens = Decoder(module), [3, 1, 4, 1, 5]
+    logits = [seen.step([token])[0] for token in tokens]
+    buffers = [past.ctypes.data for past in seen._past.values()]
+    tracemalloc.start()
+    try:
+        for step in range(2000):
+            seen.step([step % VOCABULARY])
+            if step == 10:
+                before = tracemalloc.get_traced_memory()[0]
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert most < 21000 * 8 * 4 // 2, "half a buffer: nothing has copied one, and little stays of a step"
+    assert buffers == [past.ctypes.data for past in seen._past.values()]
+    assert seen.length == 2005
+    wanted = Decoder(Session(grouped(21000))).step(tokens)
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capacity", [32, "room"])
+def test_grouped_queries_in_onnxruntime_give_the_same_logits(capacity):
+    text, model = [3, 1, 4, 1, 5, 9, 2, 6], grouped(capacity)
+    results = []
+    for module in (tinycomp.compile(model), Session(model)):
+        seen = Decoder(module, capacity=32)
+        results.append(np.concatenate([seen.step(text[:5]), seen.step(text[5:6]), seen.step(text[6:7])]))
+    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-5)
+
+
+def test_feeds_do_not_change_with_later_steps():
+    seen = Decoder(tinycomp.compile(grouped()))
+    feeds = seen.feeds([1, 2])
+    kept = {name: value.copy() for name, value in feeds.items()}
+    seen.step([1, 2])
+    for name, value in feeds.items():
+        np.testing.assert_array_equal(value, kept[name])

@@ -13,6 +13,7 @@ from benchmarks.architectures.decoders import TINY
 from tests.generation.decoders import Session
 from tinycomp.frontend.microsoft import operators
 from tinycomp.generation import Decoder
+from tinycomp.ops import OPS
 
 PROMPT, COUNT = [3, 5, 7, 11, 13, 2], 12
 MODELS = {
@@ -22,10 +23,14 @@ MODELS = {
     "optimum": decoders.optimum(TINY),
     "opset24": decoders.opset24(TINY),
 }
+
+
+def _is_known(node: onnx.NodeProto) -> bool:
+    return node.op_type in operators() or OPS.find(node.op_type, node.domain) is not None
+
+
 KNOWN = {
-    name: model
-    for name, model in MODELS.items()
-    if {node.op_type for node in model.graph.node if node.domain} <= set(operators())
+    name: model for name, model in MODELS.items() if all(_is_known(node) for node in model.graph.node if node.domain)
 }
 """Those whose operators of other domains have definitions."""
 

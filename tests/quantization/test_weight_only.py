@@ -156,6 +156,19 @@ def test_a_product_runs_alike_on_onnxruntime_and_tinycomp(model, symmetric):
     assert len(node.input) == (3 if symmetric else 4)
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_products_may_round_their_data(symmetric):
+    model = product("Gemm", depth=64)
+    quantized = tinycomp.quantize(model, weights="int4", symmetric=symmetric, accuracy_level=4)
+    onnx.checker.check_model(quantized)
+    assert {a.name: a.i for a in quantized.graph.node[0].attribute}["accuracy_level"] == 4
+    x = RNG.standard_normal((5, 64)).astype(np.float32)
+    theirs, ours = by_onnxruntime(quantized, x), tinycomp.compile(quantized)(x)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-2 * np.abs(theirs).max())
+    exact = by_onnxruntime(tinycomp.quantize(model, weights="int4", symmetric=symmetric), x)
+    assert 0 < np.abs(ours - exact).max() < 2e-2 * np.abs(exact).max()
+
+
 def test_a_decoder_generates_and_its_perplexity_is_near():
     model, text = decoder(), RNG.integers(0, 19, 60).tolist()
     module = tinycomp.compile(model)
@@ -198,6 +211,14 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
     [
         ({"weights": "int3"}, "weights: weights cannot be this; expected one of int8, int4; found 'int3'. Did you mea"),
         ({"block": 24}, "block: block cannot be this; expected one of 16, 32, 64, 128, 256; found 24"),
+        (
+            {"accuracy_level": 5},
+            "accuracy_level: accuracy_level cannot be this; expected one of 0, 1, 2, 3, 4; found 5",
+        ),
+        (
+            {"weights": "int8", "accuracy_level": 4},
+            "accuracy_level: accuracy_level does not go with these weights; expected 0; found 4. It is for weights=",
+        ),
         ({"method": "entropy"}, "method: method cannot be this; expected one of minmax, mse, gptq; found 'entropy'"),
         (
             {"method": "gptq"},

@@ -20,6 +20,8 @@ from tinycomp.target.policy import macs
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
+_ROUNDED = 4
+"""The accuracy level of a MatMulNBits whose data may have 8 bits; a target takes it whole to make use of that."""
 
 
 def make_report(
@@ -102,7 +104,9 @@ def integer_macs(node: Node) -> int:
         macs([inner])
         for atom in node.body.nodes
         for inner in (atom.body.nodes if atom.is_composite else [atom])
-        if inner.op in _INTEGER_OPERATORS or (atom.is_composite and _reads_dequantized(inner))
+        if inner.op in _INTEGER_OPERATORS
+        or inner.attrs.get("accuracy_level") == _ROUNDED
+        or (atom.is_composite and _reads_dequantized(inner))
     )
 
 

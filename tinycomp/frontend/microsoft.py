@@ -381,7 +381,7 @@ def _attention(
         q, k, v = _thirds(b, together)
     else:
         q, k, v = b.several(3, "Split", together, b.ints(*qkv_hidden_sizes), axis=-1)
-    return _multi_head_attention(b, q, k, v, None, mask_index, attention_bias, num_heads=num_heads, **scores)
+    return _multi_head_attention(b, q, k, v, None, mask_index, attention_bias, num_heads=num_heads, **scores)[0]
 
 
 @_defines("QAttention", since=17, passed=_SCORES)
@@ -406,11 +406,11 @@ def _quantized_attention(
     together = _matmul_integer_to_float(
         b, x, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias
     )
-    return _multi_head_attention(b, *_thirds(b, together), None, mask_index, num_heads=num_heads, **scores)
+    return _multi_head_attention(b, *_thirds(b, together), None, mask_index, num_heads=num_heads, **scores)[0]
 
 
 @_defines("MultiHeadAttention", since=17)
-def _multi_head_attention(
+def _multi_head_attention_with_past(
     b: Body,
     query: Value,
     key: Optional = None,
@@ -419,31 +419,67 @@ def _multi_head_attention(
     key_padding_mask: Optional = None,
     attention_bias: Optional = None,
     past_key: Optional = None,
+    past_value: Optional = None,
+    past_sequence_length: Optional = None,
+    cache_indirection: Optional = None,
     *,
     num_heads: int,
     scale: float | None = None,
     unidirectional: int = 0,
     mask_filter_value: float = -10000.0,
 ) -> Results:
-    _covered(query.rank == 3 and key is not None and value is not None and past_key is None)
+    # The last two are of searches with beams, whose caches onnxruntime's generation loop reorders.
+    _covered(past_sequence_length is None and cache_indirection is None)
+    _covered((past_key is None) == (past_value is None))
+    return _multi_head_attention(
+        b, query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value,
+        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
+    )  # fmt: skip
+
+
+def _multi_head_attention(
+    b: Body,
+    query: Value,
+    key: Optional,
+    value: Optional,
+    bias: Optional = None,
+    key_padding_mask: Optional = None,
+    attention_bias: Optional = None,
+    past_key: Optional = None,
+    past_value: Optional = None,
+    *,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    mask_filter_value: float = -10000.0,
+) -> Sequence[Value]:
+    """Return the result, and the keys and values by heads, those of the past before them."""
+    _covered(query.rank == 3 and key is not None and value is not None)
     assert key is not None
     assert value is not None
     if bias is not None:
         query, key, value = (b("Add", x, of) for x, of in zip((query, key, value), _thirds(b, bias), strict=True))
     _covered(key.rank == 3)
     if key_padding_mask is not None:
+        _covered(past_key is None or key_padding_mask.rank == 2)
         hidden = b("Sub", b.float32(1), _seen_keys(b, key_padding_mask, key))
         added = b("Unsqueeze", b("Mul", hidden, b.float32(mask_filter_value)), b.ints(1, 2))
         attention_bias = _biased(b, added, attention_bias)
+    if past_key is not None:
+        b.require_opset(23)
+        return b.several(
+            3, "Attention", query, key, value, attention_bias, past_key, past_value, scale=scale,
+            is_causal=unidirectional, q_num_heads=num_heads, kv_num_heads=num_heads,
+        )  # fmt: skip
+    q, k, v = (_heads(b, x, num_heads) for x in (query, key, value))
     if unidirectional:
         b.require_opset(23)
         heads = {"q_num_heads": num_heads, "kv_num_heads": num_heads}
-        return b("Attention", query, key, value, attention_bias, scale=scale, is_causal=1, **heads)
-    q, k, v = (_heads(b, x, num_heads) for x in (query, key, value))
+        return b("Attention", query, key, value, attention_bias, scale=scale, is_causal=1, **heads), k, v
     products = b("MatMul", q, b("Transpose", k, perm=[0, 1, 3, 2]))
     scores = _biased(b, b("Mul", products, _score_scale(b, q, scale)), attention_bias)
     mixed = b("MatMul", b("Softmax", scores, axis=-1), v)
-    return b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), b.ints(0, 0, -1))
+    return b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), b.ints(0, 0, -1)), k, v
 
 
 @_defines("RotaryEmbedding", since=23)

@@ -35,6 +35,7 @@ FAMILIES = (
     "creation",
     "detection",
     "elementwise",
+    "grouped_attention",
     "indexing",
     "internal",
     "maps",

@@ -40,6 +40,8 @@ Affines = tuple[NDArray[Any], NDArray[np.uint8]]
 """Scales and zero points, each ``[blocks, N]``."""
 BLOCKS = (16, 32, 64, 128, 256)
 """How many rows a block may have: what kernels for MatMulNBits take."""
+ACCURACY_LEVELS = (0, 1, 2, 3, 4)
+"""What MatMulNBits knows: no wish, float32, float16, bfloat16, int8."""
 _HIGHEST, _MIDDLE = 15, 8
 _SHARES = np.linspace(1.0, 0.5, 11, dtype=np.float32)
 """The shares of the whole range that a search tries."""
@@ -215,9 +217,15 @@ class WeightOptions:
     symmetric: bool = True
     keep_float: Selector | Iterable[Selector] = ()
     threads: int | None = None
+    accuracy_level: int = 0
 
     def __post_init__(self) -> None:
         one_of("method", self.method, WEIGHT_METHODS)
+        if self.accuracy_level not in ACCURACY_LEVELS:
+            raise QuantizationError(
+                "accuracy_level cannot be this", where="accuracy_level",
+                expected=f"one of {', '.join(map(str, ACCURACY_LEVELS))}", found=repr(self.accuracy_level),
+            )  # fmt: skip
         if self.block not in BLOCKS:
             raise QuantizationError(
                 "block cannot be this", where="block", expected=f"one of {', '.join(map(str, BLOCKS))}",
@@ -312,6 +320,8 @@ def _replace(graph: Graph, node: Node, options: WeightOptions, moments: np.ndarr
     blocks = quantize_blocks(weight, options.block, method=options.method, symmetric=options.symmetric, moments=moments)
     constants = [graph.add_const(array, node.operand(1).name) for array in packed(blocks, options.symmetric)]
     attrs = {"K": weight.shape[0], "N": weight.shape[1], "bits": 4, "block_size": options.block}
+    if options.accuracy_level:
+        attrs["accuracy_level"] = options.accuracy_level
     types = [node.output.type]
     product = graph.add(
         "MatMulNBits", [node.operand(0), *constants], attrs, domain="com.microsoft", version=1, types=types, at=node

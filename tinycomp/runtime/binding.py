@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,8 @@ def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) 
         outputs: One array per output, or None to allocate them.
 
     Raises:
-        FeedError: If an output does not fit, or shares memory with another array.
+        FeedError: If an output does not fit, or shares memory with another array; it may be the memory of a cache that
+            it extends, where that is all the plan reads the cache for.
     """
     results = _allocate(plan, inputs) if outputs is None else list(outputs)
     if len(results) != len(plan.outputs):
@@ -128,11 +129,29 @@ def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) 
         raise FeedError("wrong number of outputs", **counts)
     for spec, value in zip(plan.outputs, results, strict=True):
         check_bindable(spec, value, "output")
-    _check_apart(plan, inputs, results)
-    program = direct_program(plan)
-    if program is not None and not program.program.counted:
-        return Binding(program.bound(inputs, results), inputs, results)
+    region = _only_region(plan)
+    if region is None:
+        _check_apart(plan, inputs, results, frozenset())
+    else:
+        native, reads, writes = region
+        _check_apart(plan, inputs, results, {(reads[i], writes[o]) for i, o in native.program.in_place})
+        return Binding(native.bound([inputs[i] for i in reads], [results[o] for o in writes]), inputs, results)
     return Binding(lambda: _run_into(plan, inputs, results), inputs, results)
+
+
+def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | None:
+    """Return the program that is all of a plan, and which of its inputs and outputs that takes and gives, in order."""
+    if len(plan.steps) != 1 or not all(spec.is_static for spec in plan.inputs):
+        return None
+    step = plan.steps[0]
+    whole = set(step.reads) <= set(plan.input_slots) and sorted(step.writes) == sorted(plan.output_slots)
+    if not isinstance(step.run, NativeRegion) or not whole or step.run.program.counted:
+        return None
+    reads, writes = (
+        [slots.index(slot) for slot in of]
+        for slots, of in ((plan.input_slots, step.reads), (plan.output_slots, step.writes))
+    )
+    return step.run.native, reads, writes
 
 
 def _allocate(plan: Plan, inputs: Sequence[Any]) -> list[Any]:
@@ -181,13 +200,15 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
         )
 
 
-def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any], in_place: Set[tuple[int, int]]) -> None:
     """Refuse an output that would be written while something else is read from the same memory."""
     specs = (*plan.inputs, *plan.outputs)
     arrays = (*inputs, *outputs)
     for index in range(len(inputs), len(arrays)):
         for other in range(index):
             if np.may_share_memory(arrays[index], arrays[other]):
+                if (other, index - len(inputs)) in in_place and _is_same(arrays[index], arrays[other]):
+                    continue
                 raise FeedError(
                     "shares its memory with another array",
                     where=f'output "{specs[index].name}"',
@@ -195,3 +216,8 @@ def _check_apart(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> N
                     found=f'memory of "{specs[other].name}"',
                     hint="Bind another array, or let bind() allocate the outputs.",
                 )
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    """Tell whether two contiguous arrays of one dtype are the same memory."""
+    return a.shape == b.shape and bool(a.ctypes.data == b.ctypes.data)

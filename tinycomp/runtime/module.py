@@ -148,7 +148,8 @@ class Module:
         Args:
             inputs: Contiguous arrays of the exact dtype and shape: by name, in order, or the only one. Fill them in
                 place between calls.
-            outputs: Contiguous arrays for the results, likewise; by default they are allocated once.
+            outputs: Contiguous arrays for the results, likewise; by default they are allocated once. A cache that a
+                model extends in place may be the array of the input that it extends: nothing is copied then.
 
         Returns:
             A function without arguments that runs the model and returns the output arrays.

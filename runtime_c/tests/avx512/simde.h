@@ -80,6 +80,19 @@ EMULATED __m512i emulated_srav_epi32(__m512i v, __m512i by) {
       .i;
 }
 
+/* The exponent of a half moves up by 112. */
+EMULATED __m512 emulated_cvtph_ps(__m256i v) {
+  pieces r;
+  uint16_t halves[16];
+  _mm256_storeu_si256((void *)halves, v);
+  for (int lane = 0; lane < 16; lane++) {
+    r.i32[lane] = (halves[lane] & 0x7fff) << 13;
+    r.f32[lane] *= (halves[lane] & 0x7c00) == 0x7c00 ? INFINITY : 0x1p112f;
+    r.i32[lane] |= (int32_t)((uint32_t)(halves[lane] & 0x8000) << 16);
+  }
+  return r.f;
+}
+
 /* In halves until one number is left, as compilers write it. */
 EMULATED float emulated_reduce_add_ps(__m512 v) {
   pieces a = {.f = v};
@@ -124,6 +137,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #undef _mm512_cvtepu8_epi16
 #undef _mm512_srai_epi32
 #undef _mm512_srav_epi32
+#undef _mm512_cvtph_ps
 #undef _mm512_reduce_add_ps
 #undef _mm512_reduce_max_ps
 #undef _mm512_scalef_ps
@@ -140,6 +154,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #define _mm512_cvtepu8_epi16 emulated_cvtepu8_epi16
 #define _mm512_srai_epi32 emulated_srai_epi32
 #define _mm512_srav_epi32 emulated_srav_epi32
+#define _mm512_cvtph_ps emulated_cvtph_ps
 #define _mm512_reduce_add_ps emulated_reduce_add_ps
 #define _mm512_reduce_max_ps emulated_reduce_max_ps
 #define _mm512_scalef_ps emulated_scalef_ps

@@ -37,6 +37,10 @@ def _configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--block", type=int, default=32, metavar="N", help="int4 weights with one scale (default: 32)")
     parser.add_argument(
+        "--accuracy-level", type=int, default=0, metavar="N",
+        help="of products with int4 weights: 1 for float32 data, 4 allows data of 8 bits (default: 0, either)",
+    )  # fmt: skip
+    parser.add_argument(
         "--method", choices=tuple(dict.fromkeys((*METHODS, *WEIGHT_METHODS))),
         help="how ranges are chosen (default: minmax; mse for int4 weights)",
     )  # fmt: skip
@@ -78,7 +82,7 @@ def _run(options: Namespace, session: Session) -> int:
         session.show(str(table))
         summary["noise"] = table.to_dict()
     if options.output is not None:
-        form = {"weights": options.weights, "block": options.block}
+        form = {"weights": options.weights, "block": options.block, "accuracy_level": options.accuracy_level}
         model = tinycomp.quantize(graph, data, **chosen, **form).SerializeToString()
         write_file(options.output, model)
         before = model_path(options.model).stat().st_size

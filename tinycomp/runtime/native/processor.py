@@ -167,8 +167,26 @@ def peak_int8(isa: str) -> float:
     return _measured(lib.tc_peak_int8, isa)
 
 
-def _measured(measure: Callable[..., int], isa: str) -> float:
+@functools.cache
+def peak_read(isa: str, threads: int, nbytes: int) -> float:
+    """Return the bytes per second that threads read together, of ``nbytes`` of memory again and again.
+
+    What lies in a cache is read faster than what does not: measure with as much as the work in question reads.
+
+    Args:
+        isa: One of :func:`tinycomp.runtime.native.processor.available_isas`.
+        threads: How many, from 1 to 1024.
+        nbytes: More than 0.
+
+    Raises:
+        UnsupportedError: If this machine does not run the instruction set.
+        TargetError: If a number cannot be what it is.
+    """
+    return _measured(lib.tc_peak_read, isa, threads, nbytes)
+
+
+def _measured(measure: Callable[..., int], isa: str, *sizes: int) -> float:
     error, rate = ffi.new("tc_error *"), ffi.new("double *")
-    if measure(isa.encode(), rate, error):
+    if measure(isa.encode(), *sizes, rate, error):
         raise_error(error, "peak of the machine")
     return float(rate[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
-from tinycomp.runtime.native.library import lib
+from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec, array_dtype
 from tinycomp.symbolic import Expression, Size, parse, product
 
@@ -31,6 +32,9 @@ ALGORITHMS = MappingProxyType(
     }
 )
 """The algorithms of convolutions by their number."""
+
+_EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1), "tensor_scatter": (0, 1)})
+"""Kernels that copy nothing where two operands, a result and what it goes on from, are the same memory: which two."""
 
 SPACES = ("none", "input", "output", "constant", "arena")
 
@@ -212,6 +216,25 @@ class Program:
         sizes = [product(spec.shape) * array_dtype(spec.dtype).itemsize for spec in specs]
         return sum(size for size in sizes if isinstance(size, int))
 
+    @property
+    def in_place(self) -> frozenset[tuple[int, int]]:
+        """The inputs and outputs that may be the same memory, in pairs: caches that a run extends where they lie.
+
+        Nothing else reads such an input, nothing else writes such an output, and nothing reads that before.
+        """
+        uses = Counter((operand.space, operand.index) for call in self.instructions for operand in call.operands)
+        pairs, seen = set(), set[tuple[str, int]]()
+        for call in self.instructions:
+            places = _EXTENDED_IN_PLACE.get(call.kernel)
+            if places is not None:
+                target, source = (call.operands[place] for place in places)
+                whole = (target.space, source.space) == ("output", "input") and target.offset == source.offset == 0
+                alone = whole and uses["input", source.index] == 1 and ("output", target.index) not in seen
+                if alone and _written_once(self, target) and _alike(self, source.index, target.index):
+                    pairs.add((source.index, target.index))
+            seen.update((operand.space, operand.index) for operand in call.operands)
+        return frozenset(pairs)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
         return {
@@ -266,6 +289,22 @@ class Program:
             source = f"  # {', '.join(call.source)}" if call.source else ""
             lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{limit}{source}")
         return "\n".join(lines)
+
+
+def _alike(program: Program, source: int, target: int) -> bool:
+    """Tell whether an input and an output are arrays of one kind."""
+    before, after = program.inputs[source], program.outputs[target]
+    return (before.dtype, before.shape) == (after.dtype, after.shape)
+
+
+def _written_once(program: Program, target: Operand) -> bool:
+    """Tell whether one call alone writes an output."""
+    writes = 0
+    for call in program.instructions:
+        letters = kernel_named(call.kernel, program.name).signature.lower()
+        places = [operand for letter, operand in zip(letters, call.operands, strict=False) if letter == "o"]
+        writes += sum((place.space, place.index) == (target.space, target.index) for place in places)
+    return writes == 1
 
 
 def _number(value: float | Size) -> str:

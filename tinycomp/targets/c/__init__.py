@@ -19,9 +19,10 @@ from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
 
 FAMILIES = (
-    "ops.attention", "ops.conv", "quantized.conversion", "ops.detection", "ops.elementwise", "quantized.elements",
-    "ops.indexing", "ops.matmul", "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products",
-    "ops.recurrent", "ops.reduction", "ops.resize", "ops.rotary", "quantized.run_time_products", "quantized.weights",
+    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.conv", "quantized.conversion",
+    "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul", "ops.movement",
+    "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent", "ops.reduction",
+    "ops.resize", "ops.rotary", "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)

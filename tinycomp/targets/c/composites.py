@@ -13,6 +13,7 @@ from tinycomp.targets.c.ops.conv import conv_check, conv_transpose_check
 from tinycomp.targets.c.ops.matmul import gemm_check, matmul_check
 from tinycomp.targets.c.ops.norm import add_normalisations
 from tinycomp.targets.c.ops.rotary import add_rotary
+from tinycomp.targets.c.quantized.block_products import add_block_products
 from tinycomp.targets.c.quantized.elements import add_elements
 from tinycomp.targets.c.quantized.products import add_products, add_real_products
 from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
@@ -39,6 +40,7 @@ def add_composites(target: Target) -> None:
     add_real_products(target)
     add_real_run_time_products(target)
     add_quantized_weights(target)
+    add_block_products(target)
 
     @target.composite(name="conv")
     def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:

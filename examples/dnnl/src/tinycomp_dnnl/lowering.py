@@ -175,7 +175,7 @@ def _global_pool(emit: Emitter, node: Node) -> None:
     _emit_pool(emit, node, POOL[kind], window, (*shape[:2], *window.output))
 
 
-def _emit_pool(emit: Emitter, node: Node, kind: int, window: Window, shape: Shape) -> None:
+def _emit_pool(emit: Emitter, node: Node, kind: int, window: Window[int], shape: Shape) -> None:
     x = emit.found(_first(node))
     ends = [(n - 1) * s + e for n, s, e in zip(window.output, window.strides, window.extents, strict=True)]
     # The padding behind that the windows reach, which rounding makes more or less than what was asked for.
@@ -189,7 +189,7 @@ def _emit_pool(emit: Emitter, node: Node, kind: int, window: Window, shape: Shap
         emit.define_view(node.output, emit.converted(result, emit.library.plain(shape)))
 
 
-def _window_of(node: Node, x: Shape, kernel: Shape) -> Window:
+def _window_of(node: Node, x: Shape, kernel: Shape) -> Window[int]:
     """Return the geometry of a convolution or pooling on an operand of shape ``x``."""
     attrs = {k: node.attrs[k] for k in ("strides", "dilations", "pads", "auto_pad") if k in node.attrs}
     return make_window(node.op, x[2:], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)

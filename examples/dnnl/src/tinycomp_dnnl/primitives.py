@@ -93,7 +93,7 @@ class Primitives:
         self,
         shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
         bias: Layout | None,
-        window: Window,
+        window: Window[int],
         post: PostOps = NOTHING,
     ) -> Primitive:
         """Make a convolution; ``shapes`` of operand, weights and result, the weights' with the groups in front."""
@@ -107,7 +107,7 @@ class Primitives:
         weights = w.md if isinstance(w, Layout) else w
         return self._make("matmul", (x.md, weights, self._or_null(bias), y.md), post=post)
 
-    def pool(self, kind: int, x: Layout, result: Sequence[int], window: Window, after: Sequence[int]) -> Primitive:
+    def pool(self, kind: int, x: Layout, result: Sequence[int], window: Window[int], after: Sequence[int]) -> Primitive:
         """Make a pooling with ``after`` as the padding behind, which may differ from the window's in ceiling mode."""
         operands = (INFERENCE, kind, x.md, self.library.undecided(result))
         return self._make("pooling", operands, (window.strides, window.kernel, _gaps(window), window.before, after))
@@ -189,6 +189,6 @@ class Primitives:
         return str(library.ffi.string(text[0]).decode())
 
 
-def _gaps(window: Window) -> list[int]:
+def _gaps(window: Window[int]) -> list[int]:
     """Return dilations as the library counts them: elements left out between two that are read."""
     return [d - 1 for d in window.dilations]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.targets.c.cases import (
+    attention,
     conversion,
     elementwise,
     images,
@@ -20,6 +21,7 @@ ALL: list[Case] = [
     *elementwise.binary(),
     *elementwise.dtypes(),
     *products.products(),
+    *attention.attentions(),
     *quantized.integer_operators(),
     *recurrent.recurrents(),
     *images.convolutions(),

@@ -41,4 +41,5 @@ def test_between_channels_last_neighbours(op):
 
 
 def test_every_operator_has_cases():
-    assert {op for domain, op in TABLE if domain not in (COMPOSITE, TINYCOMP)} <= set(BY_OP)
+    # Those of other domains have tests of their own.
+    assert {op for domain, op in TABLE if domain not in (COMPOSITE, TINYCOMP, "com.microsoft")} <= set(BY_OP)

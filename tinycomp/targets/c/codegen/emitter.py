@@ -108,12 +108,14 @@ class Emitter:
         settings: What the user asks of the compilation.
         sources: With which result the rows of a value are counted, where only a run shows their number. The types are
             for the most rows.
+        derived: Where other forms of values lie that several calls read, by whatever names them.
     """
 
     graph: Graph
     settings: Settings = field(default_factory=Settings)
     sources: Mapping[Value, Value] = field(default_factory=dict)
     calls: list[_Call] = field(default_factory=list)
+    derived: dict[tuple[object, ...], tuple[View, ...]] = field(default_factory=dict)
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)

@@ -163,7 +163,7 @@ def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:
     return emit.constant(residual.const.transpose(memory_order(result.layout, residual.const.ndim)))
 
 
-ANCHORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+ANCHORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulNBits"})
 
 
 @dataclass(frozen=True)
