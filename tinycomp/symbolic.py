@@ -654,6 +654,29 @@ def surely_at_most(a: Size, b: Size) -> bool:
 # ---- numbers for symbols ----
 
 
+def solved(a: Size, b: Size) -> tuple[str, Size] | None:
+    """Return a symbol and what it must be for two sizes to be equal: a number or another symbol.
+
+    None if they are equal already, cannot be, or more than that follows.
+
+    >>> solved(60 * symbol("n"), 120), solved(symbol("n"), symbol("m")), solved(symbol("n"), 2 * symbol("m"))
+    (('n', 2), ('m', n), None)
+    """
+    rest = a - b
+    if isinstance(rest, int) or len(rest._terms) > 2:
+        return None
+    (monomial, factor), *others = rest._terms
+    name = _of_atom(monomial[0][0]).name if len(monomial) == 1 and monomial[0][1] == 1 else None
+    if name is None:
+        return None
+    other = _made({m: -f for m, f in others})
+    if isinstance(other, int):
+        number, left = divmod(other, factor)
+        return None if left or number < 0 else (name, number)
+    value = other * factor if factor in (-1, 1) else other
+    return (name, value) if isinstance(value, Expression) and value.name is not None else None
+
+
 def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
     """Return a size with symbols replaced by numbers or other sizes; symbols that are not named stay.
 

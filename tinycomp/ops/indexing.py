@@ -303,3 +303,11 @@ def _one_hot_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | N
         return [None]
     axis = int(node.attrs.get("axis", -1)) % (len(indices) + 1)
     return [(*indices[:axis], depth[0], *indices[axis:])]
+
+
+@FAMILY.sizes("GatherND")
+def _gathered_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    data, indices = shapes[:2]
+    if data is None or not indices or not isinstance(indices[-1], int):
+        return [None]
+    return [(*indices[:-1], *data[int(node.attrs.get("batch_dims", 0)) + indices[-1] :])]

@@ -153,8 +153,29 @@ class NativeProgram:
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
         self._constants: list[Any] = []
+        self._make(isa, weights)
+        self._profiled: _Context | None = None
+        self.pool_handle = pool.handle if pool is not None else ffi.NULL
+        self.contexts = [self.new_context()]
+
+    def _make(self, isa: str | None, weights: Weights | None) -> None:
+        """Make the program in the C runtime; where that depends on sizes, for the first ones that it works for."""
+        first: TargetError | None = None
+        for each in (None, *_OTHER_SIZES) if self.program.symbols else (None,):
+            try:
+                self._finish(isa, weights, each)
+            except TargetError as error:
+                first = first or error
+            else:
+                return
+        assert first is not None
+        raise first
+
+    def _finish(self, isa: str | None, weights: Weights | None, each: int | None) -> None:
+        program = self.program
         self.handle = self._create(isa)
         self._sizes = _Sizes(program, self.handle) if program.symbols else None
+        self._constants.clear()
         for constant in program.constants:
             self._add_constant(constant)
         if self._sizes is not None:
@@ -165,15 +186,12 @@ class NativeProgram:
         if not 0 <= program.arena_bytes < 1 << 63:
             raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
         if self._sizes is not None:
-            self._sizes.settle()
+            self._sizes.settle(each)
         shared = ffi.NULL if weights is None else weights.handle
         if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
             raise_error(error, program.name)
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         self._outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
-        self._profiled: _Context | None = None
-        self.pool_handle = pool.handle if pool is not None else ffi.NULL
-        self.contexts = [self.new_context()]
 
     @property
     def dims(self) -> dict[Expression, int]:
@@ -487,6 +505,10 @@ _FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operati
 _FORMULA_CODES["ifzero"] = _FORMULA_CODES.pop("if_zero")
 
 
+_OTHER_SIZES = (1, 2, 4, 512, 4096)
+"""What sizes may be where typical ones do not fit a model, for example because it selects more elements than that."""
+
+
 class _Sizes:
     """The sizes of a program that only a run knows: what the C runtime is told of them, and how they are read.
 
@@ -551,10 +573,10 @@ class _Sizes:
         if call.limit is not None and isinstance(call.limit.rows, Expression):
             self._demand(lib.tc_program_rows(handle, self.value(call.limit.rows), error))
 
-    def settle(self) -> None:
-        """Give the sizes for which the program is checked and its weights are packed."""
+    def settle(self, each: int | None) -> None:
+        """Give the sizes for which the program is checked and its weights are packed: typical ones, or all the same."""
         with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
-            sizes = [typical(symbol(name)) for name in self.program.symbols]
+            sizes = [typical(symbol(name)) if each is None else each for name in self.program.symbols]
         self.dims = {
             dim: self.value(dim)
             for spec in (*self.program.inputs, *self.program.outputs)
