@@ -149,7 +149,7 @@ static PyObject *sized(const direct *d, const tc_context *memory, PyObject *pair
   return arguments;
 }
 
-/* A list of fresh arrays, or NULL and an exception. */
+/* A list of fresh arrays, or NULL: with an exception, or without one if the sizes make no arrays. */
 static PyObject *make_results(const direct *d, const tc_context *memory, frame *f) {
   PyObject *results = PyList_New(d->output_count);
   for (Py_ssize_t i = 0; results && i < d->output_count; i++) {
@@ -158,6 +158,9 @@ static PyObject *make_results(const direct *d, const tc_context *memory, frame *
     PyObject *arguments = d->symbol_count ? sized(d, memory, pair) : Py_NewRef(pair);
     PyObject *result = arguments ? PyObject_CallObject(d->empty, arguments) : NULL;
     Py_XDECREF(arguments);
+    if (!result && d->symbol_count && PyErr_ExceptionMatches(PyExc_ValueError)) {
+      PyErr_Clear(); /* a dimension is negative */
+    }
     if (!result || PyList_SetItem(results, i, result) || PyObject_GetBuffer(result, view, PyBUF_WRITABLE)) {
       Py_CLEAR(results);
     }
@@ -204,7 +207,7 @@ static PyObject *direct_call(PyObject *self, PyObject *arrays) {
     state = !memory ? -1 : !d->symbol_count || resize_context(d, memory, &f);
     if (state == 1) {
       results = make_results(d, memory, &f);
-      state = results ? run_program(d, memory, &f) : -1;
+      state = results ? run_program(d, memory, &f) : PyErr_Occurred() ? -1 : 0;
     }
   }
   frame_release(&f);
