@@ -19,6 +19,7 @@ from tinycomp.ir.types import Dim, TensorType, Type
 from tinycomp.ops.attention import MaskRule, check_heads, grouped_matmul, rotary_embedding, scaled_scores, split_heads
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet, rounder
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("grouped_attention")
 
@@ -56,8 +57,9 @@ def head_size(node: Node) -> Dim:
     return _divided(shape[-1], queries + 2 * keys if packed else queries) if shape else None
 
 
-def _longest(value: Value | None) -> int | None:
-    return None if value is None or value.const is None else int(value.const.reshape(-1)[0])
+def _longest(value: Value | None) -> Size | None:
+    """Return the length of the longest sequence, if it is constant or follows from sizes."""
+    return value.contents[0] if value is not None and value.contents else None
 
 
 def present_length(node: Node) -> Dim:
@@ -71,7 +73,7 @@ def present_length(node: Node) -> Dim:
 def _inferred_length(node: Node) -> Dim:
     """Return the length of the past's buffer or of the longest sequence, whichever is greater.
 
-    Where only a run knows the longest sequence, a present that was declared as long as the past remains so.
+    Where the longest sequence is no number, a present that was declared as long as the past remains so.
     """
     query, past = node.operand(0).shape, node.optional_operand(_PAST_KEY)
     if past is None:
@@ -79,9 +81,11 @@ def _inferred_length(node: Node) -> Dim:
     known, shape = _longest(node.optional_operand(_LONGEST)), past.shape
     if not shape or len(shape) != 4 or shape[2] is None:
         return None
+    declared = [v.shape[2] for v in node.outputs[1:3] if v.shape and len(v.shape) == 4]
+    if not isinstance(known, int) and shape[2] in declared:
+        return shape[2]
     if known is None:
-        declared = [v.shape[2] for v in node.outputs[1:3] if v.shape and len(v.shape) == 4]
-        return shape[2] if shape[2] in declared else None
+        return None
     return symbolic.dimension(symbolic.maximum(known, symbolic.size(shape[2])))
 
 
