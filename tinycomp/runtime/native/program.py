@@ -220,7 +220,8 @@ class Program:
     def in_place(self) -> frozenset[tuple[int, int]]:
         """The inputs and outputs that may be the same memory, in pairs: caches that a run extends where they lie.
 
-        Nothing else reads such an input, nothing else writes such an output, and nothing reads that before.
+        Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
+        decide the shapes, it holds for runs in which both are equal.
         """
         uses = Counter((operand.space, operand.index) for call in self.instructions for operand in call.operands)
         pairs, seen = set(), set[tuple[str, int]]()
@@ -292,9 +293,12 @@ class Program:
 
 
 def _alike(program: Program, source: int, target: int) -> bool:
-    """Tell whether an input and an output are arrays of one kind."""
+    """Tell whether an input and an output may be arrays of one kind; where sizes decide it, a run must look."""
     before, after = program.inputs[source], program.outputs[target]
-    return (before.dtype, before.shape) == (after.dtype, after.shape)
+    if before.dtype != after.dtype or len(before.shape) != len(after.shape):
+        return False
+    pairs = zip(before.shape, after.shape, strict=True)
+    return all(a == b or isinstance(a, Expression) or isinstance(b, Expression) for a, b in pairs)
 
 
 def _written_once(program: Program, target: Operand) -> bool:
