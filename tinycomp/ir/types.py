@@ -224,7 +224,8 @@ def join(a: Type, b: Type) -> Type:
     'float32[?, 8]'
     """
     if a == b:
-        return a
+        same = not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.contents == b.contents
+        return a if same else without_contents(a)
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join(a.element, b.element))
     if isinstance(a, OptionalType) or isinstance(b, OptionalType):
@@ -234,6 +235,11 @@ def join(a: Type, b: Type) -> Type:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(a.dtype, None)
     return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def without_contents(type_: Type) -> Type:
+    """Return the type of a value that holds what nobody knows."""
+    return TensorType(type_.dtype, type_.shape, type_.layout) if isinstance(type_, TensorType) else type_
 
 
 def present(type_: Type) -> Type:

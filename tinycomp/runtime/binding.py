@@ -37,7 +37,7 @@ def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
     program = direct_program(plan)
     formats = [_format(spec.numpy_dtype) for spec in plan.inputs]
-    if program is None:
+    if program is None or program.program.grown:
         return None
     outputs = [(spec.shape, array_dtype(spec.dtype)) for spec in program.program.outputs]
     if None in formats or any(_format(dtype) is None for _, dtype in outputs):
