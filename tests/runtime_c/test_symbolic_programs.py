@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gc
-import json
-import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.runtime_c.sized import Builder, Value, fixed, sizes_of
-from tinycomp.errors import ArtifactError, FeedError, MemoryLimitError, TargetError
-from tinycomp.memory import budget
-from tinycomp.runtime.native.executor import NativeProgram, Pool
-from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Operand, Program, TableWord
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.program import Program
 from tinycomp.symbolic import evaluate, if_zero, maximum, minimum, symbol
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")

@@ -96,12 +96,17 @@ def settled(program: Program, constants: Constants) -> Program:
 
 def read_while_running(program: Program) -> frozenset[int]:
     """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
-    return frozenset(
-        operand.index
-        for call in program.instructions
-        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
-        if operand.space == "constant" and letter not in "pP"
-    )
+    found: set[int] = set()
+    for call in program.instructions:
+        if call.control is not None:
+            signature = "i" * len(call.operands)
+            found.update(*map(read_while_running, call.control.bodies))
+        else:
+            signature = kernel_named(call.kernel, program.name).signature
+        for letter, operand in zip(signature, call.operands, strict=False):
+            if operand.space == "constant" and letter not in "pP":
+                found.add(operand.index)
+    return frozenset(found)
 
 
 class NativeRegion:

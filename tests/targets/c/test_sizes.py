@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
-import tinycomp
 from tests.targets.c.cases import ALL
-from tests.targets.c.cases.values import floats
-from tests.targets.c.harness import Case, assert_close, compile_for, make_model, run_onnxruntime
-from tests.targets.c.ops import test_attention, test_norm, test_rotary
-from tests.targets.c.quantized import test_run_time_products
-from tests.targets.c.quantized.test_layers import LAYERS, conv
-from tests.targets.c.quantized.test_weights import Product
-from tests.targets.quantized_layers import Layer
+from tests.targets.c.harness import Case, assert_close, compile_for, run_onnxruntime
 from tinycomp import targets
 from tinycomp.errors import TinycompError
-from tinycomp.ir.graph import COMPOSITE, TINYCOMP
-from tinycomp.runtime.module import Module
-from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.targets.c import TABLE
 
 CASES_EACH = 6
