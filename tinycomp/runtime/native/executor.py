@@ -612,7 +612,8 @@ def _buffer(array: Array, writable: bool) -> Any:
 
 def _refuse_sizes(program: Program) -> None:
     """Refuse a program that shows no sizes and depends on some."""
-    for spec in (*program.inputs, *program.outputs):
+    known = [spec for index, spec in enumerate(program.outputs) if index not in program.grown]
+    for spec in (*program.inputs, *known):
         if any(isinstance(dim, Expression) for dim in spec.shape):
             raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
     if program.arena or program.tables:
