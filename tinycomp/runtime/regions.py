@@ -97,10 +97,9 @@ def settled(program: Program, constants: Constants) -> Program:
 def read_while_running(program: Program) -> frozenset[int]:
     """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
     found: set[int] = set()
-    for call in program.instructions:
+    for call in [call for each in program.walk() for call in each.instructions]:
         if call.control is not None:
             signature = "i" * len(call.operands)
-            found.update(*map(read_while_running, call.control.bodies))
         else:
             signature = kernel_named(call.kernel, program.name).signature
         for letter, operand in zip(signature, call.operands, strict=False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -231,6 +231,13 @@ class Program:
         """The names of the sizes that a run reads off its inputs: those that are a whole dimension of one."""
         dims = [dim for spec in self.inputs for dim in spec.shape if isinstance(dim, Expression)]
         return tuple(dict.fromkeys([dim.name for dim in dims if dim.name is not None]))
+
+    def walk(self) -> Iterator[Program]:
+        """Yield the program and all bodies in it."""
+        waiting = [self]
+        for program in waiting:
+            yield program
+            waiting += [b for call in program.instructions if call.control is not None for b in call.control.bodies]
 
     @functools.cached_property
     def grown(self) -> frozenset[int]:
