@@ -629,13 +629,43 @@ typedef struct tc_gemm_blocks_f32_params {
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each
  * with tables [out_height, line_taps] and [out_width, column_taps] of int64 positions and f32 weights. Without weights
  * there is one tap, whose value is taken as it is. A position outside the image makes the run fail. Operands: y, x,
- * line positions, column positions, line weights (optional), column weights (optional); all tables are constants. */
+ * line positions, column positions, line weights (optional), column weights (optional). */
 typedef struct tc_resize2d_f32_params {
   int64_t batch, height, width, channels;
   int64_t out_height, out_width;
   int64_t line_taps, column_taps;
   int64_t x_pixel_stride, y_pixel_stride;
 } tc_resize2d_f32_params;
+
+enum tc_resize_mode { TC_RESIZE_NEAREST = 0, TC_RESIZE_LINEAR = 1, TC_RESIZE_CUBIC = 2 };
+
+enum tc_resize_coordinates {
+  TC_RESIZE_HALF_PIXEL = 0,
+  TC_RESIZE_HALF_PIXEL_SYMMETRIC = 1,
+  TC_RESIZE_PYTORCH_HALF_PIXEL = 2,
+  TC_RESIZE_ALIGN_CORNERS = 3,
+  TC_RESIZE_ASYMMETRIC = 4,
+  TC_RESIZE_HALF_PIXEL_FOR_NEAREST = 5
+};
+
+enum tc_resize_rounding {
+  TC_RESIZE_ROUND_PREFER_FLOOR = 0,
+  TC_RESIZE_ROUND_PREFER_CEIL = 1,
+  TC_RESIZE_FLOOR = 2,
+  TC_RESIZE_CEIL = 3,
+  TC_RESIZE_FLOOR_UNLESS_SHRINKING = 4
+};
+
+/* resize_taps: the tables [output, taps] of int64 positions and f32 weights that ONNX's Resize reads an axis of `size`
+ * cells by. Positions lie inside the axis; rows that need fewer taps end with weights of 0. Without weights there is
+ * one tap. Operands: positions, weights (optional). */
+typedef struct tc_resize_taps_params {
+  int64_t size, output, taps;
+  float scale; /* 0: output / size */
+  int64_t mode, coordinates, rounding;
+  float cubic_a;
+  int64_t exclude_outside, antialias; /* 0 or 1 */
+} tc_resize_taps_params;
 
 /* conv_transpose2d_f32: NHWC transposed convolution with constant weights; y = activation(conv_transpose(x, w) + bias).
  * Output = input * stride + kernel position * dilation - pad; what falls outside the output is dropped. Operands: y, x,

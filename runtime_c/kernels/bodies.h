@@ -56,6 +56,7 @@
 #include "quant8/qmaxpool2d.h"
 
 #include "resize/resize2d_f32.h"
+#include "resize/resize_taps.h"
 
 #include "conv_transpose/conv_transpose2d_f32.h"
 

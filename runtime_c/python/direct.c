@@ -194,7 +194,11 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
       result = fresh_result(d, memory, i);
     }
     if (!result) {
-      return -1;
+      if (!d->symbol_count || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+      }
+      PyErr_Clear(); /* a dimension is negative */
+      return 0;
     }
     if (taken && (PyObject *)Py_TYPE(result) != d->array_type) {
       state = 0;

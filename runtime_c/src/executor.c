@@ -209,12 +209,12 @@ static int32_t resize_steps(const tc_program *program, tc_context *context, bool
 
 /* Makes room for arena and scratch, a little more than is needed, so that sizes that grow slowly seldom ask for it. */
 static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_error *error) {
-  if (arena > context->arena_room) {
+  if (arena > context->arena_room || !context->arena) {
     tc_free(context->arena);
     context->arena_room = arena + arena / 8;
     context->arena = tc_allocate(context->arena_room);
   }
-  if (scratch > context->scratch_room) {
+  if (scratch > context->scratch_room || !context->scratch) {
     tc_free(context->scratch);
     context->scratch_room = scratch + scratch / 8;
     context->scratch = tc_allocate(context->scratch_room);

@@ -22,7 +22,7 @@ static inline int64_t tc_formulas_values(const tc_formulas *formulas) {
 }
 
 /* Computes all values behind the symbols, which the caller has filled in. A value that leaves +-2^48 or a division by
- * 0 or less is an error. */
+ * 0 or less is an error; where `error` is NULL, such a value is 0. */
 int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error);
 
 #endif

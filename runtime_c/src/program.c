@@ -124,10 +124,11 @@ static int32_t check_operand(const tc_program *program, char role, const tc_oper
   if ((kind == 'w' || kind == 'p') && operand->space != TC_CONSTANT) {
     return tc_error_set(error, TC_INVALID, "the operand must be a constant");
   }
-  const int64_t count = operand->space == TC_INPUT    ? program->input_count
-                        : operand->space == TC_OUTPUT ? program->output_count
-                        : operand->space == TC_ARENA  ? tc_max(program->piece_count, 1)
-                                                      : program->constant_count;
+  const int64_t count = operand->space == TC_INPUT        ? program->input_count
+                        : operand->space == TC_OUTPUT     ? program->output_count
+                        : operand->space == TC_CONSTANT   ? program->constant_count
+                        : tc_program_is_symbolic(program) ? program->piece_count
+                                                          : 1;
   if (operand->index < 0 || operand->index >= count) {
     return tc_error_set(error, TC_INVALID, "index %d is not among the %lld buffers of its space", operand->index,
                         (long long)count);
@@ -148,31 +149,34 @@ static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t
 
 static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error);
 
-/* Lets a step be looked at again where the sizes of its buffers or the words of its tables change. */
-static int32_t note_dependencies(tc_program *program, const tc_step *step, tc_error *error) {
-  for (int32_t i = 0; tc_program_is_symbolic(program) && i < step->operand_count; i++) {
-    const tc_operand *operand = &step->operands[i];
-    int64_t value = -1;
-    if (operand->space == TC_ARENA && program->piece_count) {
-      value = program->pieces[operand->index].value;
-    } else if (operand->space == TC_INPUT) {
-      value = program->input_values[operand->index];
-    } else if (operand->space == TC_OUTPUT) {
-      value = program->output_values[operand->index];
-    } else if (operand->space == TC_CONSTANT) {
-      const int32_t table = program->constants[operand->index].table;
-      for (int64_t w = 0; table >= 0 && w < program->word_count; w++) {
-        if (program->words[w].table == table &&
-            add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = program->words[w].value}, error)) {
-          return error->code;
-        }
+/* Lets the last step be looked at again where the size of an operand's buffer or the words of its table change. */
+static int32_t note_operand(tc_program *program, const tc_operand *operand, tc_error *error) {
+  int64_t value = -1;
+  if (operand->space == TC_ARENA) {
+    value = program->pieces[operand->index].value;
+  } else if (operand->space == TC_INPUT) {
+    value = program->input_values[operand->index];
+  } else if (operand->space == TC_OUTPUT) {
+    value = program->output_values[operand->index];
+  } else if (operand->space == TC_CONSTANT) {
+    const int32_t table = program->constants[operand->index].table;
+    for (int64_t w = 0; table >= 0 && w < program->word_count; w++) {
+      if (program->words[w].table == table &&
+          add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = program->words[w].value}, error)) {
+        return error->code;
       }
     }
-    if (value >= 0 && add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error)) {
-      return error->code;
-    }
   }
-  return TC_OK;
+  return value < 0 ? TC_OK : add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error);
+}
+
+/* Takes the last step back. */
+static void drop_last(tc_program *program) {
+  const tc_step *step = &program->own.steps[--program->step_count];
+  program->fixup_count -= step->fixup_count;
+  program->pointer_count = step->first_pointer;
+  free(step->operands);
+  free(step->params);
 }
 
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
@@ -205,7 +209,13 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   memcpy(step.params, params, (size_t)params_size);
   program->own.steps[program->step_count++] = step;
   program->pointer_count += operand_count + 1;
-  return note_dependencies(program, &program->own.steps[program->step_count - 1], error);
+  for (int32_t i = 0; tc_program_is_symbolic(program) && i < operand_count; i++) {
+    if (note_operand(program, &operands[i], error)) {
+      drop_last(program);
+      return error->code;
+    }
+  }
+  return TC_OK;
 }
 
 int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error) {
@@ -217,6 +227,9 @@ int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t r
     return tc_error_set(error, TC_INVALID, "instruction %lld (%s): the number of rows is in no arena and no output",
                         (long long)(program->step_count - 1), tc_kernel_infos[step->kernel].name);
   }
+  if (tc_program_is_symbolic(program) && note_operand(program, count, error)) {
+    return error->code;
+  }
   step->operands[step->operand_count] = *count;
   step->limit_rows = rows;
   return TC_OK;
@@ -225,16 +238,21 @@ int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t r
 /* ---- programs over sizes ---- */
 
 int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error) {
-  if (program->finished || program->formulas.symbol_count || count < 1 || count > TC_MAX_SYMBOLS) {
-    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some already", count);
+  if (program->finished || program->step_count || program->formulas.symbol_count || count < 1 ||
+      count > TC_MAX_SYMBOLS) {
+    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some or instructions already",
+                        count);
   }
-  program->input_values = malloc(((size_t)program->input_count + 1) * sizeof(int64_t));
-  program->output_values = malloc(((size_t)program->output_count + 1) * sizeof(int64_t));
-  if (!program->input_values || !program->output_values) {
+  const size_t inputs = ((size_t)program->input_count + 1) * sizeof(int64_t);
+  const size_t outputs = ((size_t)program->output_count + 1) * sizeof(int64_t);
+  int64_t *input_values = malloc(inputs), *output_values = malloc(outputs);
+  if (!input_values || !output_values) {
+    free(input_values);
+    free(output_values);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for symbols");
   }
-  memset(program->input_values, -1, ((size_t)program->input_count + 1) * sizeof(int64_t));
-  memset(program->output_values, -1, ((size_t)program->output_count + 1) * sizeof(int64_t));
+  program->input_values = memset(input_values, -1, inputs);
+  program->output_values = memset(output_values, -1, outputs);
   program->formulas.symbol_count = count;
   return TC_OK;
 }
@@ -255,12 +273,16 @@ static bool is_value(const tc_program *program, int64_t value) {
   return value >= 0 && value < tc_formulas_values(&program->formulas);
 }
 
+/* Whether formulas and buffers may still be described: later, others have been made to measure. */
+static bool is_open(const tc_program *program) { return !program->finished && !program->own.values; }
+
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error) {
   tc_formulas *formulas = &program->formulas;
   const int64_t operands[3] = {a, b, c};
-  if (program->finished || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
+  if (!is_open(program) || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
       operation > TC_FORMULA_IF_ZERO) {
-    return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols", operation);
+    return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols or all its sizes",
+                        operation);
   }
   for (int i = 0; i < operands_of(operation); i++) {
     if (!is_value(program, operands[i])) {
@@ -278,7 +300,7 @@ int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, in
 }
 
 int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error) {
-  if (program->finished || program->step_count || !is_value(program, value)) {
+  if (!is_open(program) || program->step_count || !is_value(program, value) || count < 0) {
     return tc_error_set(error, TC_INVALID, "a piece of the arena of unknown size, or behind instructions");
   }
   int64_t *kept = malloc(((size_t)count + 1) * sizeof(int64_t));
@@ -293,9 +315,10 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
 
 int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error) {
   const int32_t count = space == TC_INPUT ? program->input_count : space == TC_OUTPUT ? program->output_count : 0;
-  if (program->finished || index < 0 || index >= count || !is_value(program, value)) {
-    return tc_error_set(error, TC_INVALID, "there is no buffer %d in space %d, or no value %lld", index, space,
-                        (long long)value);
+  if (!is_open(program) || program->step_count || index < 0 || index >= count || !is_value(program, value)) {
+    return tc_error_set(error, TC_INVALID,
+                        "there is no buffer %d in space %d, or no value %lld, or they come behind instructions", index,
+                        space, (long long)value);
   }
   (space == TC_INPUT ? program->input_values : program->output_values)[index] = value;
   return TC_OK;
@@ -344,7 +367,7 @@ int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error) {
 }
 
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error) {
-  if (program->finished || program->step_count || constant < 0 || constant >= program->constant_count || word < 0 ||
+  if (!is_open(program) || program->step_count || constant < 0 || constant >= program->constant_count || word < 0 ||
       word >= program->constants[constant].bytes / 8 || !is_value(program, value)) {
     return tc_error_set(error, TC_INVALID, "constant %d has no word %lld, or it comes behind instructions", constant,
                         (long long)word);

@@ -220,10 +220,14 @@ def _better_dim(declared: Dim, inferred: Dim) -> Dim:
 def join(a: Type, b: Type) -> Type:
     """Return the most precise type that covers both; kinds or dtypes that differ give :data:`UNKNOWN`.
 
+    What is known of the elements stays where both know the same.
+
     >>> str(join(TensorType("float32", (1, 8)), TensorType("float32", (2, 8))))
     'float32[?, 8]'
     """
-    if a == b:
+    if a == b and isinstance(a, TensorType) and not same(a, b):
+        return replace(a, contents=None)
+    if same(a, b):
         return a
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(join(a.element, b.element))
@@ -234,6 +238,15 @@ def join(a: Type, b: Type) -> Type:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(a.dtype, None)
     return TensorType(a.dtype, tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def same(a: Type, b: Type) -> bool:
+    """Tell whether types are equal and as much is known of the elements."""
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return same(a.element, b.element)
+    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
+        return same(a.element, b.element)
+    return a == b and tensor(a).contents == tensor(b).contents
 
 
 def present(type_: Type) -> Type:

@@ -16,11 +16,12 @@ import numpy as np
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.record import OpRecord
-from tinycomp.symbolic import Size, UndecidedError, bounds, maximum, minimum, product, size
+from tinycomp.symbolic import Expression, Size, UndecidedError, bounds, maximum, minimum, product, size
 
 Contents = tuple[Size | None, ...]
 
-_INTEGERS = ("int32", "int64", "bool")
+INTEGERS = ("int32", "int64", "bool")
+"""The element types of tensors that may have contents."""
 _MOVED = {
     "Concat": 1 << 30, "Gather": 1, "Slice": 1, "Squeeze": 1, "Unsqueeze": 1, "Reshape": 1, "Identity": 1,
     "Flatten": 1, "Transpose": 1, "Expand": 1, "Tile": 1, "Split": 1,
@@ -29,10 +30,20 @@ _MOVED = {
 
 
 def _quotient(a: Size, b: Size) -> Size:
-    """Return a / b as ONNX divides integers, where rounding down and rounding to zero are the same."""
+    """Return a / b as ONNX divides integers: towards zero, which for sizes is the same as down."""
+    if isinstance(a, int) and isinstance(b, int):
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
     if not (a >= 0 and b > 0):
         raise UndecidedError("a quotient that may be negative")
     return a // b
+
+
+def _remainder(a: Size, b: Size) -> Size:
+    """Return the remainder of a division where both of ONNX's are the same."""
+    if not (a >= 0 and b > 0):
+        raise UndecidedError("a remainder that may be negative")
+    return a % b
 
 
 _ARITHMETIC: dict[str, Callable[..., Size]] = {
@@ -40,7 +51,7 @@ _ARITHMETIC: dict[str, Callable[..., Size]] = {
     "Sub": operator.sub,
     "Mul": operator.mul,
     "Div": _quotient,
-    "Mod": lambda a, b: a - b * _quotient(a, b),
+    "Mod": _remainder,
     "Max": maximum,
     "Min": minimum,
     "Sum": lambda *terms: sum(terms[1:], start=terms[0]),
@@ -85,18 +96,13 @@ def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> l
     """
     unknown: list[Contents | None] = [None] * len(types)
     first = types[0] if types else None
-    if not isinstance(first, TensorType) or first.dtype not in _INTEGERS:
+    if not isinstance(first, TensorType) or first.dtype not in INTEGERS:
         return unknown
     if node.op in ("Shape", "Size"):
         return [_shape(node) if node.op == "Shape" else _size(node)]
     if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
         return unknown
-    try:
-        if node.op in _MOVED:
-            return _moved(node, record, len(types))
-        return [_computed(node, first)]
-    except (UndecidedError, ZeroDivisionError):
-        return unknown
+    return _moved(node, record, len(types)) if node.op in _MOVED else [_computed(node, first)]
 
 
 def _shape(node: Node) -> Contents | None:
@@ -117,7 +123,7 @@ def _elements(value: Value | None) -> Contents | None:
     if value is None:
         return None
     contents, shape = value.contents, value.static_shape
-    if contents is None and shape is not None and value.dtype in _INTEGERS and product(shape) <= MOST_CONTENTS:
+    if contents is None and shape is not None and value.dtype in INTEGERS and product(shape) <= MOST_CONTENTS:
         return (None,) * int(np.prod(shape, dtype=np.int64))
     return contents
 
@@ -163,17 +169,40 @@ def _computed(node: Node, type_: TensorType) -> Contents | None:
     if not operands or any(contents is None for contents in operands):
         return None
     if node.op in _REDUCTIONS:
-        return _reduced(node, operands[0])
+        return _reduced(node, type_, operands[0])
     if node.op == "Range":
         return _counted(operands)
     arrays = [_as_array(value) for value in node.inputs if value is not None]
     if any(array is None for array in arrays):
         return None
-    function = _chosen if node.op == "Where" else _ARITHMETIC[node.op]
-    if node.op == "Cast" and node.operand(0).dtype not in _INTEGERS:
+    if node.op == "Cast" and node.operand(0).dtype not in INTEGERS:
         return None
-    result = np.frompyfunc(lambda *parts: None if None in parts else function(*parts), len(arrays), 1)(*arrays)
+    function = _chosen if node.op == "Where" else _ARITHMETIC[node.op]
+    if type_.dtype == "bool" and node.op == "Cast":
+        function = bool  # not 0
+    try:
+        result = np.frompyfunc(lambda *parts: _element(function, parts, type_.dtype), len(arrays), 1)(*arrays)
+    except ValueError:  # operands that do not fit are for the run to report
+        return None
     return tuple(np.asarray(result, object).reshape(-1).tolist())
+
+
+def _element(function: Callable[..., Size], parts: Sequence[Size | None], dtype: str) -> Size | None:
+    """Return one element of a result, None where it is not known or its type does not hold it."""
+    if None in parts:
+        return None
+    try:
+        element = function(*parts)
+    except (UndecidedError, ZeroDivisionError):
+        return None
+    if isinstance(element, Expression):
+        return element
+    return int(element) if dtype == "bool" or _holds(dtype, element) else None
+
+
+def _holds(dtype: str, element: int) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= element <= limits.max)
 
 
 def _as_array(value: Value) -> Any:
@@ -197,12 +226,11 @@ def _filled(node: Node, type_: TensorType) -> Contents | None:
     return (int(number),) * int(np.prod(shape, dtype=np.int64))
 
 
-def _reduced(node: Node, contents: Contents | None) -> Contents | None:
+def _reduced(node: Node, type_: TensorType, contents: Contents | None) -> Contents | None:
     """Reduce a vector to one number; other reductions of sizes do not occur."""
-    if contents is None or None in contents or node.operand(0).rank != 1 or not contents:
+    if not contents or node.operand(0).rank != 1 or product(type_.static_shape or ()) != 1:
         return None
-    known = [element for element in contents if element is not None]
-    return (_REDUCTIONS[node.op](known),)
+    return (_element(lambda *parts: _REDUCTIONS[node.op](parts), contents, type_.dtype),)
 
 
 def _counted(operands: Sequence[Contents | None]) -> Contents | None:

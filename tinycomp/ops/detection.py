@@ -14,6 +14,7 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, quiet, scalar_int
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import Size, minimum
 
 FAMILY = OpFamily("detection")
 _BLOCK = 64
@@ -87,19 +88,19 @@ def _suppress(edges: Array, group: Array, limit: int, threshold: float) -> list[
     return kept
 
 
-def most_of_a_class(node: Node) -> int | None:
+def most_of_a_class(node: Node) -> Size | None:
     """Return the most boxes that a NonMaxSuppression keeps of one class in one image; None if unknown."""
-    boxes = (node.operand(1).shape or (None,))[-1]
-    if not isinstance(boxes, int):
+    shape = node.operand(1).sizes
+    if not shape:
         return None
     limit = node.optional_operand(2)
     if limit is None:
         return 0
-    return boxes if limit.const is None else min(max(scalar_int(limit.const), 0), boxes)
+    return shape[-1] if limit.const is None else minimum(max(scalar_int(limit.const), 0), shape[-1])
 
 
-def _most_boxes(node: Node) -> int | None:
-    most, shape = most_of_a_class(node), node.operand(1).static_shape
+def _most_boxes(node: Node) -> Size | None:
+    most, shape = most_of_a_class(node), node.operand(1).sizes
     return None if most is None or shape is None else shape[0] * shape[1] * most
 
 

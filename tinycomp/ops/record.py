@@ -39,7 +39,7 @@ Kernel = Callable[..., Any]
 TypeRule = Callable[[Node], list[Type]]
 BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
 MacCount = Callable[[Node], int]
-RowBound = Callable[[Node], int | None]
+RowBound = Callable[[Node], Size | None]
 Sizes = tuple[Size | None, ...]
 """A shape of numbers and expressions; None is a dimension of which nothing is known."""
 SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]

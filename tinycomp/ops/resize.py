@@ -418,9 +418,12 @@ def _resized_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | N
 
 
 def _scaled_size(size: Size | None, scale: float) -> Size | None:
-    """Return a size times a scale, rounded down, for scales that are whole numbers or shares of them."""
+    """Return a size times a scale, rounded down, for scales whose products with sizes are exact in float32."""
     if size is None or scale == 1:
         return size
-    if scale.is_integer():
-        return size * int(scale)
-    return size // int(1 / scale) if (1 / scale).is_integer() else None
+    top, bottom = float(scale).as_integer_ratio()
+    return size * top // bottom if top < _EXACT else None
+
+
+_EXACT = 1 << 8
+"""Sizes up to 65536 times smaller numbers are exact."""

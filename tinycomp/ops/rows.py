@@ -13,6 +13,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
 from tinycomp.ops.typing import record_of
+from tinycomp.symbolic import Size, dimension
 
 
 @functools.cache
@@ -34,7 +35,7 @@ def any_counts_rows(graph: Graph) -> bool:
     return any(map(counts_rows, graph.nodes))
 
 
-def row_bound(node: Node) -> int | None:
+def row_bound(node: Node) -> Size | None:
     """Return the most rows that the results of such a node may have, or None if sizes of operands are unknown."""
     record = record_of(node)
     return None if record is None or record.row_bound is None else record.row_bound(node)
@@ -61,7 +62,8 @@ def retype_for_most_rows(graph: Graph) -> None:
     """
     changed: set[Value] = set()
     for node in graph.nodes if any_counts_rows(graph) else ():
-        most = row_bound(node)
+        bound = row_bound(node)
+        most = None if bound is None else dimension(bound)
         if most is None and changed.isdisjoint(node.inputs):
             continue
         for value, inferred in zip(node.outputs, graph.infer(node), strict=True):

@@ -27,6 +27,7 @@ from tinycomp.ir.types import (
     compatible,
     join,
     present,
+    same,
 )
 from tinycomp.ops import OPS, OpRecord, contents
 from tinycomp.ops.facts import Facts, Operand, Shape
@@ -273,7 +274,7 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
         for index, pair in enumerate(zip(before, returned, strict=True)):
             _expect_same_kind(node, index, pair)
         joined = [join(a, b) for a, b in zip(before, returned, strict=True)]
-        if joined == before:
+        if all(map(same, joined, before)):
             break
         if attempt >= _ROUNDS:
             joined = [a if a == b else _without_shape(b) for a, b in zip(before, joined, strict=True)]
@@ -299,7 +300,7 @@ def _retype(body: Graph, types: Sequence[Type], widen: bool, always: bool = Fals
         if isinstance(wanted, TensorType) and wanted.dtype == UNKNOWN_DTYPE:
             continue
         new = join(formal.type, wanted) if widen and formal.type != UNKNOWN else wanted
-        changed |= new != formal.type
+        changed |= not same(new, formal.type)
         formal.type = new
     if changed:
         for inner in body.nodes:

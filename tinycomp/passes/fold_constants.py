@@ -1,6 +1,7 @@
 """FoldConstants: compute at compile time what does not depend on the inputs.
 
 >>> from tinycomp.ir.text.parser import parse_graph
+>>> from tinycomp.ops.typing import infer_node_types
 >>> graph = parse_graph('''
 ... graph @main opset {"" = 17} (%x: float32[N, 3, 8, 8]) -> (%y) {
 ...   %shape: int64[4] = Shape(%x)
@@ -8,7 +9,7 @@
 ...   %channels: int64[] = Gather(%shape, %axis)
 ...   %float: float32[] = Cast(%channels) {to = 1}
 ...   %y: float32[N, 3, 8, 8] = Div(%x, %float)
-... }''')
+... }''', infer=infer_node_types)
 >>> FoldConstants().run(graph)
 True
 >>> print(graph)
@@ -31,11 +32,10 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
-from tinycomp.ir.types import TensorType, bits, compatible, refine, type_of
-from tinycomp.ops import bind
+from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine, same, type_of
+from tinycomp.ops import bind, contents
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import bind_constant_captures, choose_branch, replace_by_constant
-from tinycomp.passes.known_dims import KnownDims
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random
@@ -84,13 +84,12 @@ class _Folder:
     stale: set[Node] = field(default_factory=set)
 
     def run(self) -> bool:
-        self.dims = KnownDims()
         waiting = deque(self.graph.nodes)
         while waiting:
             node = waiting.popleft()
             if node.target is not None or node.domain in _CLOSED:
                 continue
-            if node in self.stale:
+            if node in self.stale or _lacks_contents(node):
                 self._retype(node)
             if node.bodies:
                 waiting.extendleft(reversed(self._with_bodies(node)))
@@ -110,7 +109,7 @@ class _Folder:
             return
         for value, inferred in zip(node.outputs, types, strict=False):
             better = refine(value.type, inferred)
-            if better != value.type:
+            if not same(better, value.type):
                 self.stale.update(user for output in node.outputs for user in output.users)
             value.type = better
 
@@ -127,8 +126,8 @@ class _Folder:
 
     def _fix_reshape(self, node: Node) -> None:
         """Give a Reshape to a shape that is known but for one dimension a constant shape."""
-        target = self.dims.reshape_target(node)
-        computed = node.inputs[1] if target is not None else None
+        computed = None if node.domain else node.optional_operand(1)
+        target = None if computed is None or computed.is_const else _reshape_target(computed)
         if target is None or computed is None:
             return
         self.graph.set_input(node, 1, self.graph.add_const(target, f"{node.output.name}_shape"))
@@ -152,11 +151,8 @@ class _Folder:
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Return one array per result, or None where the node stays."""
-        known = self.dims.observe(node)
-        if known is not None:
-            return [known]
         if not self._may_fold(node):
-            return None
+            return _from_sizes(node)
         try:
             with np.errstate(all="ignore"):
                 run, _ = bind(node)
@@ -194,6 +190,42 @@ class _Folder:
 
     def _remark(self, node: Node, reason: str) -> None:
         self.graph.remarks.append(Remark(FoldConstants.name, node.sources, "", node.qualified_op, reason))
+
+
+def _lacks_contents(node: Node) -> bool:
+    """Tell whether the elements of a result may follow from sizes that nobody has looked at: texts give types alone."""
+    if node.domain or node.op not in contents.OPERATORS or not node.outputs:
+        return False
+    return node.output.dtype in contents.INTEGERS and node.output.contents is None
+
+
+def _reshape_target(target: Value) -> np.ndarray | None:
+    """Return a constant for the target of a Reshape of which one element is not known.
+
+    The open element becomes -1: whatever it is at run time, the number of elements says the same. A zero among the
+    others would make that ambiguous, as would a second -1.
+    """
+    elements = target.contents
+    if elements is None or target.rank != 1:
+        return None
+    known = [element for element in elements if isinstance(element, int)]
+    if len(known) != len(elements) - 1 or any(element < 1 for element in known):
+        return None
+    return np.array([element if isinstance(element, int) else -1 for element in elements], np.int64)
+
+
+def _from_sizes(node: Node) -> list[np.ndarray] | None:
+    """Return the results of a node that follow from sizes, if all that are used are known."""
+    arrays = []
+    for value in node.outputs:
+        elements, shape = value.contents, value.static_shape
+        if not value.name:
+            arrays.append(np.empty(0))
+        elif elements is None or shape is None or not all(isinstance(element, int) for element in elements):
+            return None
+        else:
+            arrays.append(np.array(elements, numpy_dtype(value.dtype)).reshape(shape))
+    return arrays
 
 
 def _stored(result: object) -> np.ndarray | None:

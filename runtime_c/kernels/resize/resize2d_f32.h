@@ -1,12 +1,13 @@
 /* resize2d_f32: separable interpolation of NHWC images from tables of positions and weights. A unit is one output line:
- * the input lines are blended into scratch, and its pixels are then blended or picked. State: whether the tables'
- * positions lie inside the image, which is checked once. */
+ * the input lines are blended into scratch, and its pixels are then blended or picked. */
 #ifndef TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
 #define TINYCOMP_KERNELS_RESIZE_RESIZE2D_F32_H
 
 #include "vocabulary.h"
 
 #include "../common/partial.h"
+
+#define RESIZE_OUTSIDE "a position in the tables lies outside the image"
 
 enum { RESIZE_Y, RESIZE_X, RESIZE_LINES, RESIZE_COLUMNS, RESIZE_LINE_WEIGHTS, RESIZE_COLUMN_WEIGHTS };
 
@@ -45,7 +46,6 @@ static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
   const double there = TC_COUNT(p->batch, p->height, p->width, p->channels);
   prepare->work.flops = tc_max(p->line_taps, p->column_taps) > 1 ? 2.0 * values : 0;
   tc_move(prepare, RESIZE_X, fmin(values, there), sizeof(float));
-  prepare->state_bytes = sizeof(int64_t);
 }
 
 static bool resize_inside(const int64_t *positions, int64_t count, int64_t size) {
@@ -55,13 +55,6 @@ static bool resize_inside(const int64_t *positions, int64_t count, int64_t size)
     }
   }
   return true;
-}
-
-static void TC_NAME(tc_resize2d_f32_pack)(const tc_prepare *prepare, void *state) {
-  const tc_resize2d_f32_params *p = prepare->params;
-  const int64_t *lines = prepare->constants[RESIZE_LINES], *columns = prepare->constants[RESIZE_COLUMNS];
-  *(int64_t *)state = resize_inside(lines, p->out_height * p->line_taps, p->height) &&
-                      resize_inside(columns, p->out_width * p->column_taps, p->width);
 }
 
 /* to[i] = the sum of weights[t] * (base + positions[t] * step)[i] */
@@ -95,14 +88,18 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
   const float *column_weights = call->operands[RESIZE_COLUMN_WEIGHTS];
   const int64_t row = p->width * p->x_pixel_stride, last = (p->width - 1) * p->x_pixel_stride + p->channels;
   float *blended = call->scratch;
-  if (!*(const int64_t *)call->state) {
-    tc_fail(call, "a position in the tables lies outside the image");
+  if (begin < end && !resize_inside(columns, p->out_width * p->column_taps, p->width)) {
+    tc_fail(call, RESIZE_OUTSIDE);
     return;
   }
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t line = unit % p->out_height;
     const float *image = (const float *)call->operands[RESIZE_X] + unit / p->out_height * p->height * row;
     float *y = (float *)call->operands[RESIZE_Y] + unit * p->out_width * p->y_pixel_stride;
+    if (!resize_inside(lines + line * p->line_taps, p->line_taps, p->height)) {
+      tc_fail(call, RESIZE_OUTSIDE);
+      return;
+    }
     if (!line_weights) {
       resize_pick(p, y, image + lines[line] * row, columns);
       continue;
@@ -115,5 +112,7 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     }
   }
 }
+
+#undef RESIZE_OUTSIDE
 
 #endif

@@ -7,11 +7,12 @@ from tests.passes.evaluation import assert_same_results, random_feeds
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.fold_constants import FoldConstants
 
 
 def fold(text, **options):
-    graph = parse_graph(text)
+    graph = parse_graph(text, infer=infer_node_types)
     FoldConstants(**options).run(graph)
     verify(graph)
     return graph

@@ -217,7 +217,7 @@ def _with_leading_dims(op: GraphBuilder, x: Value, flatten: Node, gemm: Node, no
     if flat is None or product is None or final is None or len(final) < 3:
         return None
     wanted = (*final[:-1], flat[1])
-    target = reshape_target(wanted)
+    target = reshape_target(wanted, x.shape)
     if not isinstance(final[-1], int) or final[-1] != product[1] or target is None or not isinstance(flat[1], int):
         return None
     if same_shape_of_equal_size(x.shape, wanted):

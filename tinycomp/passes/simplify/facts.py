@@ -33,20 +33,20 @@ def ints(node: Node, index: int, name: str) -> list[int] | None:
     return None
 
 
-def same_static_shape(a: Value, b: Value) -> bool:
-    """Tell whether both values certainly have the same shape, every dimension being a number."""
-    shape = a.static_shape
-    return shape is not None and shape == b.static_shape
+def same_shape(a: Value, b: Value) -> bool:
+    """Tell whether both values certainly have the same shape."""
+    shape = a.shape
+    return shape is not None and None not in shape and shape == b.shape
 
 
 def same_shape_of_equal_size(a: Shape | None, b: Shape | None) -> bool:
     """Tell whether two shapes of tensors with equally many elements are certainly equal.
 
-    One dimension may be unknown: the number of elements decides it, unless another dimension is zero.
+    One dimension may differ or be unknown: the number of elements decides it, unless another dimension is zero.
     """
     if a is None or b is None or len(a) != len(b):
         return False
-    open_places = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not isinstance(x, int) or x != y]
+    open_places = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x is None or x != y]
     if not open_places:
         return True
     at = open_places[0]
@@ -54,11 +54,21 @@ def same_shape_of_equal_size(a: Shape | None, b: Shape | None) -> bool:
     return len(open_places) == 1 and not contradiction and 0 not in (*a[:at], *a[at + 1 :])
 
 
-def reshape_target(dims: Shape | None) -> list[int] | None:
-    """Return the operand of a Reshape to ``dims``; at most one dimension may be unknown, none zero."""
-    if dims is None or 0 in dims or sum(not isinstance(d, int) for d in dims) > 1:
+def reshape_target(dims: Shape | None, source: Shape | None = None) -> list[int] | None:
+    """Return the operand of a Reshape to ``dims``; at most one dimension may be left to the Reshape, none be zero.
+
+    Args:
+        dims: The shape.
+        source: That of the Reshape's operand, whose dimensions it can copy where they stay in their place.
+    """
+    if dims is None or 0 in dims:
         return None
-    return [d if isinstance(d, int) else -1 for d in dims]
+    if sum(not isinstance(d, int) for d in dims) > 1 and source is not None:
+        copied = {i for i, (d, s) in enumerate(zip(dims, source, strict=False)) if isinstance(d, str) and d == s}
+    else:
+        copied = set()
+    target = [0 if i in copied else d if isinstance(d, int) else -1 for i, d in enumerate(dims)]
+    return target if target.count(-1) <= 1 else None
 
 
 def keeps_shape(array_shape: Sequence[int], value: Value) -> bool:

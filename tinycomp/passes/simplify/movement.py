@@ -54,7 +54,7 @@ def merge_views(graph: Graph, node: Node) -> bool:
 
 def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node]) -> bool:
     """Replace ``node``, and the ``merged`` ones before it, by a Reshape of ``source``, unless that is what it is."""
-    target = reshape_target(node.output.shape)
+    target = reshape_target(node.output.shape, None if source is None else source.shape)
     if target is None or source is None or version_of(graph, "Reshape") < 5:
         return False
     wanted = np.array(target, np.int64)

@@ -17,8 +17,8 @@ from tinycomp.passes.simplify.facts import (
     ints,
     is_private,
     keeps_shape,
+    same_shape,
     same_shape_of_equal_size,
-    same_static_shape,
 )
 from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
 from tinycomp.rewrite.traits import attribute, has_trait, is_random
@@ -103,7 +103,7 @@ def drop_expand(graph: Graph, node: Node) -> bool:
     x = node.operand(0)
     wanted, dims = ints(node, 1, ""), x.shape
     if wanted is None or dims is None or len(wanted) > len(dims):
-        return same_static_shape(x, node.output) and _hand_on(graph, node)
+        return same_shape(x, node.output) and _hand_on(graph, node)
     aligned = dims[len(dims) - len(wanted) :]
     return all(w in (1, d) for w, d in zip(wanted, aligned, strict=True)) and _hand_on(graph, node)
 
@@ -127,7 +127,7 @@ def drop_slice(graph: Graph, node: Node) -> bool:
     steps = ints(node, 4, "")
     if node.optional_operand(4) is not None and (steps is None or any(step != 1 for step in steps)):
         return False
-    if same_static_shape(node.operand(0), node.output):
+    if same_shape(node.operand(0), node.output):
         return _hand_on(graph, node)
     starts, ends = ints(node, 1, "starts"), ints(node, 2, "ends")
     if starts is None or ends is None or any(starts) or any(end < _FAR for end in ends):
@@ -160,7 +160,7 @@ def drop_clip(graph: Graph, node: Node) -> bool:
 )
 def drop_where(op: GraphBuilder, x: Value, match: Match) -> Value | None:
     """Replace a Where with one condition for all elements by the chosen operand, if that has the result's shape."""
-    return x if same_static_shape(x, match.root.output) else None
+    return x if same_shape(x, match.root.output) else None
 
 
 # Arithmetic ---------------------------------------------------------------------------------------------------------

@@ -155,6 +155,8 @@ class NativeProgram:
         self._constants: list[Any] = []
         self.handle = self._create(isa)
         self._sizes = _Sizes(program, self.handle) if program.symbols else None
+        if self._sizes is None:
+            _refuse_sizes(program)
         for constant in program.constants:
             self._add_constant(constant)
         if self._sizes is not None:
@@ -278,11 +280,7 @@ class NativeProgram:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
-        raise FeedError(
-            f"the model does not work for these sizes: {message}",
-            where=where,
-            found=", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols)),
-        )
+        raise self._sizes.misfit(symbols, message, where)
 
     def _inputs_at(self, context: _Context) -> tuple[_Expected, ...]:
         return self._inputs if self._sizes is None else self._sizes.at(context, self._inputs)
@@ -381,8 +379,6 @@ class NativeProgram:
             raise_error(error, self.program.name)
         if self._sizes is not None:
             self._sizes.describe_call(call, kernel)
-        elif call.depends_on_sizes:
-            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
 
     def _expected(
         self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
@@ -461,6 +457,19 @@ def _buffer(array: Array, writable: bool) -> Any:
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
 
 
+def _refuse_sizes(program: Program) -> None:
+    """Refuse a program that shows no sizes and depends on some."""
+    for spec in (*program.inputs, *program.outputs):
+        if any(isinstance(dim, Expression) for dim in spec.shape):
+            raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
+    if program.arena or program.tables:
+        raise TargetError("the arena or a table depends on sizes, and the program has no symbols", where=program.name)
+    for index, call in enumerate(program.instructions):
+        if call.depends_on_sizes:
+            where = f"{program.name}, instruction {index} ({call.kernel})"
+            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
+
+
 def _place(operand: Operand, where: str) -> tuple[int, int, int]:
     """Return an operand as the runtime describes it."""
     try:
@@ -501,7 +510,7 @@ class _Sizes:
         self._formulas = Formulas(program.symbols)
         self._told = 0
         self._error = ffi.new("tc_error *")
-        self._demand(lib.tc_program_symbols(handle, len(program.symbols), self._error))
+        self._tell(lib.tc_program_symbols, len(program.symbols))
         places = [(i, axis, dim) for i, spec in enumerate(program.inputs) for axis, dim in enumerate(spec.shape)]
         first: dict[str, tuple[int, int]] = {}
         for i, axis, dim in places:
@@ -518,38 +527,39 @@ class _Sizes:
             raise TargetError(
                 f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
             ) from None
+        except RecursionError:
+            raise TargetError("a size is too deeply nested", where=self.program.name) from None
         for name, operands in self._formulas.operations[self._told :]:
             a, b, c = (*operands, 0, 0)[:3]
-            self._demand(lib.tc_program_formula(self.handle, _FORMULA_CODES[name], a, b, c, self._error))
+            self._tell(lib.tc_program_formula, _FORMULA_CODES[name], a, b, c)
         self._told = len(self._formulas.operations)
         return number
 
     def describe_buffers(self) -> None:
         """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
-        program, handle, error = self.program, self.handle, self._error
+        program = self.program
         for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
             for index, spec in enumerate(specs):
                 value = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
-                self._demand(lib.tc_program_buffer_size(handle, space, index, value, error))
+                self._tell(lib.tc_program_buffer_size, space, index, value)
         for word in program.tables:
-            self._demand(lib.tc_program_word(handle, word.constant, word.word, self.value(word.value), error))
+            self._tell(lib.tc_program_word, word.constant, word.word, self.value(word.value))
         for piece in program.arena:
-            self._demand(lib.tc_program_piece(handle, self.value(piece.nbytes), piece.above, len(piece.above), error))
+            self._tell(lib.tc_program_piece, self.value(piece.nbytes), piece.above, len(piece.above))
 
     def describe_call(self, call: Instruction, kernel: Kernel) -> None:
         """Say what of the instruction appended last follows from sizes."""
-        handle, error = self.handle, self._error
         for name, value in call.params.items():
             if isinstance(value, Expression):
                 if kernel.fields.get(name) is not int:
                     raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
                 byte = ffi.offsetof(kernel.ctype, name)
-                self._demand(lib.tc_program_parameter(handle, byte, self.value(value), error))
+                self._tell(lib.tc_program_parameter, byte, self.value(value))
         for index, operand in enumerate(call.operands):
             if isinstance(operand.offset, Expression):
-                self._demand(lib.tc_program_offset(handle, index, self.value(operand.offset), error))
+                self._tell(lib.tc_program_offset, index, self.value(operand.offset))
         if call.limit is not None and isinstance(call.limit.rows, Expression):
-            self._demand(lib.tc_program_rows(handle, self.value(call.limit.rows), error))
+            self._tell(lib.tc_program_rows, self.value(call.limit.rows))
 
     def settle(self) -> None:
         """Give the sizes for which the program is checked and its weights are packed."""
@@ -562,7 +572,7 @@ class _Sizes:
             if isinstance(dim, Expression)
         }
         """The values that dimensions of inputs and outputs are."""
-        self._demand(lib.tc_program_typical(self.handle, sizes, self._error))
+        self._tell(lib.tc_program_typical, sizes)
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""
@@ -578,11 +588,27 @@ class _Sizes:
     def at(self, context: _Context, expected: tuple[_Expected, ...]) -> tuple[_Expected, ...]:
         """Return what arrays must look like at the sizes of a context."""
         value, handle = lib.tc_context_value, context.handle
-        return tuple([
+        sized = tuple([
             (i, dtype, tuple([d if isinstance(d, int) else int(value(handle, self.dims[d])) for d in shape]), writable)
             for i, dtype, shape, writable in expected
         ])  # fmt: skip
+        for _, _, shape, _ in sized:
+            if min(shape, default=0) < 0:
+                symbols = [value(handle, i) for i in range(len(self.sources))]
+                raise self.misfit(symbols, f"an array would have the shape {list(shape)}", self.program.name)
+        return sized
 
-    def _demand(self, status: int) -> None:
+    def misfit(self, symbols: Sequence[int], message: str, where: str) -> FeedError:
+        """Return the error that says that the program does not work for these sizes."""
+        found = ", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols))
+        return FeedError(f"the model does not work for these sizes: {message}", where=where, found=found)
+
+    def _tell(self, function: Callable[..., int], *arguments: Any) -> None:
+        try:
+            status = function(self.handle, *arguments, self._error)
+        except OverflowError as overflow:
+            raise TargetError(
+                "a number of the program does not fit", where=self.program.name, found=str(overflow)
+            ) from None
         if status:
             raise_error(self._error, self.program.name)

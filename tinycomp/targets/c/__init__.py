@@ -13,6 +13,7 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c.codegen.generate import generate
 from tinycomp.targets.c.codegen.rules import merged
+from tinycomp.targets.c.codegen.sizes import with_sizes
 from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
@@ -40,7 +41,7 @@ def _make_target() -> Target:
     for (domain, name), rule in TABLE.items():
         if domain == COMPOSITE:
             continue  # its own check has taken it
-        target.op(f"{domain}::{name}" if domain else name)(rule.check)
+        target.op(f"{domain}::{name}" if domain else name)(with_sizes(rule.check))
 
     @target.row_wise
     def follows(node: Node, counted: Set[Value]) -> bool:

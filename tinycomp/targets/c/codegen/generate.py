@@ -8,6 +8,7 @@ from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
+from tinycomp.ops.equal_sizes import implied_sizes
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
@@ -15,7 +16,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Program
-from tinycomp.symbolic import Expression
+from tinycomp.symbolic import Expression, Size
 from tinycomp.target.policy import macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -106,7 +107,16 @@ def _name_sizes(graph: Graph) -> bool:
         shape = [_named(dim, f"{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
         types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
     retype(graph, types)
+    if implied := implied_sizes(graph):
+        retype(graph, [_with_sizes(type_, implied) for type_ in types])
     return True
+
+
+def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
+    """Return a type with sizes for some symbols."""
+    own = tensor(type_)
+    dims = [symbolic.dimension(symbolic.substitute(size, sizes)) for size in own.sizes or ()]
+    return TensorType(own.dtype, tuple(dims), own.layout)
 
 
 def _named(dim: Dim, name: str, named: Set[str]) -> Dim:

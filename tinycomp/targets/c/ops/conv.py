@@ -1,6 +1,7 @@
 """Convolutions on the C target, also transposed ones: channels last, with a fused epilogue.
 
 A convolution of volumes is emitted as convolutions of planes, one per tap of the kernel's depth, which are summed up.
+Where the number of planes is known to a run only, it is one convolution of planes that hold the channels of all taps.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import Size, product
-from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
+from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View, nd_params
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
-from tinycomp.targets.c.codegen.images import Pixels, pixels_of, pixels_to, residual_of, spaced
+from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
+from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, sized_type
 
@@ -122,8 +124,11 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     images = Images(written, read, residual)
     if window.rank == 2:
         emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation)
-    else:
-        emit_volume(emit, node, images, (w.const, bias), shape, fused.activation)
+        return
+    depth = axes_of(window, 0, 1)
+    is_known = all(isinstance(size, int) for size in (shape.batch, *depth.sizes, *depth.output, *depth.before))
+    emit_any_volume = emit_volume if is_known else emit_unfolded_volume
+    emit_any_volume(emit, node, images, (w.const, bias), shape, fused.activation)
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,50 @@ def emit_volume(
                 replace(shape, batch=part.count, window=part.window),
                 activation if part.is_last else IDENTITY,
             )
+
+
+def emit_unfolded_volume(
+    emit: Emitter,
+    node: Node,
+    images: Images,
+    weights: tuple[np.ndarray, View | None],
+    shape: ConvShape,
+    activation: Activation,
+) -> None:
+    """Emit the kernel call of a convolution of volumes as one of planes, where the taps of the depth are channels."""
+    w, bias = weights
+    depth, plane = axes_of(shape.window, 0, 1), axes_of(shape.window, 1, 3)
+    (taps,), (output,) = depth.kernel, depth.output
+    filters, _, _, *kernel = w.shape
+    unfolded = emit.constant(np.ascontiguousarray(w.swapaxes(1, 2)).reshape(filters, -1, *kernel))
+    x = images.x if depth.is_pointwise else _unfolded(emit, node, images.x, shape)
+    planes = replace(shape, batch=shape.batch * output, channels=taps * shape.channels, window=plane)
+    emit_conv(emit, node, Images(images.y, x, images.residual), (unfolded, bias), planes, activation)
+
+
+def _unfolded(emit: Emitter, node: Node, x: Pixels, shape: ConvShape) -> Pixels:
+    """Copy, for each plane of the result, the planes that its taps see next to each other; those in padding are 0."""
+    depth, pixels = axes_of(shape.window, 0, 1), product(shape.window.sizes[1:])
+    (size,), (output,), (stride,), (before,) = depth.sizes, depth.output, depth.strides, depth.before
+    taps, own = depth.kernel[0], shape.channels // shape.groups
+    wide = taps * shape.channels
+    count = shape.batch * output * pixels * wide
+    place = emit.scratch(FLOAT * count)
+    if before != 0 or depth.after[0] != 0:
+        fill = {"element_size": FLOAT, "pattern": 0, **nd_params((count,), stride=(1,))}
+        emit.call("fill", [place], fill, node)
+    for tap in range(taps):
+        shift = before - tap * depth.dilations[0]
+        first, last = (minimum(maximum(-(-n // stride), 0), output) for n in (shift, size + shift))
+        source = minimum(maximum(first * stride - shift, 0), size)
+        emit_copy(
+            emit, node, place.at((first * pixels * wide + tap * own) * FLOAT), x.from_pixel(source * pixels).view,
+            [shape.batch, maximum(last - first, 0), pixels, shape.groups, own],
+            [output * pixels * wide, pixels * wide, wide, taps * own, 1],
+            [size * pixels * x.stride, stride * pixels * x.stride, x.stride, own, 1],
+            FLOAT,
+        )  # fmt: skip
+    return Pixels(place, wide)
 
 
 def _transpose_check(node: Node) -> Verdict:

@@ -1,8 +1,13 @@
-"""Resizing images on the C target: channels last, with tables of cells and weights made at compile time."""
+"""Resizing images on the C target: channels last, by tables of cells and weights for each axis.
+
+Tables of axes whose sizes are known are constants; the others are made by a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,18 +16,19 @@ from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import Size
-from tinycomp.targets.c.codegen.emitter import Emitter, View
+from tinycomp.runtime.native.library import lib
+from tinycomp.symbolic import Size, maximum, minimum
+from tinycomp.targets.c.codegen.emitter import Emitter, View, nd_params
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import image
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, settled, sized_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = LoweringRules()
 
 _LARGEST = 4096
-"""The largest input size along an axis: its table is read off a square matrix of this size."""
+"""The largest input size along an axis whose table is read off a square matrix of this size."""
 _NUMPY_FORM = 11
 
 
@@ -37,8 +43,7 @@ def _separable(node: Node) -> Verdict:
     before, after = node.operand(0).shape, node.output.shape
     if before is None or after is None or before[:2] != after[:2]:
         return reject("batch or channels are resized")
-    sizes = [d for d in before[2:] if isinstance(d, int)]
-    return max(sizes, default=0) <= _LARGEST or reject(f"a side of {max(sizes)} pixels, more than {_LARGEST}")
+    return True
 
 
 def _numbers(node: Node) -> Verdict:
@@ -50,7 +55,7 @@ def _numbers(node: Node) -> Verdict:
 
 @FAMILY.lower(
     "Resize", "Upsample",
-    check=all_of(_numbers, ranks(4), constant(1, 2, 3), _separable), layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(_numbers, ranks(4), constant(1, 2), settled(3), _separable), layout=LayoutRule.CHANNELS_LAST,
 )  # fmt: skip
 def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
@@ -60,10 +65,8 @@ def resize(emit: Emitter, node: Node) -> None:
         return
     source, result = image(x), image(node.output)
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
-    lines, columns = _axis_matrix(node, 2), _axis_matrix(node, 3)
-    line_cells, line_weights = _taps(lines)
-    column_cells, column_weights = _taps(columns)
-    plain = line_weights is None and column_weights is None
+    lines, columns = _taps(emit, node, 2), _taps(emit, node, 3)
+    plain = lines.weights is None and columns.weights is None
     params = {
         "batch": source.batch,
         "height": source.height,
@@ -71,18 +74,18 @@ def resize(emit: Emitter, node: Node) -> None:
         "channels": source.channels,
         "out_height": result.height,
         "out_width": result.width,
-        "line_taps": line_cells.shape[1],
-        "column_taps": column_cells.shape[1],
+        "line_taps": lines.count,
+        "column_taps": columns.count,
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
     }
     operands: list[View | None] = [
         to.view,
         of.view,
-        emit.constant(line_cells),
-        emit.constant(column_cells),
-        None if plain else _weights(emit, line_weights, line_cells),
-        None if plain else _weights(emit, column_weights, column_cells),
+        lines.cells,
+        columns.cells,
+        None if plain else _weights(emit, lines, result.height),
+        None if plain else _weights(emit, columns, result.width),
     ]
     emit.call("resize2d_f32", operands, params, node)
 
@@ -90,31 +93,131 @@ def resize(emit: Emitter, node: Node) -> None:
 def _emit_nearest(emit: Emitter, node: Node) -> None:
     """Emit the choice of rows and then of columns of 8-bit images; numbers that lie in no cell do not occur."""
     source, result = image(node.operand(0)), image(node.output)
-    rows, columns = (_taps(_axis_matrix(node, axis))[0] for axis in (2, 3))
+    rows, columns = (_taps(emit, node, axis).cells for axis in (2, 3))
     chosen = emit.scratch(source.batch * result.height * source.width * source.channels)
     line = source.width * source.channels
-    _emit_choice(emit, node, (chosen, emit.view(node.operand(0))), rows, (source.batch, source.height, line))
+    places = (chosen, emit.view(node.operand(0)), rows)
+    _emit_choice(emit, node, places, (source.batch, source.height, line), result.height)
     pixels = (source.batch * result.height, source.width, source.channels)
-    _emit_choice(emit, node, (emit.view(node.output), chosen), columns, pixels)
+    _emit_choice(emit, node, (emit.view(node.output), chosen, columns), pixels, result.width)
 
 
 def _emit_choice(
-    emit: Emitter, node: Node, places: tuple[View, View], cells: np.ndarray, sizes: tuple[Size, Size, Size]
+    emit: Emitter, node: Node, places: tuple[View, View, View], sizes: tuple[Size, Size, Size], count: Size
 ) -> None:
     outer, axis, inner = sizes
     params = {
         "outer": outer,
         "axis": axis,
         "inner": inner,
-        "count": len(cells),
+        "count": count,
         "element_size": 1,
-        "index_size": cells.itemsize,
+        "index_size": _CELL,
     }
-    emit.call("gather", [*places, emit.constant(cells)], params, node)
+    emit.call("gather", places, params, node)
 
 
-def _weights(emit: Emitter, weights: np.ndarray | None, cells: np.ndarray) -> View:
-    return emit.constant(np.ones(cells.shape, np.float32) if weights is None else weights)
+@dataclass(frozen=True, eq=False)
+class _Taps:
+    """Where the tables of an axis lie; without weights it is one tap of weight 1."""
+
+    count: Size
+    cells: View
+    weights: View | None
+
+
+_CELL, _WEIGHT = 8, 4
+"""Bytes of an entry of either table."""
+
+
+def _weights(emit: Emitter, taps: _Taps, size: Size) -> View:
+    if taps.weights is not None:
+        return taps.weights
+    if isinstance(size, int):
+        return emit.constant(np.ones((size, 1), np.float32))
+    weights = emit.scratch(size * _WEIGHT)
+    one = int.from_bytes(np.float32(1).tobytes(), "little")
+    emit.call("fill", [weights], {"element_size": _WEIGHT, "pattern": one, **nd_params((size,), stride=(1,))})
+    return weights
+
+
+def _taps(emit: Emitter, node: Node, axis: int) -> _Taps:
+    """Return the tables of an axis: constants where its sizes are known and not too large, else made by a call."""
+    size, output = (sized_type(value)[1][axis] for value in (node.operand(0), node.output))
+    if isinstance(size, int) and isinstance(output, int) and size <= _LARGEST:
+        cells, factors = _known_taps(_axis_matrix(node, axis))
+        return _Taps(cells.shape[1], emit.constant(cells), None if factors is None else emit.constant(factors))
+    params = _mode_params(node)
+    scale = _scale(node, axis)
+    is_nearest = params["mode"] == lib.TC_RESIZE_NEAREST
+    count = 1 if is_nearest else _most_taps(size, output, scale, params)
+    cells_at = emit.scratch(output * count * _CELL)
+    weights_at = None if is_nearest else emit.scratch(output * count * _WEIGHT)
+    own = {"size": size, "output": output, "taps": count, "scale": scale}
+    emit.call("resize_taps", [cells_at, weights_at], {**own, **params}, node)
+    return _Taps(count, cells_at, weights_at)
+
+
+_MODES = {"nearest": lib.TC_RESIZE_NEAREST, "linear": lib.TC_RESIZE_LINEAR, "cubic": lib.TC_RESIZE_CUBIC}
+_COORDINATES = {
+    "half_pixel": lib.TC_RESIZE_HALF_PIXEL,
+    "half_pixel_symmetric": lib.TC_RESIZE_HALF_PIXEL_SYMMETRIC,
+    "pytorch_half_pixel": lib.TC_RESIZE_PYTORCH_HALF_PIXEL,
+    "align_corners": lib.TC_RESIZE_ALIGN_CORNERS,
+    "asymmetric": lib.TC_RESIZE_ASYMMETRIC,
+    "tf_half_pixel_for_nn": lib.TC_RESIZE_HALF_PIXEL_FOR_NEAREST,
+}
+_ROUNDINGS = {
+    "round_prefer_floor": lib.TC_RESIZE_ROUND_PREFER_FLOOR,
+    "round_prefer_ceil": lib.TC_RESIZE_ROUND_PREFER_CEIL,
+    "floor": lib.TC_RESIZE_FLOOR,
+    "ceil": lib.TC_RESIZE_CEIL,
+}
+
+
+def _is_old(node: Node) -> bool:
+    """Tell whether a node resizes as ONNX did it first: by scales alone, from asymmetric coordinates."""
+    return node.op == "Upsample" or node.version < _NUMPY_FORM
+
+
+def _mode_params(node: Node) -> dict[str, float | int]:
+    """Return how a coordinate becomes cells and weights, in the terms of the kernel."""
+    attrs = node.attrs
+    mode = str(attrs.get("mode", "nearest"))
+    params = {"cubic_a": 0.0, "exclude_outside": 0, "antialias": 0}
+    if _is_old(node):
+        return params | {
+            "mode": _MODES["linear" if mode == "bilinear" else mode],
+            "coordinates": lib.TC_RESIZE_ASYMMETRIC,
+            "rounding": lib.TC_RESIZE_FLOOR_UNLESS_SHRINKING,
+        }
+    return {
+        "mode": _MODES[mode],
+        "coordinates": _COORDINATES[attrs.get("coordinate_transformation_mode", "half_pixel")],
+        "rounding": _ROUNDINGS[attrs.get("nearest_mode", "round_prefer_floor")],
+        "cubic_a": float(attrs.get("cubic_coeff_a", -0.75)),
+        "exclude_outside": int(attrs.get("exclude_outside", 0)),
+        "antialias": int(attrs.get("antialias", 0)),
+    }
+
+
+def _scale(node: Node, axis: int) -> float:
+    """Return the scale of an axis, or 0 where it follows from its sizes."""
+    if _is_old(node):
+        return _old_scales(node)[axis]
+    scale = _given_scale(node, axis)
+    return 0.0 if scale is None else float(scale[0])
+
+
+def _most_taps(size: Size, output: Size, scale: float, params: Mapping[str, float | int]) -> Size:
+    """Return how many cells a position reads at most."""
+    radius = 2 if params["mode"] == lib.TC_RESIZE_CUBIC else 1
+    reach: Size = radius
+    if params["antialias"] and scale:
+        reach = math.ceil(radius / min(scale, 1.0))
+    elif params["antialias"]:  # one more, as the quotient may be rounded up
+        reach = maximum(radius, (radius * size) // maximum(output, 1) + 2)
+    return maximum(minimum(2 * reach, size), 1)
 
 
 def _axis_matrix(node: Node, axis: int) -> np.ndarray:
@@ -123,10 +226,11 @@ def _axis_matrix(node: Node, axis: int) -> np.ndarray:
     assert isinstance(size, int), node
     unit = np.eye(size, dtype=np.float32)
     attrs = {k: v for k, v in node.attrs.items() if k not in ("axes", "scales")}
-    if node.op == "Upsample" or node.version < _NUMPY_FORM:
+    if _is_old(node):
         given = _old_scales(node)
         return np.asarray(upsample_9(unit, np.array([given[axis], 1.0], np.float32), **attrs))
-    scales, sizes = _entry(node, 2, axis), _entry(node, 3, axis)
+    scales = _given_scale(node, axis)
+    sizes = None if scales is not None else np.array([sized_type(node.output)[1][axis]])
     return np.asarray(numpy_resize(unit, None, scales, sizes, axes=[0], **attrs))
 
 
@@ -136,18 +240,16 @@ def _old_scales(node: Node) -> Sequence[float]:
     return [float(s) for s in (node.attrs["scales"] if scales is None else scales)]
 
 
-def _entry(node: Node, index: int, axis: int) -> np.ndarray | None:
-    """Return the scale or size of one axis as an array of one element, or None if the operand is absent or empty."""
-    value = node.optional_operand(index)
-    if value is None or value.const is None or not value.const.size:
+def _given_scale(node: Node, axis: int) -> np.ndarray | None:
+    """Return the scale of one axis as an array of one element, or None if sizes are given."""
+    scales = node.const(2)
+    if scales is None or not scales.size:
         return None
     axes = [a % 4 for a in node.attrs.get("axes", range(4))]
-    if axis in axes:
-        return np.array([value.const.reshape(-1)[axes.index(axis)]])
-    return np.ones(1, np.float32) if index == 2 else np.array([sized_type(node.operand(0))[1][axis]])
+    return scales.reshape(-1)[[axes.index(axis)]] if axis in axes else np.ones(1, np.float32)
 
 
-def _taps(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+def _known_taps(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the cells that each output reads and their weights (None: one cell each, of weight 1)."""
     count = max(1, int((matrix != 0).sum(axis=1).max(initial=0)))
     # A stable sort by "is zero" brings the cells in use to the front, in order.

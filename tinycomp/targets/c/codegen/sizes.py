@@ -1,0 +1,69 @@
+"""Which nodes one program can serve: those whose results have sizes that follow from sizes.
+
+A region's program computes every size of a run from those of the region's inputs. A result whose size depends on data
+needs a bound and a count (:mod:`tinycomp.ops.rows`); others stay on the host, and what reads them may begin a region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.rows import counts_rows
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.rewrite import reject
+from tinycomp.symbolic import dimension, symbol
+from tinycomp.targets.common.checks import Check, Verdict
+
+
+def with_sizes(check: Check) -> Check:
+    """Return a check that passes where ``check`` does and the sizes of all results follow from sizes."""
+
+    def checked(node: Node) -> Verdict:
+        verdict = check(node)
+        if verdict is not True or counts_rows(node) or _unsized(node.used_outputs()) is None:
+            return verdict
+        unsized = _unsized_in_region(node)
+        if unsized is None:
+            return True
+        return reject(f'the size of its result "{unsized.name}" does not follow from sizes')
+
+    return checked
+
+
+def _unsized(values: Iterable[Value]) -> Value | None:
+    """Return the first value with an unknown rank or dimension."""
+    return next((value for value in values if value.shape is None or None in value.shape), None)
+
+
+def _unsized_in_region(node: Node) -> Value | None:
+    """Return the first such result where unknown dimensions of operands have names, as a region gives them."""
+    alone = Graph(node.op, infer=infer_node_types)
+    copies: dict[Value | None, Value | None] = {None: None}
+    for value in node.inputs:
+        if value is not None and value not in copies:
+            is_const = value.const is not None
+            copies[value] = _constant(alone, value) if is_const else alone.add_input(value.name, _named(value))
+    try:
+        copy = alone.add(
+            node.op, [copies[v] for v in node.inputs], node.attrs, domain=node.domain, version=node.version,
+            outputs=[v.name for v in node.outputs],
+        )  # fmt: skip
+    except TypeInferenceError:
+        return _unsized(node.used_outputs())
+    return _unsized(copy.used_outputs())
+
+
+def _constant(graph: Graph, value: Value) -> Value:
+    assert value.const is not None
+    return graph.add_const(value.const, value.name)
+
+
+def _named(value: Value) -> Type:
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    shape = [dimension(symbol(f"{value.name}.{i}")) if dim is None else dim for i, dim in enumerate(type_.shape)]
+    return TensorType(type_.dtype, tuple(shape), type_.layout, type_.contents)
