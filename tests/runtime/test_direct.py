@@ -164,14 +164,14 @@ def test_threads_have_contexts_of_their_own():
 def extending():
     """A row is added to a buffer of any length; the program takes the operands in another order."""
     update = helper.make_node("TensorScatter", ["past", "update", "first"], ["present"], axis=2)
-    double = helper.make_node("Add", ["update", "update"], ["doubled"])
+    double = helper.make_node("Add", ["present", "present"], ["doubled"])
     inputs = [
         helper.make_tensor_value_info("update", TensorProto.FLOAT, ["batch", 2, "new", 3]),
         helper.make_tensor_value_info("first", TensorProto.INT64, ["batch"]),
         helper.make_tensor_value_info("past", TensorProto.FLOAT, ["batch", 2, "room", 3]),
     ]
     outputs = [
-        helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ["batch", 2, "new", 3]),
+        helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ["batch", 2, "room", 3]),
         helper.make_tensor_value_info("present", TensorProto.FLOAT, ["batch", 2, "room", 3]),
     ]
     graph = helper.make_graph([update, double], "extending", inputs, outputs)
@@ -192,10 +192,11 @@ def test_a_buffer_that_is_extended_may_be_the_result(extending):
     feeds, wanted = extended()
     call = direct_call(extending._parts.plan)
     order = [feeds[spec.name] for spec in extending.inputs]
+    extending.run(feeds)  # the memory for these sizes is made by the long way
     doubled, present = call(order, [None, feeds["past"]])
     assert present is feeds["past"]
     np.testing.assert_array_equal(present, wanted)
-    np.testing.assert_array_equal(doubled, 2 * feeds["update"])
+    np.testing.assert_array_equal(doubled, 2 * wanted)
     results = extending.run(feeds, outputs={"present": feeds["past"]})
     assert results["present"] is feeds["past"]
 
@@ -242,7 +243,7 @@ def test_arrays_for_results_that_do_not_fit_are_told(extending):
 
 def test_a_module_of_any_sizes_is_bound_in_place(extending):
     feeds, wanted = extended()
-    outputs = {"doubled": np.empty_like(feeds["update"]), "present": feeds["past"]}
+    outputs = {"doubled": np.empty_like(feeds["past"]), "present": feeds["past"]}
     extending.bind(feeds, outputs)()
     np.testing.assert_array_equal(feeds["past"], wanted)
-    np.testing.assert_array_equal(outputs["doubled"], 2 * feeds["update"])
+    np.testing.assert_array_equal(outputs["doubled"], 2 * wanted)
