@@ -1,4 +1,4 @@
-"""Models with symbolic sizes: specialised for every size that comes, within bounds, and exact about disagreement."""
+"""Models with symbolic sizes: right for every size that comes, and exact about disagreement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import FeedError, ModelError, TinycompError
-from tinycomp.runtime.regions import SPECIALISATIONS, PerShape
 
 W = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
 
@@ -37,13 +36,6 @@ def test_every_batch_size():
 def test_an_empty_batch():
     module = tinycomp.compile(digits_model())
     assert module(np.empty((0, 1, 8, 8), np.float32)).shape == (0, 10)
-
-
-def test_the_cache_of_plans_is_bounded():
-    module = tinycomp.compile(two_inputs())
-    for n in range(1, SPECIALISATIONS + 8):
-        np.testing.assert_allclose(module(rows(n), rows(n)), 2 * rows(n) @ W, rtol=1e-4, atol=1e-5)
-    assert len(module._plans) == SPECIALISATIONS
 
 
 def test_disagreeing_sizes_are_named():
@@ -115,35 +107,18 @@ def test_a_size_that_does_not_fit_the_graph_fails_before_anything_runs():
         module(np.ones((3, 3), np.float32))
 
 
-def test_sizes_that_depend_on_data_are_compiled_per_size_within_bounds():
+def test_a_region_reads_sizes_that_only_the_host_finds_off_its_inputs():
     nodes = [
-        helper.make_node("Slice", ["x", "zero", "end"], ["cut"], name="cut"),
+        helper.make_node("Compress", ["x", "chosen"], ["cut"], name="cut", axis=0),
         helper.make_node("MatMul", ["cut", "w"], ["p"], name="product"),
         helper.make_node("Relu", ["p"], ["y"], name="relu"),
     ]
-    feeds = {"x": rows(40), "end": np.array([3])}
-    model = make_model(nodes, feeds, {"w": W, "zero": np.array([0])}, ["y"])
-    module = tinycomp.compile(model)
-    assert module.report().where("product") == "c_0"
-    for n in range(1, SPECIALISATIONS + 8):
+    feeds = {"x": rows(40), "chosen": np.ones(40, np.bool_)}
+    module = tinycomp.compile(make_model(nodes, feeds, {"w": W}, ["y"]))
+    assert (module.report().where("cut"), module.report().where("product")) == ("host", "c_0")
+    for n in (3, 1, 40, 0):
         wanted = np.maximum(rows(40)[:n] @ W, 0)
-        np.testing.assert_allclose(module(rows(40), np.array([n])), wanted, rtol=1e-4, atol=1e-5)
-    (step,) = [s for s in module._parts.plan.steps if isinstance(s.run, PerShape)]
-    assert len(step.run.cache) == SPECIALISATIONS
+        np.testing.assert_allclose(module(rows(40), np.arange(40) < n), wanted, rtol=1e-4, atol=1e-5)
     restored = tinycomp.load(module.__reduce__()[1][0])
-    np.testing.assert_array_equal(restored(rows(40), np.array([5])), module(rows(40), np.array([5])))
-
-
-def test_programs_of_past_sizes_are_let_go():
-    from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
-    from tinycomp.runtime.native.executor import Pool
-
-    nodes = [helper.make_node("Slice", ["x", "zero", "end"], ["cut"]), helper.make_node("Exp", ["cut"], ["y"])]
-    feeds = {"x": rows(40), "end": np.array([3])}
-    graph = load_graph(make_model(nodes, feeds, {"zero": np.array([0])}, ["y"]))
-    compiler = Compiler(resolve_targets("c"), Pool(1))
-    lowering = compiler.lowering()
-    plan = lowering.plan(compiler.partition(graph))
-    for n in range(1, SPECIALISATIONS + 8):
-        plan.run([rows(40), np.array([n])])
-    assert lowering.programs == {}
+    few = np.arange(40) < 5
+    np.testing.assert_array_equal(restored(rows(40), few), module(rows(40), few))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType
+from tinycomp.ir.types import Dim, TensorType
 from tinycomp.ops.rows import any_counts_rows
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Control
-from tinycomp.symbolic import Size, dimension, symbol
+from tinycomp.symbolic import Expression, Size, dimension, symbol
+from tinycomp.symbolic import size as size_of
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nbytes
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
@@ -106,23 +107,31 @@ def _results(emit: Emitter, node: Node) -> tuple[list[View | None], list[Size | 
     """Return where the results of a node go, and how many bytes they have."""
     places: list[View | None] = []
     sizes: list[Size | None] = []
+    dims = [dim for value in emit.graph.inputs for dim in value.sizes or () if isinstance(dim, Expression)]
+    known = {dim.name for dim in dims if dim.name is not None}
     for value in node.outputs:
         type_ = value.type
         assert isinstance(type_, TensorType), value
         if not value.name:
             places.append(None)
             sizes.append(0)
-        elif type_.sizes is not None:
+        elif type_.sizes is not None and all(_follows(size, known) for size in type_.sizes):
             places.append(emit.view(value))
             sizes.append(nbytes(type_))
         else:
-            named = [
-                dimension(symbol(f"{value.name}:{a}")) if d is None else d for a, d in enumerate(type_.shape or ())
-            ]
+            named: list[Dim] = []
+            for axis, dim in enumerate(type_.shape or ()):
+                is_known = dim is not None and _follows(size_of(dim), known)
+                named.append(dim if is_known else dimension(symbol(f"{value.name}:{axis}")))
             value.type = TensorType(type_.dtype, tuple(named))
             places.append(emit.grown(value))
             sizes.append(None)
     return places, sizes
+
+
+def _follows(size: Size, known: Set[str]) -> bool:
+    """Tell whether a size follows from those that a run reads off its inputs; a model may declare others."""
+    return isinstance(size, int) or size.symbols <= known
 
 
 def _shapes(values: Sequence[Value]) -> tuple[tuple[Size, ...], ...]:

@@ -1,4 +1,4 @@
-"""A new size of a symbolic dimension costs types and lowering, not passes and packing."""
+"""One program serves all sizes: a new one compiles nothing, packs nothing and keeps nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tinycomp.data import digits, digits_model
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.rewrite import reject
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.regions import SPECIALISATIONS, NativeRegion, PerShape
 
 W = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
 
@@ -37,35 +38,24 @@ def partitions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def shared_bytes(module: Module) -> int:
-    """Bytes of the packed weights that the module's plans share."""
-    specialise = module._parts.specialise
-    assert specialise is not None
-    return int(specialise.func.__self__.weights.nbytes)  # type: ignore[attr-defined]
+def regions_of(module: Module) -> list[NativeRegion]:
+    return [step.run for step in module._parts.plan.steps if isinstance(step.run, NativeRegion)]
 
 
-def own_bytes(module: Module) -> list[int]:
-    return [
-        step.run.native.state_bytes
-        for _, made in module._plans.items()
-        for step in made.plan.steps
-        if hasattr(step.run, "native")
-    ]
-
-
-def test_a_new_size_runs_no_partitioning_and_packs_nothing(partitions):
+def test_a_new_size_compiles_nothing_and_packs_nothing(partitions):
     images, _ = digits()
     module = tinycomp.compile(digits_model())
+    (region,) = regions_of(module)
+    assert region.program.symbols == ("N",)
+    held, (context,) = region.native.state_bytes, region.native.contexts
     assert len(partitions) == 1
     whole = module(images[:40])
-    held = shared_bytes(module)
-    assert held > 0
     for n in (1, 2, 3, 17, 40):
         np.testing.assert_allclose(module(images[:n]), whole[:n], atol=1e-6)
     assert len(partitions) == 1
-    assert shared_bytes(module) == held
-    assert len(own_bytes(module)) == 5
-    assert max(own_bytes(module)) < held / 10
+    assert regions_of(module) == [region]
+    assert region.native.state_bytes == held
+    assert region.native.contexts == [context]
 
 
 def computed_shape() -> onnx.ModelProto:
@@ -82,31 +72,42 @@ def computed_shape() -> onnx.ModelProto:
     return make_model(nodes, {"x": rows(2)}, constants, ["y"], symbolic={"x": ("N", 4)})
 
 
-def test_what_follows_from_sizes_is_folded_for_every_size():
-    module = tinycomp.compile(computed_shape())
-    for n in (1, 3, 8):
+def test_shapes_that_are_computed_are_part_of_the_program():
+    module = tinycomp.compile(computed_shape(), strict=True)
+    (region,) = regions_of(module)
+    kernels = [call.kernel for call in region.program.instructions]
+    assert not {"sizes", "gather"} & set(kernels), "nobody reads them as data"
+    for n in (1, 3, 8, 0):
         np.testing.assert_allclose(module(rows(n)), (rows(n) + 1) @ W, rtol=1e-4, atol=1e-5)
-    for _, made in module._plans.items():  # noqa: PERF102 - not a dict
-        assert [step.tier for step in made.plan.steps] == ["c"]
 
 
-def test_the_model_is_partitioned_again_where_a_size_lets_a_target_take_more(partitions):
-    picky = tinycomp.Target("picky")
+def test_specialising_builds_a_region_for_every_set_of_sizes_within_bounds():
+    module = tinycomp.compile(computed_shape(), specialize=True)
+    (step,) = module._parts.plan.steps
+    assert isinstance(step.run, PerShape)
+    for n in range(1, SPECIALISATIONS + 8):
+        np.testing.assert_allclose(module(rows(n)), (rows(n) + 1) @ W, rtol=1e-4, atol=1e-5)
+    assert len(step.run.cache) == SPECIALISATIONS
+    restored = tinycomp.load(module.__reduce__()[1][0])
+    assert isinstance(restored._parts.plan.steps[0].run, PerShape)
+    np.testing.assert_array_equal(restored(rows(5)), module(rows(5)))
 
-    @picky.op("Exp")
-    def _(node):
-        return node.inputs[0].type.shape[0] == 2 or reject("two rows at a time")
+
+def test_a_target_that_needs_sizes_is_asked_for_every_set_of_them():
+    asked = []
+    picky = tinycomp.Target("picky", static_shapes=True)
+    picky.accept("Exp")
 
     @picky.codegen
     def build(region):
+        asked.append(region.inputs[0].type.shape)
         return lambda x: np.exp(x)
 
     model = make_model([helper.make_node("Exp", ["x"], ["y"])], {"x": rows(2)}, {}, ["y"], symbolic={"x": ("N", 4)})
     module = tinycomp.compile(model, picky)
-    for n in (2, 3):
+    for n in (2, 3, 2):
         np.testing.assert_allclose(module(rows(n)), np.exp(rows(n)), rtol=1e-5)
-    assert [[s.tier for s in made.plan.steps] for _, made in module._plans.items()] == [["picky"], ["numpy"]]
-    assert len(partitions) == 2, "once for all sizes, once for two rows"
+    assert asked == [(2, 4), (3, 4)]
 
 
 def test_threads_may_ask_for_new_sizes_at_once():
@@ -126,13 +127,15 @@ def test_threads_may_ask_for_new_sizes_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
-    assert shared_bytes(module) > 0
+    (region,) = regions_of(module)
+    assert 1 <= len(region.native.contexts) <= 8
 
 
-def test_a_loaded_module_takes_new_sizes_in_the_same_way(partitions):
+def test_a_loaded_module_serves_all_sizes_without_the_compiler(partitions):
     images, _ = digits()
     module = tinycomp.compile(digits_model())
     restored = tinycomp.load(module.__reduce__()[1][0])
-    for n in (1, 5):
+    assert regions_of(restored)[0].program.to_text() == regions_of(module)[0].program.to_text()
+    for n in (1, 5, 0):
         np.testing.assert_array_equal(restored(images[:n]), module(images[:n]))
     assert len(partitions) == 1
