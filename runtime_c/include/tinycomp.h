@@ -15,7 +15,15 @@
 
 /* cdef-begin: the text up to cdef-end is also read by the Python binding; no preprocessor lines in between. */
 
-enum tc_status { TC_OK = 0, TC_INVALID = 1, TC_NO_MEMORY = 2, TC_UNSUPPORTED = 3, TC_SYSTEM = 4, TC_FAILED = 5, TC_LIMIT = 6 };
+enum tc_status {
+  TC_OK = 0,
+  TC_INVALID = 1,
+  TC_NO_MEMORY = 2,
+  TC_UNSUPPORTED = 3,
+  TC_SYSTEM = 4,
+  TC_FAILED = 5,
+  TC_LIMIT = 6
+};
 
 typedef struct tc_error {
   int32_t code; /* an enum tc_status */
@@ -102,9 +110,9 @@ enum tc_formula_operation {
 /* First of all: how many symbols there are. They are the values 0 to count - 1, and every formula is one more. */
 int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error);
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error);
-/* Then, before all instructions: the bytes that the caller gives inputs and outputs, the words (int64) of constants that
- * follow from sizes, and the pieces of the arena, which arena operands name by index. A piece begins behind the ends of
- * others; pieces that are in use together must be ordered in that way. */
+/* Then, before all instructions: the bytes that the caller gives inputs and outputs, the words (int64) of constants
+ * that follow from sizes, and the pieces of the arena, which arena operands name by index. A piece begins behind the
+ * ends of others; pieces that are in use together must be ordered in that way. */
 int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error);
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error);
 int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error);

@@ -36,8 +36,7 @@ static void require(tc_requirement *buffer, int64_t bytes, int32_t alignment) {
 static bool is_aligned(const void *data, int32_t alignment) { return (uintptr_t)data % (uintptr_t)alignment == 0; }
 
 /* Checks one operand against its buffer, and notes what a caller's buffer must hold. */
-static void bound_operand(const tc_program *program, tc_instance *instance, tc_prepare *prepare, int index,
-                          char role) {
+static void bound_operand(const tc_program *program, tc_instance *instance, tc_prepare *prepare, int index, char role) {
   const tc_operand *operand = &prepare->operands[index];
   if (operand->space == TC_NONE) {
     return;
@@ -67,7 +66,8 @@ static void bound_operand(const tc_program *program, tc_instance *instance, tc_p
 
 /* The data of a constant operand, so that a prepare hook can read it; NULL if its offset is past the end. */
 static const void *constant_data(const tc_program *program, const tc_instance *instance, const tc_operand *operand) {
-  if (operand->space != TC_CONSTANT || operand->offset < 0 || operand->offset > program->constants[operand->index].bytes) {
+  if (operand->space != TC_CONSTANT || operand->offset < 0 ||
+      operand->offset > program->constants[operand->index].bytes) {
     return NULL;
   }
   const tc_constant *constant = &program->constants[operand->index];

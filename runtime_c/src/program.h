@@ -30,13 +30,13 @@ typedef struct tc_step {
   tc_control *control;   /* of a step that runs bodies, whose `kernel` means nothing; or else NULL */
   int64_t control_index; /* which of these it is */
   void *state;
-  tc_packed *packed;     /* what holds the state if other programs may use it, too */
-  int64_t state_bytes;   /* of the state */
-  void *common;          /* of an instance: the state at typical sizes, which belongs to the program */
-  void *own;             /* of an instance: memory for states at other sizes */
-  int64_t room;          /* of that memory */
-  bool shareable;        /* whether the state depends on constants and the following figures alone */
-  bool depends;          /* on sizes: it has a part in the list of fix-ups */
+  tc_packed *packed;   /* what holds the state if other programs may use it, too */
+  int64_t state_bytes; /* of the state */
+  void *common;        /* of an instance: the state at typical sizes, which belongs to the program */
+  void *own;           /* of an instance: memory for states at other sizes */
+  int64_t room;        /* of that memory */
+  bool shareable;      /* whether the state depends on constants and the following figures alone */
+  bool depends;        /* on sizes: it has a part in the list of fix-ups */
   int64_t first_fixup, fixup_count;
   int64_t shared[TC_MAX_SHARED];
   int64_t units;
@@ -64,8 +64,8 @@ typedef struct tc_fixup {
 
 /* A piece of the arena of a program over sizes. */
 typedef struct tc_piece {
-  int64_t value;   /* its bytes */
-  int64_t *above;  /* the pieces that it begins behind, all of them earlier ones in `order` */
+  int64_t value;  /* its bytes */
+  int64_t *above; /* the pieces that it begins behind, all of them earlier ones in `order` */
   int64_t above_count;
 } tc_piece;
 
@@ -107,7 +107,7 @@ struct tc_program {
   tc_piece *pieces;
   int64_t piece_count;
   int64_t piece_capacity;
-  int64_t *order; /* the pieces, every one behind those that it begins behind */
+  int64_t *order;   /* the pieces, every one behind those that it begins behind */
   tc_fixup *fixups; /* in the order of the steps */
   int64_t fixup_count;
   int64_t fixup_capacity;
