@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.rows import any_counts_rows
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
@@ -37,11 +38,16 @@ def whole(accepts: Check) -> Check:
             verdict = check(node)
             if isinstance(verdict, Remark):
                 return verdict
-            unknown = [v.name for v in node.used_outputs() if None in (v.shape or ())]
+            types = zip(node.outputs, infer_node_types(node), strict=False)
+            unknown = [v.name for v, t in types if v.name and _sizes(t) is None]
             return not unknown or reject(f'how large "{unknown[0]}" is depends on data')
         return accepts(node)
 
     return check
+
+
+def _sizes(type_: Type) -> tuple[Size, ...] | None:
+    return type_.sizes if isinstance(type_, TensorType) else None
 
 
 def _values(node: Node) -> Verdict:
@@ -106,13 +112,14 @@ def _results(emit: Emitter, node: Node) -> tuple[list[View | None], list[Size | 
     """Return where the results of a node go, and how many bytes they have."""
     places: list[View | None] = []
     sizes: list[Size | None] = []
-    for value in node.outputs:
-        type_ = value.type
+    # A model may have declared names for sizes that only a run shows.
+    for value, type_ in zip(node.outputs, infer_node_types(node), strict=False):
         assert isinstance(type_, TensorType), value
         if not value.name:
             places.append(None)
             sizes.append(0)
         elif type_.sizes is not None:
+            value.type = type_
             places.append(emit.view(value))
             sizes.append(nbytes(type_))
         else:
