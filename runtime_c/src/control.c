@@ -131,8 +131,7 @@ static int32_t check_body(const tc_program *program, const tc_control *control, 
     return tc_error_set(error, TC_INVALID, "a body is not finished, or does not take or give what it must");
   }
   const int64_t symbols = inner->formulas.symbol_count;
-  bool sound =
-      extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count);
+  bool sound = extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count);
   for (int64_t s = 0; control->kind == TC_CONTROL_LOOP && s < symbols; s++) {
     sound = sound && body->next[s] >= -1 && (body->next[s] < 0 || tc_is_value(inner, body->next[s]));
   }
@@ -169,9 +168,9 @@ static int32_t check_control(const tc_program *program, const tc_control *contro
               control->operands[i].offset == 0 && extents_fit(program, growth->first, growth->rank) &&
               extents_fit(control->bodies[0].program, growth->dims, growth->rank);
     }
-    sound = sound && (i >= leading(control) || control->operands[i].space == TC_NONE ||
-                      (control->bytes[i].value < 0 &&
-                       control->bytes[i].number == (i == 0 && kind == TC_CONTROL_LOOP ? 8 : 1)));
+    sound = sound &&
+            (i >= leading(control) || control->operands[i].space == TC_NONE ||
+             (control->bytes[i].value < 0 && control->bytes[i].number == (i == 0 && kind == TC_CONTROL_LOOP ? 8 : 1)));
   }
   return sound ? TC_OK : tc_error_set(error, TC_INVALID, "an operand has no size, or there is no such value");
 }
@@ -210,8 +209,7 @@ int32_t tc_program_control(tc_program *program, const tc_control *control, tc_er
   if (!tc_program_is_symbolic(program)) {
     return TC_OK;
   }
-  return tc_note_dependencies(program, &step, error) ||
-                 note_extents(program, step.control->bytes, operands, error)
+  return tc_note_dependencies(program, &step, error) || note_extents(program, step.control->bytes, operands, error)
              ? error->code
              : TC_OK;
 }
@@ -253,7 +251,8 @@ tc_control_state *tc_control_state_create(const tc_control *control, int32_t thr
   state->bytes = calloc(inputs + 1, sizeof(int64_t));
   state->row_dims = calloc((results + 1) * TC_MAX_RANK, sizeof(int64_t));
   state->row_bytes = calloc(results + 1, sizeof(int64_t));
-  bool enough = state->buffers && state->inputs && state->outputs && state->bytes && state->row_dims && state->row_bytes;
+  bool enough =
+      state->buffers && state->inputs && state->outputs && state->bytes && state->row_dims && state->row_bytes;
   error->code = enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
   for (int b = 0; enough && b < state->body_count; b++) {
     const tc_program *body = control->bodies[b].program;
@@ -536,8 +535,8 @@ static int32_t run_loop(const tc_control_call *run) {
     if (bytes != sizeof(goes_on)) {
       return tc_error_set(run->error, TC_FAILED, "the condition has %lld bytes", (long long)bytes);
     }
-    if (place_results(run, trip) || tc_run_entered(state->contexts[0], run->pool, state->inputs, state->outputs, NULL,
-                                                   run->error)) {
+    if (place_results(run, trip) ||
+        tc_run_entered(state->contexts[0], run->pool, state->inputs, state->outputs, NULL, run->error)) {
       return run->error->code;
     }
     advance(run);
@@ -547,12 +546,12 @@ static int32_t run_loop(const tc_control_call *run) {
 
 int32_t tc_control_run(tc_context *context, const tc_step *step, tc_pool *pool, tc_error *error) {
   const tc_control_call run = {.context = context,
-                                .step = step,
-                                .control = step->control,
-                                .state = context->controls[step->control_index],
-                                .pointers = context->pointers + step->first_pointer,
-                                .values = tc_instance_of(context)->values,
-                                .pool = pool,
-                                .error = error};
+                               .step = step,
+                               .control = step->control,
+                               .state = context->controls[step->control_index],
+                               .pointers = context->pointers + step->first_pointer,
+                               .values = tc_instance_of(context)->values,
+                               .pool = pool,
+                               .error = error};
   return step->control->kind == TC_CONTROL_IF ? run_if(&run) : run_loop(&run);
 }

@@ -97,7 +97,7 @@ int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t b
     return tc_error_set(error, TC_INVALID, "a constant of %lld bytes cannot be added", (long long)bytes);
   }
   if (!tc_reserve((void **)&program->constants, program->constant_count, &program->constant_capacity,
-               sizeof(tc_constant))) {
+                  sizeof(tc_constant))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another constant");
   }
   program->constants[program->constant_count++] = (tc_constant){data, bytes, mapped != 0, -1};
@@ -315,7 +315,8 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
     return tc_error_set(error, TC_INVALID, "a piece of the arena of unknown size, or behind instructions");
   }
   int64_t *kept = malloc(((size_t)count + 1) * sizeof(int64_t));
-  if (!kept || !tc_reserve((void **)&program->pieces, program->piece_count, &program->piece_capacity, sizeof(tc_piece))) {
+  if (!kept ||
+      !tc_reserve((void **)&program->pieces, program->piece_count, &program->piece_capacity, sizeof(tc_piece))) {
     free(kept);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another piece of the arena");
   }

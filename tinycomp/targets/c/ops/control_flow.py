@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.rows import any_counts_rows
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Control
-from tinycomp.symbolic import Expression, Size, dimension, symbol
-from tinycomp.symbolic import size as size_of
+from tinycomp.symbolic import Size, dimension, symbol
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nbytes
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
@@ -38,11 +38,16 @@ def whole(accepts: Check) -> Check:
             verdict = check(node)
             if isinstance(verdict, Remark):
                 return verdict
-            unknown = [v.name for v in node.used_outputs() if None in (v.shape or ())]
+            types = zip(node.outputs, infer_node_types(node), strict=False)
+            unknown = [v.name for v, t in types if v.name and _sizes(t) is None]
             return not unknown or reject(f'how large "{unknown[0]}" is depends on data')
         return accepts(node)
 
     return check
+
+
+def _sizes(type_: Type) -> tuple[Size, ...] | None:
+    return type_.sizes if isinstance(type_, TensorType) else None
 
 
 def _values(node: Node) -> Verdict:
@@ -107,31 +112,24 @@ def _results(emit: Emitter, node: Node) -> tuple[list[View | None], list[Size | 
     """Return where the results of a node go, and how many bytes they have."""
     places: list[View | None] = []
     sizes: list[Size | None] = []
-    dims = [dim for value in emit.graph.inputs for dim in value.sizes or () if isinstance(dim, Expression)]
-    known = {dim.name for dim in dims if dim.name is not None}
-    for value in node.outputs:
-        type_ = value.type
+    # A model may have declared names for sizes that only a run shows.
+    for value, type_ in zip(node.outputs, infer_node_types(node), strict=False):
         assert isinstance(type_, TensorType), value
         if not value.name:
             places.append(None)
             sizes.append(0)
-        elif type_.sizes is not None and all(_follows(size, known) for size in type_.sizes):
+        elif type_.sizes is not None:
+            value.type = type_
             places.append(emit.view(value))
             sizes.append(nbytes(type_))
         else:
-            named: list[Dim] = []
-            for axis, dim in enumerate(type_.shape or ()):
-                is_known = dim is not None and _follows(size_of(dim), known)
-                named.append(dim if is_known else dimension(symbol(f"{value.name}:{axis}")))
+            named = [
+                dimension(symbol(f"{value.name}:{a}")) if d is None else d for a, d in enumerate(type_.shape or ())
+            ]
             value.type = TensorType(type_.dtype, tuple(named))
             places.append(emit.grown(value))
             sizes.append(None)
     return places, sizes
-
-
-def _follows(size: Size, known: Set[str]) -> bool:
-    """Tell whether a size follows from those that a run reads off its inputs; a model may declare others."""
-    return isinstance(size, int) or size.symbols <= known
 
 
 def _shapes(values: Sequence[Value]) -> tuple[tuple[Size, ...], ...]:
