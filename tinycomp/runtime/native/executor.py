@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -172,6 +172,8 @@ class NativeProgram:
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         self._outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
         self._profiled: _Context | None = None
+        self.profiled_sizes: Mapping[str, int] = {}
+        """The sizes by symbol that were profiled last."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
 
@@ -315,6 +317,10 @@ class NativeProgram:
         context = self._profiled = self.new_context()
         seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
         self._ready(context, inputs)
+        self.profiled_sizes = {
+            name: inputs[index].shape[axis]
+            for name, (index, axis) in zip(self.program.symbols, self.sources, strict=True)
+        }
         self._bind(context.inputs, inputs, self._inputs_at(context))
         self._bind(context.outputs, outputs, self._outputs_at(context))
         if lib.tc_run_profiled(

@@ -97,7 +97,7 @@ class Instruction:
     operands: tuple[Operand, ...]
     params: Mapping[str, float | Size]
     source: tuple[str, ...] = ()
-    macs: int = 0
+    macs: Size = 0
     limit: Limit | None = None
 
     @property
@@ -372,7 +372,7 @@ def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
         # JSON has no infinity: a clamp's open end is written as text, an expression as a list with its text.
         "params": {name: _param_to_json(value) for name, value in call.params.items()},
         "source": list(call.source),
-        "macs": call.macs,
+        "macs": _size_to_json(call.macs),
         **limit,
     }
 
@@ -385,7 +385,7 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
         limit = Limit(_operand_from_list(count), _size_from_json(rows))
     params = {str(name): _number_from(value) for name, value in data["params"].items()}
     source = tuple(str(name) for name in data["source"])
-    return Instruction(str(data["kernel"]), operands, params, source, int(data["macs"]), limit)
+    return Instruction(str(data["kernel"]), operands, params, source, _size_from_json(data["macs"]), limit)
 
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:

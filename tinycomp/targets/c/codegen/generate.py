@@ -16,7 +16,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Program
 from tinycomp.symbolic import Expression
-from tinycomp.target.policy import macs
+from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
@@ -123,7 +123,8 @@ def _lower(emit: Emitter, node: Node, table: Table) -> None:
     lower = rule_of(node, table).lower
     assert lower is not None, node
     lower(emit, node)
-    if work := macs([node]):
+    work = symbolic_macs([node])
+    if not isinstance(work, int) or work:
         emit.count_macs(work)
 
 
