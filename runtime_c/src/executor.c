@@ -231,7 +231,7 @@ static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_erro
 static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
   tc_instance *sized = &context->sized;
   const bool all = !context->is_sized;
-  if (tc_formulas_evaluate(&program->formulas, context->values, error)) {
+  if (tc_formulas_evaluate(&program->formulas, context->values, true, error)) {
     return error->code;
   }
   /* From here on, `values` holds the sizes of before. */

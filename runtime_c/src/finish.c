@@ -388,7 +388,7 @@ int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error
     return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
   }
   memcpy(own->values, symbols, (size_t)program->formulas.symbol_count * sizeof(int64_t));
-  if (order_pieces(program, error) || tc_formulas_evaluate(&program->formulas, own->values, error)) {
+  if (order_pieces(program, error) || tc_formulas_evaluate(&program->formulas, own->values, false, error)) {
     return error->code;
   }
   tc_fill_tables(program, own);

@@ -1,7 +1,5 @@
 #include "formulas.h"
 
-#include <stdbool.h>
-
 static int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return quotient - (a % b != 0 && a < 0);
@@ -31,13 +29,16 @@ static bool compute(const tc_formula *formula, const int64_t *values, int64_t *r
     case TC_FORMULA_MAX:
       *result = tc_max(values[at[0]], values[at[1]]);
       return true;
+    case TC_FORMULA_CONDITION:
+      *result = values[at[0]];
+      return true;
     default: /* TC_FORMULA_IF_ZERO */
       *result = values[at[0]] == 0 ? values[at[1]] : values[at[2]];
       return true;
   }
 }
 
-int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error) {
+int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, bool is_run, tc_error *error) {
   for (int64_t i = 0; i < formulas->symbol_count; i++) {
     if (values[i] < 0 || values[i] > TC_MAX_BYTES) {
       return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)values[i]);
@@ -47,6 +48,9 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_er
     int64_t *value = &values[formulas->symbol_count + i];
     if (!compute(&formulas->items[i], values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
       return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
+    }
+    if (is_run && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0) {
+      return tc_error_set(error, TC_INVALID, "condition %lld", (long long)formulas->items[i].operands[1]);
     }
   }
   return TC_OK;

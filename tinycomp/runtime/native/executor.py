@@ -44,6 +44,7 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 _Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
 _INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
+_CONDITION = re.compile(r"condition (\d+)\Z")
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
@@ -274,9 +275,13 @@ class NativeProgram:
         if error.code == lib.TC_NO_MEMORY:
             raise_error(error, self.program.name)
         message = ffi.string(error.message).decode("utf-8", "replace")
-        called = _INSTRUCTION.match(message)
+        called, failed = _INSTRUCTION.match(message), _CONDITION.match(message)
         where = self.program.name
-        if called is not None:
+        if failed is not None:
+            condition = self.program.conditions[int(failed[1])]
+            where += f", node {condition.node}"
+            message = condition.text
+        elif called is not None:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
@@ -568,7 +573,14 @@ class _Sizes:
             if isinstance(dim, Expression)
         }
         """The values that dimensions of inputs and outputs are."""
+        self._describe_conditions()
         self._demand(lib.tc_program_typical(self.handle, sizes, self._error))
+
+    def _describe_conditions(self) -> None:
+        values = [self.value(condition.value) for condition in self.program.conditions]
+        code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
+        for index, value in enumerate(values):
+            self._demand(lib.tc_program_formula(self.handle, code, value, index, 0, self._error))
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
+from tinycomp.ops.agreement import conditions
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.runtime.native.program import Program
-from tinycomp.symbolic import Expression
+from tinycomp.runtime.native.program import Condition, Program
+from tinycomp.symbolic import Expression, Size
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -50,9 +52,21 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     """
     graph = region.body.clone()
     is_symbolic = _name_sizes(graph)
+    demanded = _conditions(graph) if is_symbolic else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        return _generated(region.op, graph, table, settings or Settings(), is_symbolic)
+        program = _generated(region.op, graph, table, settings or Settings(), is_symbolic)
+    return dataclasses.replace(program, conditions=demanded)
+
+
+def _conditions(graph: Graph) -> tuple[Condition, ...]:
+    """Return what the sizes of a run must fulfil, each once, with the first node that demands it."""
+    found: dict[Size, Condition] = {}
+    for node in graph.nodes:
+        for inner in node.operators():
+            for value, text in conditions(inner):
+                found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
+    return tuple(found.values())
 
 
 def _fold_sizes(graph: Graph) -> None:
