@@ -1,7 +1,5 @@
 #include "formulas.h"
 
-#include <stdbool.h>
-
 static int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return quotient - (a % b != 0 && a < 0);
@@ -31,6 +29,9 @@ static bool compute(const tc_formula *formula, const int64_t *values, int64_t *r
     case TC_FORMULA_MAX:
       *result = tc_max(values[at[0]], values[at[1]]);
       return true;
+    case TC_FORMULA_CONDITION:
+      *result = values[at[0]];
+      return true;
     default: /* TC_FORMULA_IF_ZERO */
       *result = values[at[0]] == 0 ? values[at[1]] : values[at[2]];
       return true;
@@ -53,6 +54,9 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_er
         return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
       }
       *value = 0;
+    }
+    if (error && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0) {
+      return tc_error_set(error, TC_INVALID, "condition %lld", (long long)formulas->items[i].operands[1]);
     }
   }
   return TC_OK;

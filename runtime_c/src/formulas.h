@@ -2,6 +2,8 @@
 #ifndef TINYCOMP_FORMULAS_H
 #define TINYCOMP_FORMULAS_H
 
+#include <stdbool.h>
+
 #include "base.h"
 
 typedef struct tc_formula {
@@ -22,7 +24,8 @@ static inline int64_t tc_formulas_values(const tc_formulas *formulas) {
 }
 
 /* Computes all values behind the symbols, which the caller has filled in. A value that leaves +-2^48 or a division by
- * 0 or less is an error; where `error` is NULL, such a value is 0. */
+ * 0 or less is an error; so is a condition that does not hold. Where `error` is NULL, such a value is 0, and conditions
+ * do not matter. */
 int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error);
 
 #endif

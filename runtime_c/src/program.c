@@ -273,6 +273,8 @@ static int operands_of(int32_t operation) {
   switch (operation) {
     case TC_FORMULA_CONSTANT:
       return 0;
+    case TC_FORMULA_CONDITION:
+      return 1;
     case TC_FORMULA_IF_ZERO:
       return 3;
     default:
@@ -291,7 +293,7 @@ int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, in
   tc_formulas *formulas = &program->formulas;
   const int64_t operands[3] = {a, b, c};
   if (!is_open(program) || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
-      operation > TC_FORMULA_IF_ZERO) {
+      operation > TC_FORMULA_CONDITION) {
     return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols or all its sizes",
                         operation);
   }

@@ -84,7 +84,7 @@ def test_names_cannot_break_the_page(tmp_path):
 
 
 def test_symbolic_sizes_are_mentioned():
-    assert "Symbolic sizes count as 1 in MACs and bytes." in tinycomp.compile(digits_model()).report().notes
+    assert "Sizes that are no numbers count as 1 in MACs and bytes." in tinycomp.compile(digits_model()).report().notes
     assert tinycomp.compile(digits_model(), shapes={"image": (1, 1, 8, 8)}).report().notes == ()
 
 
@@ -120,6 +120,9 @@ def test_profiles(form):
         sum(row.macs for row in profile.rows)
         == 2 * tinycomp.compile(digits_model()).report().totals["macs"]["offloaded"]
     )
+    assert sum(row.macs for row in profile.rows) == module.report().totals["macs"]["offloaded"]
+    assert module.report().notes == ("For N = 2.",)
+    assert module.report().regions[0].bytes_in == 2 * 8 * 8 * 4
     assert module.report().regions[0].seconds == step.seconds
     assert module.report().totals["seconds"]["share"] == 1.0
     assert "GFLOP/s" in str(profile)

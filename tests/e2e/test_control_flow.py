@@ -221,28 +221,31 @@ def test_a_loop_is_one_region_with_its_body_on_the_c_target():
     assert not report.hosts
 
 
-def test_a_region_whose_shapes_change_from_trip_to_trip_is_built_once_per_shape():
+def test_a_region_whose_shapes_change_from_trip_to_trip_is_built_once():
     text = GROWING.replace("next = Concat <axis = 0> (v, x)", "w = Concat <axis = 0> (v, x)\n next = Relu(w)")
     model = parse(text)
-    npu = Npu()
-    module = tinycomp.compile(model, npu)
     x = np.random.default_rng(0).standard_normal((1, 3)).astype(np.float32)
-    for trips, builds in ((2, 2), (2, 2), (5, 5), (3, 5)):
-        feeds = {"n": np.array(trips), "x": x}
-        assert_like_onnxruntime(module, model, feeds)
-        assert npu.built.total() == builds
+    for per_shape in (False, True):
+        npu = Npu()
+        module = tinycomp.compile(model, npu, specialize=per_shape)
+        for trips, builds in ((2, 2), (2, 2), (5, 5), (3, 5)):
+            feeds = {"n": np.array(trips), "x": x}
+            assert_like_onnxruntime(module, model, feeds)
+            assert npu.built.total() == (builds if per_shape else 1)
     assert_like_onnxruntime(tinycomp.compile(model, "c"), model, {"n": np.array(4), "x": x})
 
 
-def test_sizes_that_are_open_are_specialised_once_per_size():
+def test_regions_of_open_sizes_are_built_once():
     model = model_of(LOOP.replace("[3, 8]", "[N, 8]").replace("[T, 3, 8]", "[T, N, 8]"))
-    npu = Npu()
-    module = tinycomp.compile(model, npu)
-    for size, new in ((2, True), (2, False), (5, True), (2, False)):
-        before = npu.built.total()
-        feeds = {"n": np.array(2), "x": np.full((size, 8), 0.1, np.float32)}
-        assert_like_onnxruntime(module, model, feeds)
-        assert (npu.built.total() > before) == new
+    for per_shape in (False, True):
+        npu = Npu()
+        module = tinycomp.compile(model, npu, specialize=per_shape)
+        assert (npu.built.total() == 0) == per_shape, "sizes are waited for where they are asked for"
+        for size, new in ((2, True), (2, False), (5, True), (2, False)):
+            before = npu.built.total()
+            feeds = {"n": np.array(2), "x": np.full((size, 8), 0.1, np.float32)}
+            assert_like_onnxruntime(module, model, feeds)
+            assert (npu.built.total() > before) == (new and per_shape)
 
 
 def test_the_report_shows_the_nodes_of_bodies_with_reasons():
@@ -289,11 +292,12 @@ def test_a_target_may_take_the_whole_loop():
     assert npu.runs == {region.symbol: 2}
 
 
-def test_a_target_that_takes_a_loop_of_unknown_length_is_told_so():
+def test_a_target_that_takes_a_loop_of_unknown_length_is_told_so_where_it_needs_sizes():
     npu = Npu()
     npu.accept("Loop")
     model = model_of(LOOP)
-    module = tinycomp.compile(model, npu)
+    assert_like_onnxruntime(tinycomp.compile(model, npu), model, feeds_of(model))
+    module = tinycomp.compile(model, npu, specialize=True)
     with pytest.raises(tinycomp.TinycompError, match=r'a shape inside the region depends on data; found "every"'):
         module.run(feeds_of(model))
 

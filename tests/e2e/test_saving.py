@@ -272,7 +272,7 @@ def test_a_module_remembers_the_threads_that_were_asked_for():
     assert pickle.loads(pickle.dumps(module)).threads == 1
 
 
-def test_a_loaded_module_keeps_to_the_passes_it_was_compiled_with(tmp_path):
+def test_a_loaded_module_runs_what_the_passes_it_was_compiled_with_left(tmp_path):
     module = tinycomp.compile(digits_model(), passes="inline-functions,fold-constants")
     module.save(tmp_path / "m.tcm")
     loaded = tinycomp.load(tmp_path / "m.tcm")

@@ -351,8 +351,7 @@ class Compiler:
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
-        notes = ["Sizes that are no numbers count as 1 in MACs and bytes."] if symbolic else []
-        report = functools.partial(self._report, lowered, partitioned.name, notes)
+        report = functools.partial(self._report, lowered, symbolic)
         parts = ModuleParts(
             inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -366,7 +365,7 @@ class Compiler:
         )
         return Module(parts)
 
-    def _packed(self, lowered: Lowered, report: Callable[[], Report]) -> bytes:
+    def _packed(self, lowered: Lowered, report: Callable[[Mapping[str, int]], Report]) -> bytes:
         """Return the bytes of a saved module."""
         from tinycomp.driver.save import pack  # not before: few modules are saved
 
@@ -377,11 +376,16 @@ class Compiler:
             "passes": self.passes if isinstance(self.passes, str) else None,
             "specialize": self.specialize,
         }
-        return pack(about, lowered, report())
+        return pack(about, lowered, report({}))
 
-    def _report(self, lowered: Lowered, name: str, notes: Sequence[str]) -> Report:
+    def _report(self, lowered: Lowered, symbolic: bool, sizes: Mapping[str, int]) -> Report:
         names = [t.name for t in self.targets]
-        return make_report(lowered.graph, name, names, notes, lowered.programs).with_arenas(arenas(lowered.plan))
+        known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        note = f"For {known}." if known else "Sizes that are no numbers count as 1 in MACs and bytes."
+        report = make_report(
+            lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes
+        )
+        return report.with_arenas(arenas(lowered.plan))
 
 
 def _text(graph: Graph) -> str:

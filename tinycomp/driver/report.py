@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.remark import Remark
@@ -30,6 +30,7 @@ def make_report(
     targets: Sequence[str],
     notes: Sequence[str] = (),
     programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
     """Return what runs where in a partitioned graph, and why.
 
@@ -39,17 +40,18 @@ def make_report(
         targets: In priority order.
         notes: What else the reader should know.
         programs: What was generated for its regions, by symbol and shapes.
+        sizes: Sizes by symbol; symbols without one count as 1.
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
     reasons = _reasons(graph)
     for position, node in _outside_regions(graph):
         if node.is_region:
-            regions.append(_region_row(node, position))
-            conversions += [_conversion_row(inner, node.op) for inner in node.body.nodes if _converts(inner)]
+            regions.append(_region_row(node, position, sizes))
+            conversions += [_conversion_row(inner, node.op, sizes) for inner in node.body.nodes if _converts(inner)]
         else:
-            hosts.append(_host_row(node, position, reasons))
-            conversions += [_conversion_row(node, "host")] if _converts(node) else []
+            hosts.append(_host_row(node, position, reasons, sizes))
+            conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
         tuple(conversions),
@@ -61,9 +63,9 @@ def _converts(node: Node) -> bool:
     return not node.domain and node.op in _CONVERSIONS
 
 
-def _conversion_row(node: Node, place: str) -> ConversionRow:
-    before, after = tensor(node.inputs[0].type), tensor(node.output.type)  # type: ignore[union-attr]
-    return ConversionRow(place, node.sources, before.dtype, after.dtype, after.size())
+def _conversion_row(node: Node, place: str, sizes: Mapping[str, int]) -> ConversionRow:
+    after = tensor(substitute(node.output.type, sizes))
+    return ConversionRow(place, node.sources, node.operand(0).dtype, after.dtype, after.size())
 
 
 def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
@@ -99,10 +101,10 @@ def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
     return [((*path, index), node) for index, node in enumerate(graph.nodes)][::-1]
 
 
-def integer_macs(node: Node) -> int:
+def integer_macs(node: Node, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
     """Count the multiply-accumulates of a region that multiply 8-bit integers, as :func:`macs` counts them."""
     return sum(
-        macs([inner])
+        macs([inner], sizes)
         for atom in node.body.nodes
         for inner in (atom.body.nodes if atom.is_composite else [atom])
         if inner.op in _INTEGER_OPERATORS
@@ -124,7 +126,7 @@ def _is_dequantized(value: Value | None) -> bool:
     return False
 
 
-def _region_row(node: Node, position: Position) -> RegionRow:
+def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> RegionRow:
     inside = node.operators()
     return RegionRow(
         symbol=node.op,
@@ -133,24 +135,28 @@ def _region_row(node: Node, position: Position) -> RegionRow:
         composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
         singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
         ops=dict(Counter(n.qualified_op for n in inside)),
-        macs=macs([node]),
-        integer_macs=integer_macs(node),
-        bytes_in=_bytes(v for v in node.inputs if v is not None and not v.is_const),
-        bytes_out=_bytes(node.outputs),
+        macs=macs([node], sizes),
+        integer_macs=integer_macs(node, sizes),
+        bytes_in=_bytes((v for v in node.inputs if v is not None and not v.is_const), sizes),
+        bytes_out=_bytes(node.outputs, sizes),
         sources=tuple(dict.fromkeys([source for n in (node, *inside) for source in n.sources])),
         position=position,
     )
 
 
-def _bytes(values: Iterable[Value]) -> int:
-    return sum(tensor(v.type).nbytes() for v in values)
+def _bytes(values: Iterable[Value], sizes: Mapping[str, int]) -> int:
+    return sum(tensor(substitute(v.type, sizes)).nbytes() for v in values)
 
 
-def _host_row(node: Node, position: Position, reasons: Mapping[str, tuple[Remark, ...]]) -> HostRow:
+def _host_row(
+    node: Node, position: Position, reasons: Mapping[str, tuple[Remark, ...]], sizes: Mapping[str, int]
+) -> HostRow:
     record = OPS.find(node.op, node.domain, node.version)
     has_kernel = node.is_call or (record is not None and record.kernel is not None)
     remarks = dict.fromkeys(r for source in node.sources for r in reasons.get(source, ()))
-    work = macs([node]) if node.is_call or not node.bodies else 0  # the nodes in its bodies have rows of their own
+    work = (
+        macs([node], sizes) if node.is_call or not node.bodies else 0
+    )  # the nodes in its bodies have rows of their own
     tier = "numpy" if has_kernel else "reference"
     return HostRow(node.label, node.qualified_op, tier, work, _ranked(remarks), node.sources, position)
 

@@ -21,6 +21,7 @@ from tinycomp.ops.activation import softmax_along
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("attention")
 
@@ -137,7 +138,7 @@ def scaled_scores(q: Array, k: Array, scale: float | None) -> Array:
     return step(grouped_matmul(step(q.astype(wide) * root), step(k.astype(wide) * root).swapaxes(2, 3)))
 
 
-def _attention_macs(node: Node) -> int:
+def _attention_macs(node: Node) -> Size:
     """Return the MACs of both products; heads of rank-3 operands cancel out."""
     q, k, v = (node_shape(node.inputs[i]) for i in range(3))
     past = node.optional_operand(4)
@@ -323,7 +324,7 @@ def _body_types(node: Node) -> tuple[list[Type], list[Type]]:
     return [scores], [scores]
 
 
-def _macs(node: Node) -> int:
+def _macs(node: Node) -> Size:
     """Return the MACs of both products, without those of the graphs."""
     q, k, v = (node_shape(node.inputs[i]) for i in range(3))
     return q[0] * q[1] * q[2] * k[2] * (q[3] + v[3]) if len(q) == len(k) == len(v) == 4 else 0

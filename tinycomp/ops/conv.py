@@ -34,7 +34,7 @@ from tinycomp.ops.spatial import (
     split_pads,
     window_attributes,
 )
-from tinycomp.symbolic import Size
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("conv")
 
@@ -44,10 +44,10 @@ _UNFOLD_BYTES = 1 << 26
 Ints = Sequence[int] | None
 
 
-def conv_macs(node: Node) -> int:
+def conv_macs(node: Node) -> Size:
     """Return output elements times taps times channels per group; the weight is input 1 (3 in QLinearConv)."""
     weight = node_shape(node.inputs[3 if node.op == "QLinearConv" else 1])
-    return prod(node_shape(node.outputs[0])) * prod(weight[1:])
+    return product(node_shape(node.outputs[0])) * product(weight[1:])
 
 
 def check_weight(op: str, x: Array, w: Array, kernel_shape: Ints) -> None:
@@ -289,8 +289,8 @@ FAMILY.check("QLinearConv")(positive_scales(1, 4, 6))
 FAMILY.check("QLinearConv")(_fits(weight=3, bias=8))
 
 
-def _transposed_macs(node: Node) -> int:
-    return prod(node_shape(node.inputs[0])) * prod(node_shape(node.inputs[1])[1:])
+def _transposed_macs(node: Node) -> Size:
+    return product(node_shape(node.inputs[0])) * product(node_shape(node.inputs[1])[1:])
 
 
 def _transposed_types(node: Node) -> list[Type]:

@@ -110,7 +110,7 @@ def _types(node: Node) -> list[Type]:
     return types[: len(node.outputs)]
 
 
-def _macs(node: Node) -> int:
+def _macs(node: Node) -> Size:
     shape = node_shape(node.operand(0))
     past = node.optional_operand(_PAST_KEY)
     size, known = head_size(node), node_shape(past) if past is not None else ()

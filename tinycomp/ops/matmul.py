@@ -15,20 +15,20 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts, Operand, broadcast_shape, broadcast_sizes, may_be_equal
-from tinycomp.ops.numeric import Array, node_shape, prod, widened
+from tinycomp.ops.numeric import Array, node_shape, widened
 from tinycomp.ops.record import OpFamily, Sizes
-from tinycomp.symbolic import Size
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("matmul")
 
 
-def _matmul_macs(node: Node) -> int:
-    return prod(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
+def _matmul_macs(node: Node) -> Size:
+    return product(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
 
 
-def _gemm_macs(node: Node) -> int:
+def _gemm_macs(node: Node) -> Size:
     a = node_shape(node.inputs[0]) or (1, 1)
-    return prod(node_shape(node.outputs[0])) * a[0 if node.attrs.get("transA") else -1]
+    return product(node_shape(node.outputs[0])) * a[0 if node.attrs.get("transA") else -1]
 
 
 @FAMILY.op("MatMul", macs=_matmul_macs)
@@ -239,14 +239,14 @@ def _contract(a: Array, of_a: Labels, b: Array, of_b: Labels, needed: set[str]) 
     return product.reshape((*product.shape[:count], *row_sizes, *column_sizes)), [*batch, *rows, *columns]
 
 
-def _einsum_macs(node: Node) -> int:
+def _einsum_macs(node: Node) -> Size:
     """Return the product of the sizes of all labels, the cost of the direct loop nest."""
     shapes = [node_shape(value) for value in node.inputs]
     texts, _ = split_equation(node.attrs["equation"], len(shapes))
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Size] = {}
     for text, shape in zip(texts, shapes, strict=True):
         sizes.update(zip(_labels(text, len(shape)), shape, strict=False))
-    return prod(list(sizes.values()))
+    return product(sizes.values())
 
 
 @FAMILY.op("Einsum", macs=_einsum_macs)

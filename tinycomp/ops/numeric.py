@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinycomp.errors import ExecutionError
+from tinycomp.symbolic import Size, size
 
 Array = npt.NDArray[Any]
 
@@ -150,10 +151,10 @@ def prod(dims: Sequence[Any]) -> int:
     return total
 
 
-def node_shape(value: Any) -> tuple[int, ...]:
-    """Return the shape of an ir value with symbolic and unknown dimensions as 1, and () for an unknown rank."""
+def node_shape(value: Any) -> tuple[Size, ...]:
+    """Return the shape of an ir value with unknown dimensions as 1, and () for an unknown rank."""
     shape = getattr(getattr(value, "type", None), "shape", None)
-    return tuple([dim if isinstance(dim, int) else 1 for dim in shape or ()])
+    return tuple([1 if dim is None else size(dim) for dim in shape or ()])
 
 
 _SMALL = frozenset(np.dtype(t) for t in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))

@@ -25,11 +25,11 @@ from tinycomp.ops.numeric import (
     is_float,
     minus_zero_point,
     node_shape,
-    prod,
     quiet,
     to_int32,
 )
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("quantize")
 
@@ -281,8 +281,8 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     return y, np.asarray(scale, dtype=np.float32), np.asarray(point).astype(np.uint8)
 
 
-def _matmul_macs(node: Node) -> int:
-    return prod(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
+def _matmul_macs(node: Node) -> Size:
+    return product(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
 
 
 def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None) -> Array:

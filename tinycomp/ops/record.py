@@ -38,7 +38,7 @@ ANY_NUMBER = 1 << 30
 Kernel = Callable[..., Any]
 TypeRule = Callable[[Node], list[Type]]
 BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
-MacCount = Callable[[Node], int]
+MacCount = Callable[[Node], Size]
 RowBound = Callable[[Node], Size | None]
 Sizes = tuple[Size | None, ...]
 """A shape of numbers and expressions; None is a dimension of which nothing is known."""

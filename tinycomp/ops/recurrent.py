@@ -15,8 +15,9 @@ import numpy as np
 from tinycomp.errors import ExecutionError, ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts
-from tinycomp.ops.numeric import Array, compute_dtype, node_shape, prod, quiet
+from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("recurrent")
 Activation = Callable[[Array], Array]
@@ -277,10 +278,10 @@ def activation_names(op: str, given: Sequence[str] | None, default: Sequence[str
     return names
 
 
-def _recurrent_macs(node: Node) -> int:
+def _recurrent_macs(node: Node) -> Size:
     """Return the MACs of both products of every step: steps * batch * (|W| + |R|)."""
     x, w, r = (node_shape(node.inputs[i]) for i in range(3))
-    return prod(x[:2]) * (prod(w) + prod(r))
+    return product(x[:2]) * (product(w) + product(r))
 
 
 _TRAITS = ("output_count",)

@@ -166,7 +166,7 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
             inputs=inputs,
             outputs=outputs,
             plan=plan,
-            report=lambda: report,
+            report=lambda sizes: report,
             graph=lambda: text,
             pack=lambda: _unchanged(data),
             threads=threads,

@@ -33,7 +33,7 @@ class ModuleParts:
         inputs: What it takes; a symbolic dimension may have any size.
         outputs: What it gives.
         plan: What it does.
-        report: Tells what runs where; asked once, when somebody wants to know.
+        report: Tells what runs where, for sizes by symbol as far as they are known; asked when somebody wants to know.
         graph: Prints the partitioned graph.
         defaults: Values of inputs that may be left out.
         pack: Makes the bytes of a saved module.
@@ -44,7 +44,7 @@ class ModuleParts:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     plan: Plan
-    report: Callable[[], Report]
+    report: Callable[[Mapping[str, int]], Report]
     graph: Callable[[], str]
     pack: Pack
     threads: int
@@ -186,7 +186,7 @@ class Module:
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
         if self._report is None:
-            self._report = self._parts.report()
+            self._report = self._parts.report({})
         return self._report
 
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
@@ -208,7 +208,8 @@ class Module:
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
         profile = profile_plan(self._parts.plan, arrays, runs)
-        self._report = self._parts.report().with_seconds(profile.by_position())
+        sizes = bind_symbols(self._parts.inputs, arrays)
+        self._report = self._parts.report(sizes).with_seconds(profile.by_position())
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -22,12 +22,12 @@ import numpy as np
 
 from tinycomp.errors import OptionError
 from tinycomp.runtime.files import write_file
-from tinycomp.runtime.native.executor import Work
+from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.processor import peak_flops
-from tinycomp.runtime.native.program import Instruction
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.report import Position, drawn, milliseconds, table
+from tinycomp.symbolic import evaluate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -294,18 +294,22 @@ class _Probe:
             seconds, moved = statistics.median(self._seconds), self._moved // max(len(self._seconds), 1)
             return [ProfileRow(step.label, step.op, step.tier, step.sources, seconds, bytes=moved)]
         return [
-            _call_row(step, call, region.native.work(index), seconds, trips, machine)
+            _call_row(step, region.native, index, seconds, trips, machine)
             for region, calls in self._calls.items()
-            for index, (call, seconds, trips) in enumerate(calls.medians())
+            for index, (seconds, trips) in enumerate(calls.medians())
         ]
 
 
-def _call_row(step: Step, call: Instruction, work: Work, seconds: float, trips: int, machine: Machine) -> ProfileRow:
+def _call_row(
+    step: Step, native: NativeProgram, index: int, seconds: float, trips: int, machine: Machine
+) -> ProfileRow:
     """Return the row of a kernel call that was made so many times in a run."""
+    call, work = native.program.instructions[index], native.work(index)
+    macs = evaluate(call.macs, native.profiled_sizes)
     done = work.done * trips
     share = _rate(done, seconds) / (machine.peak * machine.threads)
     return ProfileRow(
-        step.label, call.kernel, step.tier, call.source, seconds, call.macs * trips, work.operations * trips, done,
+        step.label, call.kernel, step.tier, call.source, seconds, macs * trips, work.operations * trips, done,
         work.bytes * trips, work.algorithm, share,
     )  # fmt: skip
 
@@ -318,8 +322,7 @@ class _Calls:
     """The times of the calls of one native region, which a body may run more than once per run, or not at all."""
 
     def __init__(self, region: NativeRegion, missed: int) -> None:
-        self._instructions = region.program.instructions
-        self._none = [0.0] * len(self._instructions)
+        self._none = [0.0] * len(region.program.instructions)
         self._current, self._trips = self._none, 0
         self._runs = [(self._none, 0)] * missed
 
@@ -331,11 +334,11 @@ class _Calls:
         self._runs.append((self._current, self._trips))
         self._current, self._trips = self._none, 0
 
-    def medians(self) -> list[tuple[Instruction, float, int]]:
-        """Return every instruction with its seconds and how often it ran, in the median of all runs."""
+    def medians(self) -> list[tuple[float, int]]:
+        """Return the seconds of every instruction and how often it ran, in the median of all runs."""
         trips = statistics.median_high(trips for _, trips in self._runs)
         columns = zip(*(seconds for seconds, _ in self._runs), strict=True)
-        return [(i, statistics.median(c), trips) for i, c in zip(self._instructions, columns, strict=True)]
+        return [(statistics.median(column), trips) for column in columns]
 
 
 _PROCESS, _TRACK = 1, 1

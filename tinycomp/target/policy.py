@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
+from tinycomp.symbolic import Size, evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,22 @@ def operators(node: Node) -> list[str]:
     return [n.op for n in node.operators() if "structural" not in _traits(n)]
 
 
-def macs(nodes: Iterable[Node]) -> int:
-    """Return the multiply-accumulates of ``nodes``, bodies of composites included."""
-    total = 0
+def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Return the multiply-accumulates of ``nodes``, bodies of composites included.
+
+    Args:
+        nodes: The nodes.
+        sizes: Sizes by symbol; symbols without one count as 1.
+    """
+    total = symbolic_macs(nodes)
+    if isinstance(total, int):
+        return total
+    return evaluate(total, {**dict.fromkeys(total.symbols, 1), **sizes})
+
+
+def symbolic_macs(nodes: Iterable[Node]) -> Size:
+    """Return what :func:`macs` counts for all sizes."""
+    total: Size = 0
     for node in itertools.chain.from_iterable(n.operators() for n in nodes):
         record = OPS.find(node.op, node.domain, node.version)
         total += record.macs(node) if record is not None and record.macs is not None else 0

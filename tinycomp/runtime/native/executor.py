@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -55,6 +55,7 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 _Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
 _INSTRUCTION = re.compile(r"instruction (\d+) \(([^)]*)\): ")
+_CONDITION = re.compile(r"condition (\d+)\Z")
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
@@ -318,6 +319,8 @@ class NativeProgram:
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
         self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
         self._profiled: _Context | None = None
+        self.profiled_sizes: Mapping[str, int] = {}
+        """The sizes by symbol that were profiled last."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
 
@@ -449,9 +452,13 @@ class NativeProgram:
         if error.code == lib.TC_NO_MEMORY:
             raise_error(error, self.program.name)
         message = ffi.string(error.message).decode("utf-8", "replace")
-        called = _INSTRUCTION.match(message)
+        called, failed = _INSTRUCTION.match(message), _CONDITION.match(message)
         where = self.program.name
-        if called is not None:
+        if failed is not None:
+            condition = self.program.conditions[int(failed[1])]
+            where += f", node {condition.node}"
+            message = condition.text
+        elif called is not None:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
@@ -489,6 +496,10 @@ class NativeProgram:
         context = self._profiled = self.new_context()
         seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
         self._ready(context, inputs)
+        self.profiled_sizes = {
+            name: inputs[index].shape[axis]
+            for name, (index, axis) in zip(self.program.symbols, self.sources, strict=True)
+        }
         self._bind(context.inputs, inputs, self._inputs_at(context))
         self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
         if lib.tc_run_profiled(
@@ -738,7 +749,14 @@ class _Sizes:
         """The values that dimensions of inputs and outputs are."""
         for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
             self.value(dim)
+        self._describe_conditions()
         self._tell(lib.tc_program_typical, sizes)
+
+    def _describe_conditions(self) -> None:
+        values = [self.value(condition.value) for condition in self.program.conditions]
+        code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
+        for index, value in enumerate(values):
+            self._tell(lib.tc_program_formula, code, value, index, 0)
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""

@@ -122,7 +122,7 @@ class Instruction:
     operands: tuple[Operand, ...]
     params: Mapping[str, float | Size]
     source: tuple[str, ...] = ()
-    macs: int = 0
+    macs: Size = 0
     limit: Limit | None = None
     control: Control | None = None
 
@@ -194,6 +194,21 @@ class TableWord:
     value: Size
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What sizes must fulfil for a symbolic program to work.
+
+    Args:
+        value: A number that must be 0.
+        text: What is wrong where it is not.
+        node: The node that demands it.
+    """
+
+    value: Size
+    text: str
+    node: str
+
+
 @dataclass(frozen=True)
 class Program:
     """A flat list of kernel calls with the memory they need.
@@ -210,6 +225,7 @@ class Program:
         counted: The outputs whose number of rows depends on data. The numbers are the last outputs, behind the results.
         arena: The pieces of the arena where sizes are known only in a run; arena operands then name one by index.
         tables: The words of constants that follow from sizes.
+        conditions: What sizes must fulfil.
 
     A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
     buffers may then be expressions over its symbols, which every run evaluates.
@@ -225,6 +241,7 @@ class Program:
     counted: tuple[Counted, ...] = ()
     arena: tuple[ArenaBuffer, ...] = ()
     tables: tuple[TableWord, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -292,6 +309,7 @@ class Program:
             "counted": [[c.output, c.count] for c in self.counted],
             "arena": [[_size_to_json(piece.nbytes), list(piece.above)] for piece in self.arena],
             "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
+            "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -314,6 +332,7 @@ class Program:
                 counted=tuple(Counted(int(output), int(count)) for output, count in data.get("counted", ())),
                 arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
                 tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
+                conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
             )
             _check_counted(program)
             return program
@@ -380,6 +399,11 @@ def _word_from_list(data: Sequence[Any]) -> TableWord:
     return TableWord(int(constant), int(word), _size_from_json(value))
 
 
+def _condition_from_list(data: Sequence[Any]) -> Condition:
+    value, text, node = data
+    return Condition(_size_from_json(value), str(text), str(node))
+
+
 def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": [_size_to_json(dim) for dim in spec.shape]}
 
@@ -423,7 +447,7 @@ def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
         # JSON has no infinity: a clamp's open end is written as text, an expression as a list with its text.
         "params": {name: _param_to_json(value) for name, value in call.params.items()},
         "source": list(call.source),
-        "macs": call.macs,
+        "macs": _size_to_json(call.macs),
         **limit,
         **({} if call.control is None else {"control": _control_to_dict(call.control)}),
     }
@@ -475,7 +499,7 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
         raise ValueError(f"{kernel} with or without bodies")
     if "control" in data:
         control = _control_from_dict(kernel, len(operands), data["control"])
-    return Instruction(kernel, operands, params, source, int(data["macs"]), limit, control)
+    return Instruction(kernel, operands, params, source, _size_from_json(data["macs"]), limit, control)
 
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:

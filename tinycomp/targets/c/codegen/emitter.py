@@ -96,7 +96,7 @@ class _Call:
     operands: tuple[View | None, ...]
     params: Params
     sources: tuple[str, ...]
-    macs: int = 0
+    macs: Size = 0
     limit: tuple[View, Size] | None = None
     control: Control | None = None
 
@@ -271,7 +271,7 @@ class Emitter:
                 return self.count_of(source), sized_type(source)[1][0]
         return None
 
-    def count_macs(self, macs: int) -> None:
+    def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""
         last = self.calls[-1]
         self.calls[-1] = dataclasses.replace(last, macs=macs)

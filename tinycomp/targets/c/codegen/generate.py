@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
+from tinycomp.ops.agreement import conditions
 from tinycomp.ops.equal_sizes import implied_sizes
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.ops.typing import retype
@@ -15,9 +17,9 @@ from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.native.program import Condition, Program
 from tinycomp.symbolic import Expression, Size
-from tinycomp.target.policy import macs
+from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
@@ -55,9 +57,21 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
     """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
+    demanded = _conditions(graph) if is_symbolic else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        return _generated(name, graph, table, settings, is_symbolic, outer)
+        program = _generated(name, graph, table, settings, is_symbolic, outer)
+    return dataclasses.replace(program, conditions=demanded)
+
+
+def _conditions(graph: Graph) -> tuple[Condition, ...]:
+    """Return what the sizes of a run must fulfil, each once, with the first node that demands it."""
+    found: dict[Size, Condition] = {}
+    for node in graph.nodes:
+        for inner in node.operators():
+            for value, text in conditions(inner):
+                found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
+    return tuple(found.values())
 
 
 def _fold_sizes(graph: Graph) -> None:
@@ -147,7 +161,8 @@ def _lower(emit: Emitter, node: Node, table: Table) -> None:
     lower = rule_of(node, table).lower
     assert lower is not None, node
     lower(emit, node)
-    if work := macs([node]):
+    work = symbolic_macs([node])
+    if not isinstance(work, int) or work:
         emit.count_macs(work)
 
 
