@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "program.h"
+#include "control.h"
 
 /* Below this cost (operations or bytes) a call is done before another thread has woken up. */
 static const double parallel_cost = 50e3;
@@ -218,7 +218,31 @@ static void note(tc_step *step, const tc_prepare *prepare) {
   step->scratch_bytes = prepare->scratch_bytes;
 }
 
+/* Checks the operands of a step that runs bodies; what these touch of them, every run checks. */
+static int32_t bound_control(const tc_program *program, tc_instance *instance, const tc_step *step, tc_error *error) {
+  for (int32_t i = 0; i < step->operand_count; i++) {
+    const tc_operand *operand = &step->operands[i];
+    const tc_extent *bytes = &step->control->bytes[i];
+    if (operand->space == TC_NONE || (bytes->value < 0 && bytes->number < 0)) {
+      continue;
+    }
+    const int64_t extent = tc_extent_at(bytes, instance->values), size = available(program, instance, operand);
+    const int64_t end = operand->offset + extent;
+    if (operand->offset < 0 || extent < 0 || end > size) {
+      return tc_error_set(error, TC_INVALID, "operand %d ends at byte %lld of a buffer of %lld", i, (long long)end,
+                          (long long)size);
+    }
+    if (extent && (operand->space == TC_INPUT || operand->space == TC_OUTPUT)) {
+      require(&(operand->space == TC_INPUT ? instance->inputs : instance->outputs)[operand->index], end, 1);
+    }
+  }
+  return TC_OK;
+}
+
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
+  if (step->control) {
+    return bound_control(program, &program->own, step, error);
+  }
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
@@ -281,21 +305,28 @@ static int32_t repack(const tc_program *program, tc_step *step, const tc_prepare
   return pack_step(program, step, prepare, step->own);
 }
 
+int32_t tc_step_locate(tc_error *error, int64_t index, const tc_step *step) {
+  char message[sizeof(error->message)];
+  memcpy(message, error->message, sizeof(message));
+  return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)index, tc_step_name(step),
+                      message);
+}
+
 int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64_t index, tc_error *error) {
   tc_step *step = &instance->steps[index];
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   tc_apply_fixups(program, instance, step);
+  if (step->control) {
+    return bound_control(program, instance, step, error) ? tc_step_locate(error, index, step) : TC_OK;
+  }
   prepare_step(program, instance, step, &prepare);
   step->state = step->common;
   if (!error->code && program->isa->kernels[step->kernel].pack && !state_serves(program, instance, index, &prepare)) {
     repack(program, step, &prepare);
   }
   if (error->code) {
-    char message[sizeof(error->message)];
-    memcpy(message, error->message, sizeof(message));
-    return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)index,
-                        tc_kernel_infos[step->kernel].name, message);
+    return tc_step_locate(error, index, step);
   }
   note(step, &prepare);
   return TC_OK;
@@ -464,10 +495,7 @@ static void forget(tc_program *program) {
 static int32_t finish_steps(tc_program *program, tc_error *error) {
   for (int64_t i = 0; i < program->step_count; i++) {
     if (finish_step(program, &program->own.steps[i], error)) {
-      char message[sizeof(error->message)];
-      memcpy(message, error->message, sizeof(message));
-      return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)i,
-                          tc_kernel_infos[program->own.steps[i].kernel].name, message);
+      return tc_step_locate(error, i, &program->own.steps[i]);
     }
   }
   return collect_patches(program, error);

@@ -172,9 +172,7 @@ class Builder:
 
     def softmax(self, x: Value) -> Value:
         y = self._made(x.rows, x.columns)
-        self.call(
-            "softmax_f32", [y.place, x.place], {"outer": x.rows, "axis": x.columns, "inner": 1, "logarithm": 0}
-        )
+        self.call("softmax_f32", [y.place, x.place], {"outer": x.rows, "axis": x.columns, "inner": 1, "logarithm": 0})
         return y
 
     def layer_norm(self, x: Value) -> Value:

@@ -137,6 +137,12 @@ def _scatter_slices(node: Node, shapes: Sequence[Shape]) -> Iterator[Pair]:
         yield from _pairs(updates, (*indices[:-1], *data[indices[-1] :]))
 
 
+def _boxes(node: Node, shapes: Sequence[Shape]) -> Iterator[Pair]:
+    boxes, scores = shapes[:2]
+    if boxes and scores:
+        yield from ((boxes[0], scores[0]), (boxes[1], scores[2]), (boxes[2], 4))
+
+
 def _attention(node: Node, shapes: Sequence[Shape]) -> Iterator[Pair]:
     q, k, v = shapes[:3]
     if q and k and v and len(q) == len(k) == len(v):
@@ -175,4 +181,5 @@ _RULES: dict[str, Callable[[Node, Sequence[Shape]], Iterator[Pair]]] = {
     "Scatter": _scatter,
     "ScatterND": _scatter_slices,
     "Attention": _attention,
+    "NonMaxSuppression": _boxes,
 }

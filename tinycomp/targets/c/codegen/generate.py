@@ -49,11 +49,15 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     Raises:
         TargetError: If the region holds an operator that the target does not know.
     """
-    graph = region.body.clone()
-    is_symbolic = _name_sizes(graph)
+    return _of_graph(region.op, region.body.clone(), table, settings or Settings())
+
+
+def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
+    """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
+    is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        return _generated(region.op, graph, table, settings or Settings(), is_symbolic)
+        return _generated(name, graph, table, settings, is_symbolic, outer)
 
 
 def _fold_sizes(graph: Graph) -> None:
@@ -68,7 +72,9 @@ def _fold_sizes(graph: Graph) -> None:
             graph.replace_uses(value, sizes.output)
 
 
-def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool) -> Program:
+def _generated(
+    name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool, outer: Emitter | None
+) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
     if is_symbolic:
         _fold_sizes(graph)
@@ -77,7 +83,11 @@ def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_sym
     retype_for_most_rows(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
-    emit = Emitter(graph, settings, row_sources(graph))
+
+    def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
+        return _of_graph(f"{name}/{body_name}", body, table, settings, around)
+
+    emit = Emitter(graph, settings, row_sources(graph), lower_body, outer)
     groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table), emit.sources)
     for node in graph.nodes:
         if node not in groups:
@@ -87,8 +97,12 @@ def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_sym
     return emit.finish(name)
 
 
-def _name_sizes(graph: Graph) -> bool:
+def _name_sizes(graph: Graph, prefix: str) -> bool:
     """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
+
+    Args:
+        graph: A region's or a body's.
+        prefix: Of new names, which must not be those of sizes around.
 
     Returns:
         Whether there is any.
@@ -104,7 +118,7 @@ def _name_sizes(graph: Graph) -> bool:
     types: list[Type] = []
     for value in graph.inputs:
         type_ = tensor(value.type)
-        shape = [_named(dim, f"{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
+        shape = [_named(dim, f"{prefix}{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
         types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
     retype(graph, types)
     if implied := implied_sizes(graph):

@@ -129,7 +129,7 @@ def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size
     >>> reshaped((2, 6), (100, 1), (12,)) is None
     True
     """
-    if 0 in shape:
+    if 0 in shape or 0 in wanted:
         return None
     groups: list[list[Size]] = []  # sizes and strides of what can be walked as one
     for size, step in zip(shape, steps, strict=True):
@@ -386,7 +386,7 @@ def trilu(emit: Emitter, node: Node) -> None:
 
 def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) -> View:
     """Return where it lies which diagonals, from the lowest one on, a Trilu keeps."""
-    upper, whole = int(node.attrs.get("upper", 1)), rows + columns - 1
+    upper, whole = int(node.attrs.get("upper", 1)), maximum(rows + columns - 1, 0)
     below = maximum(minimum(diagonal + rows - upper, whole), 0)
     parts = [(below, 1 - upper), (whole - below, upper)]
     if isinstance(rows, int) and isinstance(columns, int):
