@@ -46,7 +46,7 @@ MEMBERS = {
 INTERFACES = {
     "Graph.to_networkx": "(self)",
     "Module.__call__": "(self, *args, **named)",
-    "Module.run": "(self, feeds, *, timeout=None)",
+    "Module.run": "(self, feeds, *, outputs=None, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",
     "Module.save": "(self, path)",
     "Module.bind": "(self, inputs, outputs=None)",

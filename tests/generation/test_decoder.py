@@ -49,7 +49,8 @@ def test_pieces_of_a_text_give_the_logits_of_the_whole(model):
 
 
 def test_feeds_in_every_role():
-    scalars = (spec("seqlens_k", "batch", dtype="int32"), spec("total_sequence_length", dtype="int32"))
+    names = ("total_sequence_length", "past_sequence_length")
+    scalars = (spec("seqlens_k", "batch", dtype="int32"), *(spec(name, dtype="int32") for name in names))
     roles = (spec("position_ids", "batch", "sequence"), spec("cache_position", "sequence"))
     mask, branch = spec("attention_mask", "batch", "total"), spec("use_cache_branch", 1, dtype="bool")
     buffers = spec("past_0", 2, "batch", 2, 16, 4, dtype="float16"), spec("present_0", 2, "batch", 2, 16, 4)
@@ -67,6 +68,7 @@ def test_feeds_in_every_role():
         "cache_position": ("int64", [3, 4]),
         "seqlens_k": ("int32", [4]),
         "total_sequence_length": ("int32", 5),
+        "past_sequence_length": ("int32", 3),
         "use_cache_branch": ("bool", [True]),
     }
 
@@ -85,7 +87,8 @@ def test_the_mask_is_as_long_as_the_buffer_where_the_model_says_so(size, length)
         (
             Fake((IDS, PAST, spec("positoin_ids", "sequence"))),
             'input "positoin_ids": the input is not one of a decoder; expected one of input_ids, attention_mask, '
-            "position_ids, cache_position, seqlens_k, total_sequence_length, use_cache_branch, past_key_values.%d.key, "
+            "position_ids, cache_position, seqlens_k, total_sequence_length, past_sequence_length, use_cache_branch, "
+            "past_key_values.%d.key, "
             "past_key_values.%d.value, past_%d, and a result for every past; found positoin_ids: int64[sequence]. "
             'Did you mean "position_ids"? Other names: config={"model": {"decoder": {"inputs": {"input_ids": "…"}}}}.',
         ),

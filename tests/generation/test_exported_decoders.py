@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -11,6 +15,7 @@ import tinycomp
 from benchmarks.architectures import decoders
 from benchmarks.architectures.decoders import TINY
 from tests.generation.decoders import Session
+from tinycomp.errors import GenerationError
 from tinycomp.generation import Decoder
 from tinycomp.runtime.binding import direct_call
 
@@ -85,3 +90,67 @@ def test_a_decoder_in_a_loop(target: str):
     module = tinycomp.compile(model, target)
     for found, peer in zip(looped(lambda feeds: module.run(feeds).values()), wanted, strict=True):
         np.testing.assert_allclose(found, peer, rtol=0, atol=1e-5 * np.abs(peer).max())
+
+
+@pytest.mark.parametrize("weights", ["float32", "int4"])
+def test_a_configuration_asks_for_a_shared_buffer(weights: str):
+    """One module serves a cache that grows and one of any fixed length, which it extends in place."""
+    module = tinycomp.compile(decoders.genai(TINY, weights=weights), "c")
+    wanted = list(tinycomp.generate(module, PROMPT, max_new_tokens=COUNT))
+    config = decoders.genai_config(TINY, shared=True)
+    assert list(tinycomp.generate(module, PROMPT, max_new_tokens=COUNT, config=config)) == wanted
+    decoder = Decoder(module, config=config)
+    assert decoder.capacity == TINY.positions
+    decoder.step(PROMPT)
+    buffers = [past.ctypes.data for past in decoder._past.values()]
+    decoder.step([1])
+    decoder.step([1, 4])
+    assert buffers == [past.ctypes.data for past in decoder._past.values()]
+    assert all(past.shape[2] == TINY.positions for past in decoder._past.values())
+
+
+def test_a_shared_buffer_that_is_full_is_told():
+    module = tinycomp.compile(decoders.genai(TINY), "c")
+    decoder = Decoder(module, capacity=7, config=decoders.genai_config(TINY, shared=True))
+    decoder.step(PROMPT)
+    decoder.step([1])
+    with pytest.raises(GenerationError) as caught:
+        decoder.step([1])
+    assert str(caught.value) == (
+        "token 8: the cache is full; expected up to 7 tokens, those of the prompt among them; found 8. "
+        "Generate fewer tokens, or compile the model with a longer cache."
+    )
+
+
+def test_a_cache_that_grows_cannot_be_a_shared_buffer():
+    module = tinycomp.compile(decoders.optimum(TINY), "c")
+    with pytest.raises(GenerationError) as caught:
+        Decoder(module, config=decoders.genai_config(TINY, shared=True))
+    before = "past_key_values.0.key: float32[batch_size, 2, past_sequence_length, 16]"
+    after = "present.0.key: float32[batch_size, 2, past_sequence_length + sequence_length, 16]"
+    assert str(caught.value) == (
+        'config, "past_present_share_buffer": the cache cannot be a shared buffer; expected a result as long as its '
+        f"input where that has room; found {before} -> {after}. The past of this model grows: set it to false."
+    )
+
+
+def test_ten_thousand_tokens_take_no_more_memory():
+    sizes = dataclasses.replace(TINY, layers=1, width=32, heads=2, kv_heads=1, hidden=32, positions=10100)
+    module = tinycomp.compile(decoders.genai(sizes, shared=True), "c", threads=1)
+    decoder = Decoder(module)
+    decoder.step(PROMPT)
+    before = resident = 0
+    for token in range(10000):
+        logits = decoder.step([token % 67])
+        if token == 2000:
+            before = _resident()
+    resident = _resident()
+    assert np.isfinite(logits).all()
+    assert decoder.length == 10006
+    assert resident - before < 1 << 20
+
+
+def _resident() -> int:
+    """Bytes of the process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -7,6 +7,8 @@ of all. Two conventions are told apart by the shapes:
 - The cache is a *shared buffer*: inputs and results have one shape, with room for all tokens there will ever be; the
   positions, the attention mask, or ``seqlens_k`` and ``total_sequence_length`` say how much of it is in use.
 
+A model of onnxruntime-genai serves both; ``past_present_share_buffer`` in its configuration asks for a shared buffer.
+
 Names are those of Hugging Face's optimum, unless a ``genai_config.json`` of onnxruntime-genai gives others.
 """
 
@@ -27,7 +29,7 @@ from tinycomp.runtime.spec import TensorSpec
 
 _INPUTS = (
     "input_ids", "attention_mask", "position_ids", "cache_position", "seqlens_k", "total_sequence_length",
-    "use_cache_branch",
+    "past_sequence_length", "use_cache_branch",
 )  # fmt: skip
 _CACHES = (
     ("past_key_names", "past_key_values.%d.key", "present_key_names", "present.%d.key"),
@@ -59,7 +61,7 @@ Config = Mapping[str, Any] | str | PathLike[str]
 
 
 def read_config(config: Config | None) -> Mapping[str, Any]:
-    """Return what ``genai_config.json`` holds under ``"model"``.
+    """Return what ``genai_config.json`` holds under ``"model"``, and as ``"search"`` what it holds under that.
 
     Raises:
         GenerationError: If it cannot be read.
@@ -71,15 +73,15 @@ def read_config(config: Config | None) -> Mapping[str, Any]:
             contents = json.loads(Path(contents).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise GenerationError("cannot be read", where=where, expected="JSON", found=str(error)) from error
-    model = contents.get("model", {}) if isinstance(contents, Mapping) else None
+    model, search = ((contents if isinstance(contents, Mapping) else {}).get(k, {}) for k in ("model", "search"))
     decoder = model.get("decoder", {}) if isinstance(model, Mapping) else None
-    if not isinstance(model, Mapping) or not isinstance(decoder, Mapping):
+    if not all(isinstance(part, Mapping) for part in (contents, model, search, decoder)):
         raise GenerationError(
             "not the configuration of a decoder", where=where,
             expected='{"model": {"decoder": {"inputs": {…}, "outputs": {…}}}}',
             hint="Give a genai_config.json as onnxruntime-genai writes it, or leave it out.",
         )  # fmt: skip
-    return model
+    return {**model, "search": search}
 
 
 class Decoder:
@@ -87,7 +89,8 @@ class Decoder:
 
     Args:
         module: A compiled model, or whatever else has ``inputs``, ``outputs`` and ``run``; for one text at a time.
-        capacity: How many tokens a shared buffer has room for, where the model leaves that open.
+        capacity: How many tokens a shared buffer has room for, where the model leaves that open; by default
+            ``max_length`` or ``context_length`` of the configuration, which are never exceeded.
         config: A ``genai_config.json`` that gives other names than the usual ones.
 
     Attributes:
@@ -117,14 +120,19 @@ class Decoder:
                 found=", ".join(sorted({f"{past} -> {present}" for past, present in caches})[:4]),
                 hint="Compile without a fixed past, or with one that the result has, too.",
             )  # fmt: skip
-        self._shared = shared
         length = lengths.pop()
-        room = length if shared and isinstance(length, int) else capacity if shared else None
-        if shared and room is None:
-            raise GenerationError(
-                "the length of the cache is open", where=f'input "{caches[0][0].name}"', expected="a capacity",
-                found=str(caches[0][0]), hint="Pass capacity=, or compile with shapes that fix it.",
-            )  # fmt: skip
+        if model["search"].get("past_present_share_buffer") and isinstance(length, str) and not shared:
+            _check_shareable(*caches[0])
+            shared = True
+        self._shared = shared
+        room: int | None = None
+        if shared:
+            room = length if isinstance(length, int) else _least(capacity, model)
+            if room is None:
+                raise GenerationError(
+                    "the length of the cache is open", where=f'input "{caches[0][0].name}"', expected="a capacity",
+                    found=str(caches[0][0]), hint="Pass capacity=, or compile with shapes that fix it.",
+                )  # fmt: skip
         self.capacity: int | None = model.get("context_length") if room is None else room
         self.length = 0
         self._symbol = length if shared else None
@@ -149,7 +157,7 @@ class Decoder:
         positions = np.arange(self.length, total)
         mask = np.zeros(self._mask_length(total), np.int64)
         mask[:total] = 1
-        values = ([*tokens], mask, positions, positions, total - 1, total, self.length > 0)
+        values = ([*tokens], mask, positions, positions, total - 1, total, self.length, self.length > 0)
         by_role = {role: np.asarray(value) for role, value in zip(_INPUTS, values, strict=True)}
         given = {name: by_role[role] for name, role in self._roles.items() if name in self._specs}
         return {name: _fitted(self._specs[name], value) for name, value in given.items()}
@@ -229,6 +237,22 @@ class Decoder:
                 "the number of tokens is fixed", where=f'input "{tokens}"', expected="a symbol, or 1",
                 found=str(self._specs[tokens]), hint="Compile without a shape for it.",
             )  # fmt: skip
+
+
+def _least(capacity: int | None, model: Mapping[str, Any]) -> int | None:
+    """Return the room for tokens that is asked for, as far as a configuration allows it; None if nothing says it."""
+    limits = [capacity, model["search"].get("max_length"), model.get("context_length")]
+    return min((int(limit) for limit in limits if limit), default=None)
+
+
+def _check_shareable(past: TensorSpec, present: TensorSpec) -> None:
+    """Refuse a result that is longer than its input by the new tokens, whatever is in it."""
+    if "+" in str(_length(present)):
+        raise GenerationError(
+            "the cache cannot be a shared buffer", where='config, "past_present_share_buffer"',
+            expected="a result as long as its input where that has room", found=f"{past} -> {present}",
+            hint="The past of this model grows: set it to false.",
+        )  # fmt: skip
 
 
 def _takes_outputs(module: Runnable) -> bool:
