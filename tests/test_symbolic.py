@@ -109,6 +109,13 @@ def test_text_is_read_back(value):
     assert str(parse(str(value))) == str(value)
 
 
+def test_a_sign_in_front_of_a_quotient():
+    half = symbol("a") // 2
+    assert str(symbol("m") - half) == "-(a//2) + m"
+    assert evaluate(parse(str(symbol("m") - half)), {"a": 3, "m": 5}) == 4
+    assert str(half - symbol("m")) == "a//2 - m"
+
+
 @given(SIZES)
 def test_a_dimension_is_read_back(value):
     written = dimension(value)

@@ -437,7 +437,9 @@ def _text(value: Expression) -> str:
     for monomial, factor in value._terms:
         factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
         for atom, power in monomial:
-            text = f"({atom.text})" if atom.kind == "//" and (power > 1 or len(monomial) > 1 or factors) else atom.text
+            # A sign in front would belong to the dividend: -n//2 is not -(n//2).
+            alone = power == 1 and len(monomial) == 1 and not factors and (factor > 0 or parts)
+            text = f"({atom.text})" if atom.kind == "//" and not alone else atom.text
             factors += [text] * power
         sign = ("-" if factor < 0 else "") if not parts else (" - " if factor < 0 else " + ")
         parts.append(sign + "*".join(factors))
