@@ -437,8 +437,10 @@ def _text(value: Expression) -> str:
     for monomial, factor in value._terms:
         factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
         for atom, power in monomial:
-            is_inner = power > 1 or len(monomial) > 1 or factors or (factor < 0 and not parts)
-            factors += [f"({atom.text})" if atom.kind == "//" and is_inner else atom.text] * power
+            # A sign in front would belong to the dividend: -n//2 is not -(n//2).
+            alone = power == 1 and len(monomial) == 1 and not factors and (factor > 0 or parts)
+            text = f"({atom.text})" if atom.kind == "//" and not alone else atom.text
+            factors += [text] * power
         sign = ("-" if factor < 0 else "") if not parts else (" - " if factor < 0 else " + ")
         parts.append(sign + "*".join(factors))
     return "".join(parts)

@@ -99,8 +99,8 @@ int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t r
 enum tc_limits { TC_MAX_SYMBOLS = 4096 };
 
 /* What a formula computes of values before it; a CONSTANT is its first operand, DIVIDE rounds down, and IF_ZERO is its
- * second operand where the first is 0, or else the third. A CONDITION is its first operand, which must be 0 in every run;
- * its second one is the number that the message has. */
+ * second operand where the first is 0, or else the third. A CONDITION is its first operand, which must be 0 in every
+ * run; its second one is the number that the message has. */
 enum tc_formula_operation {
   TC_FORMULA_CONSTANT = 0,
   TC_FORMULA_ADD = 1,

@@ -173,9 +173,9 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->patches = program->patches;
     if (tc_program_is_symbolic(program)) {
       context->values = malloc((size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t));
-      context->patches =
-          context->values ? copied(program->patches, (size_t)program->patch_count * sizeof(tc_patch)) : NULL;
-      if (!context->values || !instance_copy(program, &context->sized) || !context->patches) {
+      const size_t patches = (size_t)program->patch_count * sizeof(tc_patch);
+      context->patches = context->values ? copied(program->patches, patches) : NULL;
+      if (!context->patches || !instance_copy(program, &context->sized)) {
         tc_context_destroy(context);
         return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
       }

@@ -90,7 +90,9 @@ static int32_t live_once(const test_model *model, test_try attempt, float *outpu
   made.program = program;
   status = status ? status : attempt(create_pool, &pool, error);
   status = status ? status : attempt(create_context, &made, error);
-  test_require(status == TC_OK || !made.context, model->name, "a call failed and made something all the same");
+  const bool is_made = !status;
+  test_require(is_made || !made.context, model->name, "a call failed and made something all the same");
+  status = status ? status : test_resize(model, attempt, made.context, error);
   if (!status) {
     const long before = atomic_load(&calls);
     for (int i = 0; i < 2 && !status; i++) {

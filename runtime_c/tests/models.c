@@ -214,17 +214,118 @@ static int32_t build_counted(tc_program *program, test_try attempt, tc_error *er
   return TC_OK;
 }
 
+typedef struct describe_call {
+  tc_program *program;
+  int32_t (*describe)(tc_program *program, int64_t a, int64_t b, tc_error *error);
+  int64_t a, b;
+} describe_call;
+
+static int32_t describe(void *argument, tc_error *error) {
+  const describe_call *d = argument;
+  return d->describe(d->program, d->a, d->b, error);
+}
+
+#define DESCRIBE(what, a, b) attempt(describe, &(describe_call){program, what, a, b}, error)
+
+static int32_t symbols(tc_program *program, int64_t count, int64_t unused, tc_error *error) {
+  (void)unused;
+  return tc_program_symbols(program, (int32_t)count, error);
+}
+
+static int32_t number(tc_program *program, int64_t value, int64_t unused, tc_error *error) {
+  (void)unused;
+  return tc_program_formula(program, TC_FORMULA_CONSTANT, value, 0, 0, error);
+}
+
+static int32_t multiply(tc_program *program, int64_t a, int64_t b, tc_error *error) {
+  return tc_program_formula(program, TC_FORMULA_MULTIPLY, a, b, 0, error);
+}
+
+static int32_t buffer(tc_program *program, int64_t space, int64_t value, tc_error *error) {
+  return tc_program_buffer_size(program, (int32_t)space, 0, value, error);
+}
+
+static int32_t word(tc_program *program, int64_t place, int64_t value, tc_error *error) {
+  return tc_program_word(program, 0, place, value, error);
+}
+
+static int32_t piece(tc_program *program, int64_t value, int64_t others, tc_error *error) {
+  return tc_program_piece(program, value, (int64_t[]){0}, others, error);
+}
+
+static int32_t parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error) {
+  return tc_program_parameter(program, byte, value, error);
+}
+
+static int32_t typical(tc_program *program, int64_t size, int64_t unused, tc_error *error) {
+  (void)unused;
+  return tc_program_typical(program, &size, error);
+}
+
+/* Rows whose number only a run knows: a product, a table, and a plan that is made anew for every size. */
+static int32_t build_sized(tc_program *program, test_try attempt, tc_error *error) {
+  enum { SIZE, LINE, BYTES }; /* the values: rows, bytes of a row, bytes of all */
+  static const int64_t words[] = {1,
+                                  0,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  1,
+                                  0,
+                                  WIDTH,
+                                  TC_TYPE_F32,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  WIDTH,
+                                  1,
+                                  TC_ELEMENT_UNARY,
+                                  TC_UNARY_EXP,
+                                  TC_TYPE_F32,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  1};
+  const tc_operand first = {TC_ARENA, 0, 0}, second = {TC_ARENA, 1, 0};
+  const tc_gemm_f32_params gemm = {.n = WIDTH, .k = WIDTH, .lda = WIDTH, .ldc = WIDTH};
+  const tc_elementwise_params table = {.words = sizeof(words) / sizeof(words[0])};
+  const tc_copy_params transpose = {
+      .element_size = 4, PLANE(WIDTH, 0), .to_stride7 = 1, .from_stride6 = 1, .from_stride7 = WIDTH};
+  if (DESCRIBE(symbols, 1, 0) || DESCRIBE(number, WIDTH * 4, 0) || DESCRIBE(multiply, SIZE, LINE) || ADD_WORDS(words) ||
+      ADD_CONSTANT(WIDTH * WIDTH) || DESCRIBE(buffer, TC_INPUT, BYTES) || DESCRIBE(buffer, TC_OUTPUT, BYTES) ||
+      DESCRIBE(word, 10, SIZE) || DESCRIBE(piece, BYTES, 0) || DESCRIBE(piece, BYTES, 1) ||
+      APPEND(gemm_f32, gemm, first, INPUT, CONSTANT(1), ABSENT, ABSENT) ||
+      DESCRIBE(parameter, offsetof(tc_gemm_f32_params, m), SIZE) ||
+      APPEND(elementwise, table, second, ABSENT, ABSENT, ABSENT, CONSTANT(0), first, ABSENT, ABSENT, ABSENT, ABSENT,
+             ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT) ||
+      APPEND(copy, transpose, OUTPUT, second) || DESCRIBE(parameter, offsetof(tc_copy_params, size7), SIZE) ||
+      DESCRIBE(parameter, offsetof(tc_copy_params, to_stride6), SIZE) || DESCRIBE(typical, 2, 0)) {
+    return error->code;
+  }
+  return TC_OK;
+}
+
 static int32_t build_nothing(tc_program *program, test_try attempt, tc_error *error) {
   (void)program, (void)attempt, (void)error;
   return TC_OK;
 }
 
 const test_model test_models[] = {
-    {"layers", build_layers, 2 * ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
-    {"image", build_image, 2 * IMAGE * IMAGE * CHANNELS * 4, IMAGE * IMAGE * CHANNELS, IMAGE * IMAGE * CHANNELS},
-    {"strided", build_strided, ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH},
-    {"counted", build_counted, 8 * CLASSES * (4 * BOXES + 1) + 8, BOXES * (4 + CLASSES), CLASSES * BOXES},
-    {"nothing", build_nothing, 0, 0, 0},
+    {"layers", build_layers, 2 * ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH, 0},
+    {"image", build_image, 2 * IMAGE * IMAGE * CHANNELS * 4, IMAGE * IMAGE * CHANNELS, IMAGE * IMAGE * CHANNELS, 0},
+    {"strided", build_strided, ROWS * WIDTH * 4, ROWS * WIDTH, ROWS * WIDTH, 0},
+    {"counted", build_counted, 8 * CLASSES * (4 * BOXES + 1) + 8, BOXES * (4 + CLASSES), CLASSES * BOXES, 0},
+    {"sized", build_sized, 0, ROWS * WIDTH, ROWS * WIDTH, ROWS},
+    {"nothing", build_nothing, 0, 0, 0, 0},
 };
 const int test_model_count = sizeof(test_models) / sizeof(test_models[0]);
 
@@ -257,6 +358,24 @@ int32_t test_program(const test_model *model, test_try attempt, tc_program **pro
                  "a program that is not finished lets itself be run");
     tc_program_destroy(*program);
     *program = NULL;
+    return error->code;
+  }
+  return TC_OK;
+}
+
+typedef struct resize_call {
+  tc_context *context;
+  int64_t size;
+} resize_call;
+
+static int32_t resize(void *argument, tc_error *error) {
+  const resize_call *r = argument;
+  return tc_context_resize(r->context, &r->size, 1, error);
+}
+
+int32_t test_resize(const test_model *model, test_try attempt, tc_context *context, tc_error *error) {
+  if (model->size && (attempt(resize, &(resize_call){context, model->size / 4}, error) ||
+                      attempt(resize, &(resize_call){context, model->size}, error))) {
     return error->code;
   }
   return TC_OK;

@@ -15,6 +15,7 @@ typedef struct test_model {
   int64_t arena_bytes;
   int64_t input_floats;
   int64_t output_floats;
+  int64_t size; /* that its symbol has in a run, or 0 for a program without */
 } test_model;
 
 extern const test_model test_models[];
@@ -24,6 +25,8 @@ extern const int test_model_count;
 int32_t test_once(test_call call, void *argument, tc_error *error);
 /* Creates, builds and finishes a program; on failure there is none. */
 int32_t test_program(const test_model *model, test_try attempt, tc_program **program, tc_error *error);
+/* Makes a context ready for a run, having made it ready for a smaller one; nothing happens to one without sizes. */
+int32_t test_resize(const test_model *model, test_try attempt, tc_context *context, tc_error *error);
 /* Runs a program on the model's input, and writes its output. */
 int32_t test_run(const test_model *model, const tc_program *program, tc_context *context, tc_pool *pool, float *output,
                  tc_error *error);

@@ -36,6 +36,7 @@ static void *call(void *argument) {
   tc_context *context;
   test_require(!tc_context_create(s->program, THREADS, &context, &error), s->model->name, error.message);
   for (int i = 0; i < runs; i++) {
+    test_require(!test_resize(s->model, test_once, context, &error), s->model->name, error.message);
     test_require(!test_run(s->model, s->program, context, s->pool, found, &error), s->model->name, error.message);
     compare(s, found);
     if (i % 16 == 0) {
@@ -58,6 +59,7 @@ static void *make(void *argument) {
     tc_context *context;
     test_require(!test_program(s->model, test_once, &program, &error) && !tc_pool_create(threads, &pool, &error) &&
                      !tc_context_create(program, threads, &context, &error) &&
+                     !test_resize(s->model, test_once, context, &error) &&
                      !test_run(s->model, program, context, pool, found, &error),
                  s->model->name, error.message);
     compare(s, found);
@@ -74,6 +76,7 @@ static void reference(shared *s) {
   tc_error error = {0};
   tc_context *context;
   test_require(!tc_context_create(s->program, 1, &context, &error) &&
+                   !test_resize(s->model, test_once, context, &error) &&
                    !test_run(s->model, s->program, context, NULL, s->wanted, &error),
                s->model->name, error.message);
   tc_context_destroy(context);

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, plan_arena
+from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, placed_above, plan_arena
 
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 10)).map(
@@ -102,3 +102,37 @@ def test_very_many_buffers_take_no_quadratic_time():
     buffers = [Lifetime(64 * (1 + i % 7), i, i + i % 5) for i in range(20_000)]
     arena = plan_arena(buffers)
     assert arena.size < 2 * arena.lower_bound
+
+
+def placed(sizes, above):
+    """Place every buffer as low as those that it begins behind allow; returns the offsets."""
+    starts = {}
+    while len(starts) < len(sizes):
+        ready = [i for i in range(len(sizes)) if i not in starts and all(other in starts for other in above[i])]
+        assert ready, "buffers that begin behind each other"
+        starts |= {i: max((starts[other] + aligned(sizes[other]) for other in above[i]), default=0) for i in ready}
+    return [starts[i] for i in range(len(sizes))]
+
+
+@given(lifetimes, st.lists(st.integers(0, 5000) | st.just(0), min_size=40, max_size=40))
+def test_an_order_keeps_buffers_apart_whatever_their_sizes(buffers, sizes):
+    arena = plan_arena(buffers)
+    above = placed_above(buffers, arena.offsets)
+    starts = placed(sizes[: len(buffers)], above)
+    for (start, size, a), (start2, size2, b) in itertools.combinations(zip(starts, sizes, buffers, strict=False), 2):
+        if a.first <= b.last and b.first <= a.last and size and size2:
+            assert start + size <= start2 or start2 + size2 <= start
+
+
+@given(lifetimes)
+def test_an_order_takes_no_more_than_its_plan(buffers):
+    arena = plan_arena(buffers)
+    starts = placed([b.size for b in buffers], placed_above(buffers, arena.offsets))
+    assert all(start <= planned for start, planned, b in zip(starts, arena.offsets, buffers, strict=True) if b.size)
+    assert max((start + aligned(b.size) for start, b in zip(starts, buffers, strict=True)), default=0) <= arena.size
+
+
+def test_a_buffer_of_no_size_pushes_no_other_up():
+    buffers = [Lifetime(64, 0, 0), Lifetime(0, 0, 9), Lifetime(64, 5, 6)]
+    above = placed_above(buffers, plan_arena(buffers).offsets)
+    assert placed([b.size for b in buffers], above)[2] == 0

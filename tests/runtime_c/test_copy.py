@@ -89,3 +89,11 @@ def test_bad_parameters(changes, text):
     program, _ = single("copy", [x], copy_params(x, x) | changes, ("float32", (4, 5)))
     with pytest.raises(TargetError, match=text):
         NativeProgram(program)
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_an_empty_part_of_the_destination(rows, isa, pool):
+    x = np.empty((rows, 0), np.float32)
+    params = copy_params(x, np.empty((rows, 5), np.float32)[:, :0])
+    y = run_single("copy", [x], params, ("float32", (rows, 5)), isa, pool)
+    np.testing.assert_array_equal(y, 77)

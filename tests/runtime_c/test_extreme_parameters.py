@@ -34,3 +34,17 @@ def test_extreme_parameters(kernel, start, native_isa):
             program = Program("extreme", (), (), (np.ones(64, np.int64),), 8192, (call,))
             with contextlib.suppress(TargetError, ExecutionError, MemoryError):
                 NativeProgram(program, None, native_isa).run([], [])
+
+
+@pytest.mark.parametrize("kernel", kernel_names())
+def test_sizes_of_nothing(kernel, native_isa):
+    """Each of some parameters is 0, others are small, as where a dimension turns out to be empty."""
+    fields, rng = kernel_named(kernel).fields, np.random.default_rng(5)
+    for _ in range(60):
+        some = rng.choice([0, 1, 2, 9, 100], len(fields), p=[0.3, 0.4, 0.1, 0.1, 0.1])
+        params = {name: kind(value) for (name, kind), value in zip(fields.items(), some, strict=True)}
+        program = Program(
+            "empty", (), (), (np.ones(64, np.int64),), 8192, (Instruction(kernel, operands_of(kernel), params),)
+        )
+        with contextlib.suppress(TargetError, ExecutionError, MemoryError):
+            NativeProgram(program, None, native_isa).run([], [])

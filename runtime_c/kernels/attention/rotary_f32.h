@@ -53,8 +53,8 @@ static void rotary_halves(float *y, const float *x, const float *cosines, const 
     const tc_vf low = tc_load_up_to(x + i, rest), high = tc_load_up_to(x + half + i, rest);
     const float *c = cosines + i, *s = sines + i;
     const tc_vf first = tc_vf_sub(tc_vf_mul(tc_load_up_to(c, rest), low), tc_vf_mul(tc_load_up_to(s, rest), high));
-    const tc_vf second = tc_vf_add(tc_vf_mul(tc_load_up_to(s + apart, rest), low),
-                                   tc_vf_mul(tc_load_up_to(c + apart, rest), high));
+    const tc_vf second =
+        tc_vf_add(tc_vf_mul(tc_load_up_to(s + apart, rest), low), tc_vf_mul(tc_load_up_to(c + apart, rest), high));
     tc_store_up_to(y + i, first, rest);
     tc_store_up_to(y + half + i, second, rest);
   }
@@ -93,8 +93,7 @@ static void TC_NAME(tc_rotary_f32)(const tc_call *call, int64_t begin, int64_t e
     const float *cosines = (const float *)call->operands[ROTARY_COS] + table;
     const float *sines = (const float *)call->operands[ROTARY_SIN] + table;
     for (int64_t head = 0; head < p->heads; head++) {
-      const float *x =
-          (const float *)call->operands[ROTARY_X] + batch * p->x_batch + head * p->x_head + row * p->x_row;
+      const float *x = (const float *)call->operands[ROTARY_X] + batch * p->x_batch + head * p->x_head + row * p->x_row;
       float *y = (float *)call->operands[ROTARY_Y] + batch * p->y_batch + head * p->y_head + row * p->y_row;
       if (p->interleaved) {
         rotary_neighbours(y, x, cosines, sines, p->turned / 2);
