@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
+import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +44,12 @@ _FUNCTIONS = ("min", "max", "ifzero")
 _TYPICAL = 64
 _IMAGE_RANK = 4
 _IMAGE_SIDE = 256
-_LONGEST = 1000
-"""Characters of a dimension that is read as an expression; nobody writes longer ones by hand."""
+_LONGEST = 10_000
+"""Characters of an expression that is read, and of what it comes to: a short text may multiply out to a long one."""
+_DEEPEST = 40
+"""Functions within functions of an expression that is read."""
+_MOST_PARTS = 1000
+"""Products of terms in one multiplication that is read, and pairs of operands in one minimum or maximum."""
 
 
 class UndecidedError(TypeError):
@@ -70,11 +74,16 @@ class _Atom:
     def text(self) -> str:
         """The atom as it is printed and sorted."""
         if self.kind == "symbol":
-            return self.name if _is_plain(self.name) else json.dumps(self.name)
+            return self.name if _is_plain(self.name) else _quoted(self.name)
         if self.kind == "//":
             top, bottom = (_inner(operand) for operand in self.operands)
             return f"{top}//{bottom}"
         return f"{self.kind}({', '.join(map(str, self.operands))})"
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many functions lie within each other."""
+        return 1 + max((operand.depth for operand in self.operands if isinstance(operand, Expression)), default=-1)
 
 
 _Monomial = tuple[tuple[_Atom, int], ...]
@@ -103,6 +112,11 @@ class Expression:
                 found.update({atom.name} if atom.kind == "symbol" else ())
                 found.update(*(operand.symbols for operand in atom.operands if isinstance(operand, Expression)))
         return frozenset(found)
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many functions lie within each other: 0 for a polynomial over symbols."""
+        return max(atom.depth for monomial, _ in self._terms for atom, _ in monomial)
 
     @functools.cached_property
     def name(self) -> str | None:
@@ -267,9 +281,11 @@ def broadcast(a: Size, b: Size) -> Size:
 
 
 def _is_cut(a: Size, b: Size) -> bool:
-    """Tell whether ``a`` is ``b`` up to some number: then they fit only where they are equal."""
+    """Tell whether ``a`` is ``b`` up to some number above 0: then they fit only where they are equal."""
     atom = _only_atom(a)
-    return atom is not None and atom.kind == "min" and b in atom.operands
+    if atom is None or atom.kind != "min" or b not in atom.operands:
+        return False
+    return all(is_positive(other) for other in atom.operands if other != b)
 
 
 def _is_among(a: Size, b: Size) -> bool:
@@ -319,14 +335,12 @@ def size(dim: int | str) -> Size:
     if _is_plain(dim):
         return symbol(dim)
     try:
-        if len(dim) > _LONGEST:
-            return symbol(dim)
-        tree = ast.parse(dim.strip(), mode="eval")
-        if isinstance(tree.body, ast.Constant):  # a name that happens to be a number or a quoted text
-            return symbol(dim)
-        return _read(tree.body)
+        tree = _tree(dim.strip())
+        value = 0 if isinstance(tree, ast.Constant) else _read(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
         return symbol(dim)
+    # A text that comes to a number is a name, such as "-1" or "3": a type would write the number itself.
+    return symbol(dim) if isinstance(value, int) else value
 
 
 def parse(text: str) -> Size:
@@ -336,7 +350,7 @@ def parse(text: str) -> Size:
         ValueError: If the text is no expression.
     """
     try:
-        return _read(ast.parse(text, mode="eval").body)
+        return _read(_tree(text))
     except (SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is no expression of sizes") from error
 
@@ -356,7 +370,20 @@ def dimension(value: Size) -> int | str:
     return value if isinstance(value, int) else _dimension(value)
 
 
+def _tree(text: str) -> ast.expr:
+    if len(text) > _LONGEST:
+        raise ValueError("too long for an expression of sizes")
+    return ast.parse(text, mode="eval").body
+
+
 def _read(tree: ast.expr) -> Size:
+    value = _read_part(tree)
+    if len(str(value)) > _LONGEST or (isinstance(value, Expression) and value.depth > _DEEPEST):
+        raise ValueError("too long for an expression of sizes")
+    return value
+
+
+def _read_part(tree: ast.expr) -> Size:
     match tree:
         case ast.Constant(value=bool()):
             pass
@@ -367,13 +394,16 @@ def _read(tree: ast.expr) -> Size:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_read(operand)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            value: Size = _OPERATIONS[type(op)](_read(left), _read(right))
+            a, b = _read(left), _read(right)
+            if isinstance(op, ast.Mult) and len(_terms_of(a)) * len(_terms_of(b)) > _MOST_PARTS:
+                raise ValueError("too many terms for an expression of sizes")
+            value: Size = _OPERATIONS[type(op)](a, b)
             return value
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _FUNCTIONS:
             operands = [_read(arg) for arg in args]
-            if name != "ifzero":
+            if name != "ifzero" and sum(map(_width, operands)) ** 2 <= _MOST_PARTS:
                 return _extreme(name, operands)
-            if len(operands) == 3:
+            if name == "ifzero" and len(operands) == 3:
                 return if_zero(*operands)
     raise ValueError("no expression of sizes")
 
@@ -387,8 +417,19 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
+def _width(value: Size) -> int:
+    """Return how many operands a size brings to a minimum or maximum."""
+    atom = _only_atom(value)
+    return max(len(atom.operands), 1) if atom is not None else 1
+
+
 def _is_plain(name: str) -> bool:
-    return _IDENTIFIER.match(name) is not None and name not in _FUNCTIONS
+    return _IDENTIFIER.match(name) is not None and name not in _FUNCTIONS and not keyword.iskeyword(name)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.encode("unicode_escape").decode("ascii")
+    return '"' + escaped.replace('"', '\\"') + '"'
 
 
 def _text(value: Expression) -> str:
@@ -396,8 +437,8 @@ def _text(value: Expression) -> str:
     for monomial, factor in value._terms:
         factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
         for atom, power in monomial:
-            text = f"({atom.text})" if atom.kind == "//" and (power > 1 or len(monomial) > 1 or factors) else atom.text
-            factors += [text] * power
+            is_inner = power > 1 or len(monomial) > 1 or factors or (factor < 0 and not parts)
+            factors += [f"({atom.text})" if atom.kind == "//" and is_inner else atom.text] * power
         sign = ("-" if factor < 0 else "") if not parts else (" - " if factor < 0 else " + ")
         parts.append(sign + "*".join(factors))
     return "".join(parts)
@@ -618,8 +659,7 @@ def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, 
         (low, high), (least, most) = limits
         if least is None or least < 0 or low is None:
             return None, None
-        small = None if most is None else low // max(most, 1)
-        return (small if low < 0 else (small or 0)), (None if high is None else high // max(least, 1))
+        return _quotient(low, least, most), (None if high is None else _quotient(high, most, least))
     if atom.kind == "ifzero":
         (a, b), (c, d) = limits[1:]
         return (None if a is None or c is None else min(a, c)), (None if b is None or d is None else max(b, d))
@@ -628,6 +668,12 @@ def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, 
     if atom.kind == "min":
         return (min(known_lows) if len(known_lows) == len(lows) else None), min(known_highs, default=None)
     return max(known_lows, default=None), (max(known_highs) if len(known_highs) == len(highs) else None)
+
+
+def _quotient(top: int, if_negative: int | None, otherwise: int | None) -> int:
+    """Return the quotient of the utmost dividend and the divisor that takes it furthest, which its sign decides."""
+    divisor = if_negative if top < 0 else otherwise
+    return top // max(divisor, 1) if divisor is not None else -1 if top < 0 else 0
 
 
 def _is_at_least_zero(value: Size) -> bool:
@@ -652,6 +698,29 @@ def surely_at_most(a: Size, b: Size) -> bool:
 
 
 # ---- numbers for symbols ----
+
+
+def solved(a: Size, b: Size) -> tuple[str, Size] | None:
+    """Return a symbol and what it must be for two sizes to be equal: a number or another symbol.
+
+    None if they are equal already, cannot be, or more than that follows.
+
+    >>> solved(60 * symbol("n"), 120), solved(symbol("n"), symbol("m")), solved(symbol("n"), 2 * symbol("m"))
+    (('n', 2), ('m', n), None)
+    """
+    rest = a - b
+    if isinstance(rest, int) or len(rest._terms) > 2:
+        return None
+    (monomial, factor), *others = rest._terms
+    name = _of_atom(monomial[0][0]).name if len(monomial) == 1 and monomial[0][1] == 1 else None
+    if name is None:
+        return None
+    other = _made({m: -f for m, f in others})
+    if isinstance(other, int):
+        number, left = divmod(other, factor)
+        return None if left or number < 0 else (name, number)
+    value = other * factor if factor in (-1, 1) else other
+    return (name, value) if isinstance(value, Expression) and value.name is not None else None
 
 
 def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:

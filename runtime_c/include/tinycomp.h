@@ -125,6 +125,48 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error);
 int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error);
 int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error);
+
+/* ---- control flow: instructions that run other programs, their bodies ---- */
+
+enum tc_control_kind { TC_CONTROL_IF = 0, TC_CONTROL_LOOP = 1 };
+
+/* A number of bytes or elements: a value of a program (its number), or else, if that is -1, the number itself. */
+typedef struct tc_extent {
+  int64_t value, number;
+} tc_extent;
+
+/* A finished program that must outlive the one whose instruction runs it. Its inputs and outputs are
+ *   IF    the captured operands -> the results,
+ *   LOOP  the number of the trip (int64), the condition (bool), carried and captured operands
+ *         -> whether to go on (bool), the carried values, one row for each of the other results. */
+typedef struct tc_body {
+  const tc_program *program;
+  const tc_extent *symbols; /* what its symbols are at first, by values of the program around it */
+  const int64_t *next;      /* LOOP: which of the body's own values they are in the next trip; -1 for no change */
+  const tc_extent *outputs; /* the bytes of its outputs, by its own values */
+} tc_body;
+
+/* What one result of a loop turns out to be whose size only a run shows. */
+typedef struct tc_growth {
+  int32_t rank;           /* dimensions of a carried value or of a row; or -1 for a result of known size */
+  const tc_extent *dims;  /* what they are after a trip, by values of the body */
+  const tc_extent *first; /* what they are without any, by values of the program around it */
+} tc_growth;
+
+/* Operands: IF the condition (bool), captured ones, results; LOOP the trip count (int64; may be absent), the condition
+ * (bool; may be absent), carried ones, captured ones, results: carried values, then rows one behind the other. A result
+ * of unknown size is an output of the program, for which the caller gives no memory: see tc_context_grown. */
+typedef struct tc_control {
+  int32_t kind; /* an enum tc_control_kind */
+  int32_t carried, captured, results;
+  const tc_operand *operands;
+  const tc_extent *bytes;   /* of every operand */
+  const tc_body *bodies;    /* of IF the one where the condition holds, and the other; of LOOP one */
+  const tc_growth *growths; /* of every result; of IF NULL */
+} tc_control;
+
+int32_t tc_program_control(tc_program *program, const tc_control *control, tc_error *error);
+
 /* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
 
@@ -174,6 +216,19 @@ int64_t tc_context_value(const tc_context *context, int64_t value);
 /* As tc_program_work, at the sizes that the context is ready for. */
 int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work);
 void tc_context_destroy(tc_context *context);
+
+enum tc_ranks { TC_MAX_RANK = 8 };
+
+/* An output whose size only the last run has shown: where it lies until the next one, its dimensions and their number,
+ * which is -1 if the output is none of these. */
+typedef struct tc_grown {
+  const void *data;
+  int64_t bytes;
+  int32_t rank;
+  int64_t dims[8]; /* TC_MAX_RANK */
+} tc_grown;
+
+int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown);
 /* threads counts the caller: a pool of 1 starts none. */
 int32_t tc_pool_create(int32_t threads, tc_pool **pool, tc_error *error);
 void tc_pool_destroy(tc_pool *pool);

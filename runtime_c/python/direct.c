@@ -23,6 +23,8 @@ typedef struct symbol_source {
 
 /* What an array must look like. */
 typedef struct array_spec {
+  Py_ssize_t place;   /* among the arguments or the results: the program may take them in another order */
+  Py_ssize_t extends; /* of a result: the input that may be the same memory, or -1 */
   const char *format; /* of the buffer protocol; belongs to an object that the callable keeps */
   int rank;
   Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes */
@@ -35,7 +37,7 @@ typedef struct direct {
   PyObject *contexts;    /* the list of contexts that nobody uses */
   PyObject *new_context; /* makes one more */
   PyObject *array_type, *empty;
-  PyObject *inputs, *outputs; /* tuples of (format, shape) and of (shape, dtype) */
+  PyObject *inputs, *outputs; /* tuples of (place, extends, format, shape) and of that and a dtype */
   PyObject *owner;            /* keeps program and pool alive */
   PyObject *address;          /* the name of a context's attribute */
   Py_ssize_t input_count, output_count;
@@ -44,7 +46,7 @@ typedef struct direct {
   int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
   symbol_source *sources; /* of each symbol */
   Py_ssize_t symbol_count;
-  array_spec specs[]; /* of the inputs */
+  array_spec specs[]; /* of the inputs and outputs */
 } direct;
 
 static const char capsule_name[] = "tinycomp.runtime._direct";
@@ -92,7 +94,7 @@ static int view_input(const direct *d, PyObject *array, const array_spec *spec, 
 static int view_inputs(const direct *d, PyObject *arrays, frame *f) {
   int fits = PySequence_Size(arrays) == d->input_count;
   for (Py_ssize_t i = 0; fits == 1 && i < d->input_count; i++) {
-    PyObject *array = PySequence_GetItem(arrays, i); /* the sequence keeps it alive */
+    PyObject *array = PySequence_GetItem(arrays, d->specs[i].place); /* the sequence keeps it alive */
     if (!array) {
       return -1;
     }
@@ -131,39 +133,90 @@ static int resize_context(const direct *d, tc_context *memory, const frame *f) {
   return 1;
 }
 
-/* The arguments for an array of a program over sizes: its shape and dtype. */
-static PyObject *sized(const direct *d, const tc_context *memory, PyObject *pair) {
-  PyObject *shape = PyTuple_GetItem(pair, 0);
-  const Py_ssize_t rank = PyTuple_Size(shape);
-  PyObject *sizes = PyTuple_New(rank);
-  for (Py_ssize_t k = 0; sizes && k < rank; k++) {
-    PyObject *size = PyTuple_GetItem(shape, k);
-    const Py_ssize_t number = PyLong_AsSsize_t(size);
-    PyObject *item = number < 0 ? PyLong_FromSsize_t((Py_ssize_t)d->value(memory, -1 - number)) : Py_NewRef(size);
-    if (!item || PyTuple_SetItem(sizes, k, item)) {
-      Py_CLEAR(sizes);
-    }
-  }
-  PyObject *arguments = sizes ? PyTuple_Pack(2, sizes, PyTuple_GetItem(pair, 1)) : NULL;
-  Py_XDECREF(sizes);
-  return arguments;
+/* A dimension of an array at the sizes of a run. */
+static Py_ssize_t dimension(const direct *d, const tc_context *memory, Py_ssize_t size) {
+  return size < 0 ? (Py_ssize_t)d->value(memory, -1 - size) : size;
 }
 
-/* A list of fresh arrays, or NULL and an exception. */
-static PyObject *make_results(const direct *d, const tc_context *memory, frame *f) {
-  PyObject *results = PyList_New(d->output_count);
-  for (Py_ssize_t i = 0; results && i < d->output_count; i++) {
+/* A fresh array for a result. */
+static PyObject *fresh_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
+  const array_spec *spec = &d->specs[d->input_count + output];
+  PyObject *shape = PyTuple_New(spec->rank);
+  for (int k = 0; shape && k < spec->rank; k++) {
+    PyObject *size = PyLong_FromSsize_t(dimension(d, memory, spec->shape[k]));
+    if (!size || PyTuple_SetItem(shape, k, size)) {
+      Py_CLEAR(shape);
+    }
+  }
+  PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 4);
+  PyObject *array = shape ? PyObject_CallFunctionObjArgs(d->empty, shape, dtype, NULL) : NULL;
+  Py_XDECREF(shape);
+  return array;
+}
+
+static bool overlap(const Py_buffer *a, const Py_buffer *b) {
+  const uintptr_t x = (uintptr_t)a->buf, y = (uintptr_t)b->buf;
+  return x < y + (uintptr_t)b->len && y < x + (uintptr_t)a->len;
+}
+
+static bool same_array(const Py_buffer *a, const Py_buffer *b) {
+  return a->buf == b->buf && a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape));
+}
+
+/* Whether a view of an array that the caller gives for a result is as the result, and apart from all arrays before it
+ * but one that it extends. */
+static bool may_hold(const direct *d, const tc_context *memory, const frame *f, Py_ssize_t output) {
+  const Py_ssize_t number = d->input_count + output;
+  const array_spec *spec = &d->specs[number];
+  const Py_buffer *view = &f->views[number];
+  bool fits = view->ndim == spec->rank && !strcmp(view->format, spec->format);
+  for (int k = 0; fits && k < spec->rank; k++) {
+    fits = view->shape[k] == dimension(d, memory, spec->shape[k]);
+  }
+  for (Py_ssize_t i = 0; fits && i < number; i++) {
+    const Py_buffer *other = &f->views[i];
+    fits = !other->buf || !overlap(view, other) || (i == spec->extends && same_array(view, other));
+  }
+  return fits;
+}
+
+/* Puts the arrays for the results into a list, those that the caller gives in `given` or else fresh ones: 1, 0 if one
+ * does not fit, or -1 with an exception. */
+static int make_results(const direct *d, const tc_context *memory, frame *f, PyObject *given, PyObject *results) {
+  int state = 1;
+  for (Py_ssize_t i = 0; state == 1 && i < d->output_count; i++) {
+    const Py_ssize_t place = d->specs[d->input_count + i].place;
     Py_buffer *view = &f->views[d->input_count + i];
-    PyObject *pair = PyTuple_GetItem(d->outputs, i);
-    PyObject *arguments = d->symbol_count ? sized(d, memory, pair) : Py_NewRef(pair);
-    PyObject *result = arguments ? PyObject_CallObject(d->empty, arguments) : NULL;
-    Py_XDECREF(arguments);
-    if (!result || PyList_SetItem(results, i, result) || PyObject_GetBuffer(result, view, PyBUF_WRITABLE)) {
-      Py_CLEAR(results);
+    PyObject *result = given ? PySequence_GetItem(given, place) : Py_NewRef(Py_None);
+    const bool taken = result && result != Py_None;
+    if (result == Py_None) {
+      Py_DECREF(result);
+      result = fresh_result(d, memory, i);
+    }
+    if (!result) {
+      if (!d->symbol_count || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+      }
+      PyErr_Clear(); /* a dimension is negative */
+      return 0;
+    }
+    if (taken && (PyObject *)Py_TYPE(result) != d->array_type) {
+      state = 0;
+    } else if (PyObject_GetBuffer(result, view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) {
+      state = -1;
+      if (taken && (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+        PyErr_Clear(); /* not contiguous, read-only, or a dtype without a buffer interface */
+        state = 0;
+      }
+    } else if (taken && !may_hold(d, memory, f, i)) {
+      state = 0;
     }
     f->pointers[d->input_count + i] = view->buf;
+    if (PyList_SetItem(results, place, result)) { /* which takes the reference in any case */
+      return -1;
+    }
   }
-  return results;
+  return state;
 }
 
 /* A context that nobody else has until it is given back; the interpreter's lock keeps the list whole. */
@@ -189,22 +242,30 @@ static int run_program(const direct *d, tc_context *memory, const frame *f) {
   return status == TC_OK;
 }
 
-/* Takes a sequence of arrays and returns a list of results, or None. */
-static PyObject *direct_call(PyObject *self, PyObject *arrays) {
+/* Takes a sequence of arrays, and perhaps one of arrays for the results or None, and returns a list of results; or
+ * None. */
+static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
   const direct *d = PyCapsule_GetPointer(self, capsule_name);
+  if (d && (count < 1 || count > 2)) {
+    PyErr_SetString(PyExc_TypeError, "expected arrays, and perhaps arrays for the results");
+    return NULL;
+  }
   frame f;
   if (!d || !frame_make(&f, d->input_count + d->output_count)) {
     return NULL;
   }
   PyObject *results = NULL, *context = NULL;
-  int state = view_inputs(d, arrays, &f);
+  int state = view_inputs(d, args[0], &f);
   if (state == 1) {
     context = take_context(d);
     tc_context *memory = context ? memory_of(d, context) : NULL;
     state = !memory ? -1 : !d->symbol_count || resize_context(d, memory, &f);
     if (state == 1) {
-      results = make_results(d, memory, &f);
-      state = results ? run_program(d, memory, &f) : -1;
+      results = PyList_New(d->output_count);
+      state = results ? make_results(d, memory, &f, count == 2 ? args[1] : NULL, results) : -1;
+    }
+    if (state == 1) {
+      state = run_program(d, memory, &f);
     }
   }
   frame_release(&f);
@@ -219,10 +280,10 @@ static PyObject *direct_call(PyObject *self, PyObject *arrays) {
   return state ? NULL : Py_NewRef(Py_None);
 }
 
-static PyMethodDef call_method = {"direct", direct_call, METH_O, NULL};
+static PyMethodDef call_method = {"direct", (PyCFunction)(void (*)(void))direct_call, METH_FASTCALL, NULL};
 
 static void direct_free(direct *d) {
-  for (Py_ssize_t i = 0; i < d->input_count; i++) {
+  for (Py_ssize_t i = 0; i < d->input_count + d->output_count; i++) {
     PyMem_Free(d->specs[i].shape);
   }
   PyObject *const kept[] = {d->contexts, d->new_context, d->array_type, d->empty,
@@ -237,10 +298,10 @@ static void direct_free(direct *d) {
 
 static void capsule_destroy(PyObject *capsule) { direct_free(PyCapsule_GetPointer(capsule, capsule_name)); }
 
-/* Reads one (format, shape). */
-static bool spec_read(PyObject *pair, array_spec *spec) {
-  PyObject *format, *shape;
-  if (!PyArg_ParseTuple(pair, "UO!", &format, &PyTuple_Type, &shape)) {
+/* Reads one (place, extends, format, shape), with a dtype behind it for an output. */
+static bool spec_read(PyObject *fields, array_spec *spec) {
+  PyObject *format, *shape, *dtype;
+  if (!PyArg_ParseTuple(fields, "nnUO!|O", &spec->place, &spec->extends, &format, &PyTuple_Type, &shape, &dtype)) {
     return false;
   }
   spec->format = PyUnicode_AsUTF8AndSize(format, NULL);
@@ -286,7 +347,8 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
-  direct *d = PyMem_Calloc(1, sizeof(direct) + (size_t)count * sizeof(array_spec));
+  const Py_ssize_t output_count = PyTuple_Size(outputs);
+  direct *d = PyMem_Calloc(1, sizeof(direct) + (size_t)(count + output_count) * sizeof(array_spec));
   if (!d) {
     return PyErr_NoMemory();
   }
@@ -304,10 +366,10 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->owner = Py_NewRef(owner);
   d->address = PyUnicode_InternFromString("address");
   d->input_count = count;
-  d->output_count = PyTuple_Size(outputs);
+  d->output_count = output_count;
   bool made = d->address && !PyErr_Occurred() && sources_read(d, sources);
-  for (Py_ssize_t i = 0; made && i < count; i++) {
-    made = spec_read(PyTuple_GetItem(inputs, i), &d->specs[i]);
+  for (Py_ssize_t i = 0; made && i < count + output_count; i++) {
+    made = spec_read(i < count ? PyTuple_GetItem(inputs, i) : PyTuple_GetItem(outputs, i - count), &d->specs[i]);
   }
   PyObject *capsule = made ? PyCapsule_New(d, capsule_name, capsule_destroy) : NULL;
   if (!capsule) {

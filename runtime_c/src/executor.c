@@ -3,29 +3,8 @@
 #include <string.h>
 
 #include "clock.h"
+#include "context.h"
 #include "pool.h"
-#include "program.h"
-
-/* What is left of one thread's part of a step. */
-typedef struct tc_portion {
-  _Alignas(64) _Atomic int64_t next; /* unit */
-  int64_t end;
-} tc_portion;
-
-struct tc_context {
-  const tc_program *program;
-  char *arena;
-  char *scratch;
-  int64_t arena_room, scratch_room; /* bytes of both */
-  int64_t scratch_stride;
-  tc_portion *portions; /* one per thread */
-  int32_t threads;
-  void **pointers;   /* one per operand of the program */
-  tc_patch *patches; /* those of the pointers that change with every run */
-  tc_instance sized; /* of a program over sizes: what it is at those of the next run */
-  int64_t *values;   /* the symbols and formulas to come */
-  bool is_sized;     /* whether `sized` is whole */
-};
 
 /* What a run does: the program's own steps, or those for the sizes at hand. */
 static const tc_step *steps_of(const tc_program *program, const tc_context *context) {
@@ -59,6 +38,11 @@ void tc_context_destroy(tc_context *context) {
       instance_free(&context->sized);
       free(context->patches);
     }
+    for (int64_t i = 0; context->controls && i < context->control_count; i++) {
+      tc_control_state_destroy(context->controls[i]);
+    }
+    free(context->controls);
+    free(context->grown);
     free(context->values);
     tc_free(context->arena);
     tc_free(context->scratch);
@@ -92,8 +76,8 @@ static bool instance_copy(const tc_program *program, tc_instance *instance) {
     step->common = step->state;
     if (step->depends) {
       step->operands = copied(step->operands, ((size_t)step->operand_count + 1) * sizeof(tc_operand));
-      step->params = copied(step->params, (size_t)tc_kernel_infos[step->kernel].params_size);
-      enough = enough && step->operands && step->params;
+      step->params = step->control ? NULL : copied(step->params, (size_t)tc_kernel_infos[step->kernel].params_size);
+      enough = enough && step->operands && (step->params || step->control);
     }
   }
   instance->steps = steps;
@@ -117,14 +101,14 @@ static bool instance_copy(const tc_program *program, tc_instance *instance) {
 static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &steps_of(program, context)[s];
-    const char *roles = tc_kernel_infos[step->kernel].signature;
+    const char *roles = step->control ? NULL : tc_kernel_infos[step->kernel].signature;
     for (int i = 0; i <= step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
       void **pointer = &context->pointers[step->first_pointer + i];
       if (operand->space == TC_ARENA) {
         const int64_t start = program->piece_count ? context->sized.starts[operand->index] : 0;
         *pointer = context->arena + start + operand->offset;
-      } else if (operand->space == TC_CONSTANT && tc_role(roles[i]) != 'p') {
+      } else if (operand->space == TC_CONSTANT && (!roles || tc_role(roles[i]) != 'p')) {
         const tc_constant *constant = &program->constants[operand->index];
         const void *data = constant->table < 0 ? constant->data : context->sized.tables[constant->table];
         *pointer = (char *)(uintptr_t)data + operand->offset;
@@ -139,8 +123,42 @@ static int64_t scratch_stride(const tc_instance *instance) {
 }
 
 int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
-  return program->own.arena_bytes + (scratch_stride(&program->own) + (int64_t)sizeof(tc_portion)) * threads +
+  int64_t bodies = 0;
+  for (int64_t s = 0; program->control_count && s < program->step_count; s++) {
+    const tc_control *control = program->own.steps[s].control;
+    for (int b = 0; control && b < tc_control_bodies(control); b++) {
+      bodies += tc_program_context_bytes(control->bodies[b].program, threads);
+    }
+  }
+  return bodies + program->own.arena_bytes + (scratch_stride(&program->own) + (int64_t)sizeof(tc_portion)) * threads +
          (program->pointer_count + 1) * (int64_t)sizeof(void *);
+}
+
+/* Gives a context what steps with bodies need. */
+static int32_t create_controls(const tc_program *program, tc_context *context, tc_error *error) {
+  if (!program->control_count) {
+    return TC_OK;
+  }
+  context->controls = calloc((size_t)program->control_count, sizeof(*context->controls));
+  context->grown = calloc((size_t)program->output_count + 1, sizeof(*context->grown));
+  if (!context->controls || !context->grown) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+  }
+  context->control_count = program->control_count;
+  for (int32_t i = 0; i < program->output_count; i++) {
+    context->grown[i].rank = -1;
+  }
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_step *step = &program->own.steps[s];
+    if (step->control) {
+      tc_control_state *state = tc_control_state_create(step->control, context->threads, error);
+      if (!state) {
+        return error->code;
+      }
+      context->controls[step->control_index] = state;
+    }
+  }
+  return TC_OK;
 }
 
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **out, tc_error *error) {
@@ -174,6 +192,10 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     tc_context_destroy(context);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
                         (long long)program->own.arena_bytes, (long long)program->own.scratch_bytes);
+  }
+  if (create_controls(program, context, error)) {
+    tc_context_destroy(context);
+    return error->code;
   }
   if (!tc_program_is_symbolic(program)) {
     resolve_fixed(program, context);
@@ -209,12 +231,12 @@ static int32_t resize_steps(const tc_program *program, tc_context *context, bool
 
 /* Makes room for arena and scratch, a little more than is needed, so that sizes that grow slowly seldom ask for it. */
 static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_error *error) {
-  if (arena > context->arena_room) {
+  if (arena > context->arena_room || !context->arena) {
     tc_free(context->arena);
     context->arena_room = arena + arena / 8;
     context->arena = tc_allocate(context->arena_room);
   }
-  if (scratch > context->scratch_room) {
+  if (scratch > context->scratch_room || !context->scratch) {
     tc_free(context->scratch);
     context->scratch_room = scratch + scratch / 8;
     context->scratch = tc_allocate(context->scratch_room);
@@ -231,7 +253,7 @@ static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_erro
 static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
   tc_instance *sized = &context->sized;
   const bool all = !context->is_sized;
-  if (tc_formulas_evaluate(&program->formulas, context->values, true, error)) {
+  if (tc_formulas_evaluate(&program->formulas, context->values, error)) {
     return error->code;
   }
   /* From here on, `values` holds the sizes of before. */
@@ -388,49 +410,66 @@ static void run_step(tc_task *task, tc_pool *pool) {
   }
 }
 
-/* Runs the steps one after another; returns the index of the one that failed, or -1. */
-static int64_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
-                         _Atomic(const char *) *failure) {
+/* Runs the steps one after another. */
+static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
+                         tc_error *error) {
   const int pool_threads = pool ? tc_pool_threads(pool) : 1;
+  _Atomic(const char *) failure = NULL;
   tc_task task = {.context = context,
                   .l2_bytes = program->l2_bytes,
-                  .failure = failure,
+                  .failure = &failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   const tc_step *steps = steps_of(program, context);
   for (int64_t s = 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
     task.step = &steps[s];
-    task.kernel = &program->isa->kernels[task.step->kernel];
-    run_step(&task, pool);
+    if (task.step->control) {
+      if (tc_control_run(context, task.step, pool, error)) {
+        return tc_step_locate(error, s, task.step);
+      }
+    } else {
+      task.kernel = &program->isa->kernels[task.step->kernel];
+      run_step(&task, pool);
+    }
     if (seconds) {
       seconds[s] = tc_seconds_now() - start;
     }
-    if (atomic_load_explicit(failure, memory_order_relaxed)) {
-      return s;
+    const char *message = atomic_load_explicit(&failure, memory_order_relaxed);
+    if (message) {
+      return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)s, tc_step_name(task.step),
+                          message);
     }
   }
-  return -1;
+  return TC_OK;
+}
+
+int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
+                       tc_error *error) {
+  const tc_program *program = context->program;
+  if (resolve_buffers(program, context, inputs, outputs, error)) {
+    return error->code;
+  }
+  return run_steps(program, context, pool, seconds, error);
 }
 
 int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
                         void *const *outputs, double *seconds, tc_error *error) {
-  if (resolve_buffers(program, context, inputs, outputs, error)) {
-    return error->code;
-  }
-  _Atomic(const char *) failure = NULL;
+  (void)program;
   const bool entered = tc_pool_enter(pool);
-  const int64_t failed = run_steps(program, context, entered ? pool : NULL, seconds, &failure);
+  const int32_t status = tc_run_entered(context, entered ? pool : NULL, inputs, outputs, seconds, error);
   if (entered) {
     tc_pool_leave(pool);
   }
-  if (failed >= 0) {
-    return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)failed,
-                        tc_kernel_infos[program->own.steps[failed].kernel].name, atomic_load(&failure));
-  }
-  return TC_OK;
+  return status;
 }
 
 int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
                tc_error *error) {
   return tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+}
+
+int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown) {
+  const bool known = context->grown && output >= 0 && output < context->program->output_count;
+  *grown = known ? context->grown[output] : (tc_grown){.rank = -1};
+  return grown->rank;
 }

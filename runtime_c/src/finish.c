@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "program.h"
+#include "control.h"
 
 /* Below this cost (operations or bytes) a call is done before another thread has woken up. */
 static const double parallel_cost = 50e3;
@@ -218,7 +218,31 @@ static void note(tc_step *step, const tc_prepare *prepare) {
   step->scratch_bytes = prepare->scratch_bytes;
 }
 
+/* Checks the operands of a step that runs bodies; what these touch of them, every run checks. */
+static int32_t bound_control(const tc_program *program, tc_instance *instance, const tc_step *step, tc_error *error) {
+  for (int32_t i = 0; i < step->operand_count; i++) {
+    const tc_operand *operand = &step->operands[i];
+    const tc_extent *bytes = &step->control->bytes[i];
+    if (operand->space == TC_NONE || (bytes->value < 0 && bytes->number < 0)) {
+      continue;
+    }
+    const int64_t extent = tc_extent_at(bytes, instance->values), size = available(program, instance, operand);
+    const int64_t end = operand->offset + extent;
+    if (operand->offset < 0 || extent < 0 || end > size) {
+      return tc_error_set(error, TC_INVALID, "operand %d ends at byte %lld of a buffer of %lld", i, (long long)end,
+                          (long long)size);
+    }
+    if (extent && (operand->space == TC_INPUT || operand->space == TC_OUTPUT)) {
+      require(&(operand->space == TC_INPUT ? instance->inputs : instance->outputs)[operand->index], end, 1);
+    }
+  }
+  return TC_OK;
+}
+
 static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) {
+  if (step->control) {
+    return bound_control(program, &program->own, step, error);
+  }
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
@@ -242,10 +266,26 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   return TC_OK;
 }
 
-/* Whether the state of a step serves the sizes at hand as well. */
-static bool state_serves(const tc_step *step, const tc_prepare *prepare) {
+/* Whether a step reads the same constants as the program's own. */
+static bool same_constants(const tc_program *program, const tc_instance *instance, int64_t step) {
+  const tc_operand *operands = instance->steps[step].operands, *own = program->own.steps[step].operands;
+  for (int i = 0; i < instance->steps[step].operand_count; i++) {
+    const tc_constant *constant = operands[i].space == TC_CONSTANT ? &program->constants[operands[i].index] : NULL;
+    if (constant && (operands[i].offset != own[i].offset ||
+                     (constant->table >= 0 && memcmp(instance->tables[constant->table],
+                                                     program->own.tables[constant->table], (size_t)constant->bytes)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Whether the state of a step, which is that of the program, serves the sizes at hand as well. */
+static bool state_serves(const tc_program *program, const tc_instance *instance, int64_t index,
+                         const tc_prepare *prepare) {
+  const tc_step *step = &instance->steps[index];
   return step->shareable && prepare->shareable && step->state_bytes == prepare->state_bytes &&
-         !memcmp(step->shared, prepare->shared, sizeof(step->shared));
+         !memcmp(step->shared, prepare->shared, sizeof(step->shared)) && same_constants(program, instance, index);
 }
 
 /* Makes room for a state of the step's own, and packs it. */
@@ -265,21 +305,28 @@ static int32_t repack(const tc_program *program, tc_step *step, const tc_prepare
   return pack_step(program, step, prepare, step->own);
 }
 
+int32_t tc_step_locate(tc_error *error, int64_t index, const tc_step *step) {
+  char message[sizeof(error->message)];
+  memcpy(message, error->message, sizeof(message));
+  return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)index, tc_step_name(step),
+                      message);
+}
+
 int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64_t index, tc_error *error) {
   tc_step *step = &instance->steps[index];
   tc_prepare prepare = {
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   tc_apply_fixups(program, instance, step);
+  if (step->control) {
+    return bound_control(program, instance, step, error) ? tc_step_locate(error, index, step) : TC_OK;
+  }
   prepare_step(program, instance, step, &prepare);
   step->state = step->common;
-  if (!error->code && program->isa->kernels[step->kernel].pack && !state_serves(step, &prepare)) {
+  if (!error->code && program->isa->kernels[step->kernel].pack && !state_serves(program, instance, index, &prepare)) {
     repack(program, step, &prepare);
   }
   if (error->code) {
-    char message[sizeof(error->message)];
-    memcpy(message, error->message, sizeof(message));
-    return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)index,
-                        tc_kernel_infos[step->kernel].name, message);
+    return tc_step_locate(error, index, step);
   }
   note(step, &prepare);
   return TC_OK;
@@ -310,25 +357,26 @@ int32_t tc_place_arena(const tc_program *program, tc_instance *instance, tc_erro
   int64_t total = 0;
   for (int64_t i = 0; i < program->piece_count; i++) {
     const tc_piece *piece = &program->pieces[program->order[i]];
-    const int64_t bytes = instance->values[piece->value];
     int64_t start = 0;
     for (int64_t a = 0; a < piece->above_count; a++) {
       const int64_t other = piece->above[a];
       const int64_t end = instance->starts[other] + instance->values[program->pieces[other].value];
       start = tc_max(start, tc_round_up(end, TC_ALIGNMENT));
     }
-    if ((bytes < 0 && instance != &program->own) || start > TC_MAX_BYTES) {
+    const int64_t bytes = instance->values[piece->value];
+    if (bytes < 0 || start + bytes > TC_MAX_BYTES) {
       return tc_error_set(error, TC_INVALID, "the sizes are too large, or one is negative");
     }
     instance->starts[program->order[i]] = start;
     total = tc_max(total, start + bytes);
   }
   instance->arena_bytes = total;
-  return total > TC_MAX_BYTES ? tc_error_set(error, TC_INVALID, "the sizes are too large") : TC_OK;
+  return TC_OK;
 }
 
 /* Finds an order in which every piece comes behind those that it begins behind; there is none if they form a circle. */
 static int32_t order_pieces(tc_program *program, tc_error *error) {
+  free(program->order);                                                       /* of an attempt that failed */
   int64_t *state = calloc((size_t)program->piece_count + 1, sizeof(int64_t)); /* 1 + how many of its others are done */
   int64_t *stack = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
   program->order = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
@@ -365,10 +413,8 @@ static int32_t order_pieces(tc_program *program, tc_error *error) {
                  : tc_error_set(error, TC_INVALID, "the pieces of the arena lie in a circle");
 }
 
-int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error) {
-  if (program->finished || program->own.values || !tc_program_is_symbolic(program)) {
-    return tc_error_set(error, TC_INVALID, "the program is finished, has no symbols, or has its sizes already");
-  }
+/* Makes room for what follows from sizes; false without memory. */
+static bool make_tables(tc_program *program) {
   tc_instance *own = &program->own;
   own->values = calloc((size_t)tc_formulas_values(&program->formulas), sizeof(int64_t));
   own->starts = calloc((size_t)program->piece_count + 1, sizeof(int64_t));
@@ -384,14 +430,35 @@ int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error
       }
     }
   }
-  if (!enough) {
-    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  return enough;
+}
+
+static void drop_tables(tc_program *program) {
+  tc_instance *own = &program->own;
+  for (int32_t i = 0; own->tables && i < program->table_count; i++) {
+    tc_free(own->tables[i]);
   }
-  memcpy(own->values, symbols, (size_t)program->formulas.symbol_count * sizeof(int64_t));
-  if (order_pieces(program, error) || tc_formulas_evaluate(&program->formulas, own->values, false, error)) {
+  free(own->values);
+  free(own->starts);
+  free(own->tables);
+  own->values = own->starts = NULL;
+  own->tables = NULL;
+}
+
+int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error) {
+  if (!tc_program_is_symbolic(program) || program->finished || program->own.values) {
+    return tc_error_set(error, TC_INVALID, "the program is finished, has no symbols, or has its sizes already");
+  }
+  if (order_pieces(program, error)) {
     return error->code;
   }
-  tc_fill_tables(program, own);
+  if (!make_tables(program)) {
+    drop_tables(program);
+    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  }
+  memcpy(program->own.values, symbols, (size_t)program->formulas.symbol_count * sizeof(int64_t));
+  tc_formulas_evaluate(&program->formulas, program->own.values, NULL);
+  tc_fill_tables(program, &program->own);
   return TC_OK;
 }
 
@@ -428,10 +495,7 @@ static void forget(tc_program *program) {
 static int32_t finish_steps(tc_program *program, tc_error *error) {
   for (int64_t i = 0; i < program->step_count; i++) {
     if (finish_step(program, &program->own.steps[i], error)) {
-      char message[sizeof(error->message)];
-      memcpy(message, error->message, sizeof(message));
-      return tc_error_set(error, error->code, "instruction %lld (%s): %.230s", (long long)i,
-                          tc_kernel_infos[program->own.steps[i].kernel].name, message);
+      return tc_step_locate(error, i, &program->own.steps[i]);
     }
   }
   return collect_patches(program, error);
@@ -455,8 +519,10 @@ int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t aren
     for (int64_t i = 0; i < program->step_count; i++) {
       tc_apply_fixups(program, &program->own, &program->own.steps[i]);
     }
-    if (tc_place_arena(program, &program->own, error)) {
-      return error->code;
+    if (tc_place_arena(program, &program->own,
+                       error)) { /* sizes that fit each other may yet do: a run will ask again */
+      error->code = TC_OK;
+      program->own.arena_bytes = 0;
     }
   }
   if (finish_steps(program, error)) {

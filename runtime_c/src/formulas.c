@@ -38,18 +38,24 @@ static bool compute(const tc_formula *formula, const int64_t *values, int64_t *r
   }
 }
 
-int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, bool is_run, tc_error *error) {
+int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error) {
   for (int64_t i = 0; i < formulas->symbol_count; i++) {
     if (values[i] < 0 || values[i] > TC_MAX_BYTES) {
-      return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)values[i]);
+      if (error) {
+        return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)values[i]);
+      }
+      values[i] = 0;
     }
   }
   for (int64_t i = 0; i < formulas->count; i++) {
     int64_t *value = &values[formulas->symbol_count + i];
     if (!compute(&formulas->items[i], values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
-      return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
+      if (error) {
+        return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
+      }
+      *value = 0;
     }
-    if (is_run && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0) {
+    if (error && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0) {
       return tc_error_set(error, TC_INVALID, "condition %lld", (long long)formulas->items[i].operands[1]);
     }
   }

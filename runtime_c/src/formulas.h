@@ -24,7 +24,8 @@ static inline int64_t tc_formulas_values(const tc_formulas *formulas) {
 }
 
 /* Computes all values behind the symbols, which the caller has filled in. A value that leaves +-2^48 or a division by
- * 0 or less is an error; so is a condition that does not hold, if the sizes are those of a run. */
-int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, bool is_run, tc_error *error);
+ * 0 or less is an error, and so is a condition that does not hold; where `error` is NULL, such a value is 0, and
+ * conditions need not hold. */
+int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error);
 
 #endif

@@ -1,11 +1,12 @@
 /* Building a program: constants, instructions, and the checks that need no kernel's help. */
 #include "program.h"
 
+#include "control.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes room for one more item; false if there is no memory. */
-static bool reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
+bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
   if (count < *capacity) {
     return true;
   }
@@ -63,6 +64,7 @@ void tc_program_destroy(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
     free(program->own.steps[i].operands);
     free(program->own.steps[i].params);
+    tc_control_free(program->own.steps[i].control);
     tc_step_drop_state(program, &program->own.steps[i]);
   }
   tc_weights_destroy(program->weights);
@@ -94,7 +96,7 @@ int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t b
   if (program->finished || bytes < 0 || bytes > TC_MAX_BYTES || (!data && bytes)) {
     return tc_error_set(error, TC_INVALID, "a constant of %lld bytes cannot be added", (long long)bytes);
   }
-  if (!reserve((void **)&program->constants, program->constant_count, &program->constant_capacity,
+  if (!tc_reserve((void **)&program->constants, program->constant_count, &program->constant_capacity,
                sizeof(tc_constant))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another constant");
   }
@@ -102,8 +104,7 @@ int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t b
   return TC_OK;
 }
 
-/* Whether an operand may stand where the signature has `role`; says why not in `error`. */
-static int32_t check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error) {
+int32_t tc_check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error) {
   const bool optional = role >= 'A' && role <= 'Z';
   const char kind = tc_role(role);
   switch (operand->space) {
@@ -124,10 +125,11 @@ static int32_t check_operand(const tc_program *program, char role, const tc_oper
   if ((kind == 'w' || kind == 'p') && operand->space != TC_CONSTANT) {
     return tc_error_set(error, TC_INVALID, "the operand must be a constant");
   }
-  const int64_t count = operand->space == TC_INPUT    ? program->input_count
-                        : operand->space == TC_OUTPUT ? program->output_count
-                        : operand->space == TC_ARENA  ? tc_max(program->piece_count, 1)
-                                                      : program->constant_count;
+  const int64_t count = operand->space == TC_INPUT        ? program->input_count
+                        : operand->space == TC_OUTPUT     ? program->output_count
+                        : operand->space == TC_CONSTANT   ? program->constant_count
+                        : tc_program_is_symbolic(program) ? program->piece_count
+                                                          : 1;
   if (operand->index < 0 || operand->index >= count) {
     return tc_error_set(error, TC_INVALID, "index %d is not among the %lld buffers of its space", operand->index,
                         (long long)count);
@@ -148,31 +150,43 @@ static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t
 
 static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error);
 
-/* Lets a step be looked at again where the sizes of its buffers or the words of its tables change. */
-static int32_t note_dependencies(tc_program *program, const tc_step *step, tc_error *error) {
-  for (int32_t i = 0; tc_program_is_symbolic(program) && i < step->operand_count; i++) {
-    const tc_operand *operand = &step->operands[i];
-    int64_t value = -1;
-    if (operand->space == TC_ARENA && program->piece_count) {
-      value = program->pieces[operand->index].value;
-    } else if (operand->space == TC_INPUT) {
-      value = program->input_values[operand->index];
-    } else if (operand->space == TC_OUTPUT) {
-      value = program->output_values[operand->index];
-    } else if (operand->space == TC_CONSTANT) {
-      const int32_t table = program->constants[operand->index].table;
-      for (int64_t w = 0; table >= 0 && w < program->word_count; w++) {
-        if (program->words[w].table == table &&
-            add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = program->words[w].value}, error)) {
-          return error->code;
-        }
+/* Lets the last step be looked at again where the size of an operand's buffer or the words of its table change. */
+static int32_t note_operand(tc_program *program, const tc_operand *operand, tc_error *error) {
+  int64_t value = -1;
+  if (operand->space == TC_ARENA && program->piece_count) {
+    value = program->pieces[operand->index].value;
+  } else if (operand->space == TC_INPUT) {
+    value = program->input_values[operand->index];
+  } else if (operand->space == TC_OUTPUT) {
+    value = program->output_values[operand->index];
+  } else if (operand->space == TC_CONSTANT) {
+    const int32_t table = program->constants[operand->index].table;
+    for (int64_t w = 0; table >= 0 && w < program->word_count; w++) {
+      if (program->words[w].table == table &&
+          add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = program->words[w].value}, error)) {
+        return error->code;
       }
     }
-    if (value >= 0 && add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error)) {
+  }
+  return value < 0 ? TC_OK : add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error);
+}
+
+int32_t tc_note_dependencies(tc_program *program, const tc_step *step, tc_error *error) {
+  for (int32_t i = 0; tc_program_is_symbolic(program) && i < step->operand_count; i++) {
+    if (note_operand(program, &step->operands[i], error)) {
       return error->code;
     }
   }
   return TC_OK;
+}
+
+/* Takes the last step back. */
+static void drop_last(tc_program *program) {
+  const tc_step *step = &program->own.steps[--program->step_count];
+  program->fixup_count -= step->fixup_count;
+  program->pointer_count = step->first_pointer;
+  free(step->operands);
+  free(step->params);
 }
 
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
@@ -188,7 +202,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
                         (int)strlen(info->signature), (long long)info->params_size);
   }
   for (int32_t i = 0; i < operand_count; i++) {
-    if (check_operand(program, info->signature[i], &operands[i], error)) {
+    if (tc_check_operand(program, info->signature[i], &operands[i], error)) {
       return locate(error, program->step_count, info->name, i);
     }
   }
@@ -196,7 +210,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   step.operands = calloc((size_t)operand_count + 1, sizeof(tc_operand));
   step.params = malloc((size_t)params_size);
   if (!step.operands || !step.params ||
-      !reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
+      !tc_reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
     free(step.operands);
     free(step.params);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another instruction");
@@ -205,7 +219,11 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   memcpy(step.params, params, (size_t)params_size);
   program->own.steps[program->step_count++] = step;
   program->pointer_count += operand_count + 1;
-  return note_dependencies(program, &program->own.steps[program->step_count - 1], error);
+  if (tc_note_dependencies(program, &program->own.steps[program->step_count - 1], error)) {
+    drop_last(program);
+    return error->code;
+  }
+  return TC_OK;
 }
 
 int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error) {
@@ -213,9 +231,15 @@ int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t r
     return tc_error_set(error, TC_INVALID, "%lld rows, or no instruction that they could belong to", (long long)rows);
   }
   tc_step *step = &program->own.steps[program->step_count - 1];
-  if ((count->space != TC_ARENA && count->space != TC_OUTPUT) || check_operand(program, 'i', count, error)) {
+  if (step->control) {
+    return tc_error_set(error, TC_INVALID, "rows of an instruction that runs bodies cannot be limited");
+  }
+  if ((count->space != TC_ARENA && count->space != TC_OUTPUT) || tc_check_operand(program, 'i', count, error)) {
     return tc_error_set(error, TC_INVALID, "instruction %lld (%s): the number of rows is in no arena and no output",
                         (long long)(program->step_count - 1), tc_kernel_infos[step->kernel].name);
+  }
+  if (tc_program_is_symbolic(program) && note_operand(program, count, error)) {
+    return error->code;
   }
   step->operands[step->operand_count] = *count;
   step->limit_rows = rows;
@@ -225,16 +249,21 @@ int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t r
 /* ---- programs over sizes ---- */
 
 int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error) {
-  if (program->finished || program->formulas.symbol_count || count < 1 || count > TC_MAX_SYMBOLS) {
-    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some already", count);
+  if (program->finished || program->step_count || program->formulas.symbol_count || count < 1 ||
+      count > TC_MAX_SYMBOLS) {
+    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some or instructions already",
+                        count);
   }
-  program->input_values = malloc(((size_t)program->input_count + 1) * sizeof(int64_t));
-  program->output_values = malloc(((size_t)program->output_count + 1) * sizeof(int64_t));
-  if (!program->input_values || !program->output_values) {
+  const size_t inputs = ((size_t)program->input_count + 1) * sizeof(int64_t);
+  const size_t outputs = ((size_t)program->output_count + 1) * sizeof(int64_t);
+  int64_t *input_values = malloc(inputs), *output_values = malloc(outputs);
+  if (!input_values || !output_values) {
+    free(input_values);
+    free(output_values);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for symbols");
   }
-  memset(program->input_values, -1, ((size_t)program->input_count + 1) * sizeof(int64_t));
-  memset(program->output_values, -1, ((size_t)program->output_count + 1) * sizeof(int64_t));
+  program->input_values = memset(input_values, -1, inputs);
+  program->output_values = memset(output_values, -1, outputs);
   program->formulas.symbol_count = count;
   return TC_OK;
 }
@@ -253,26 +282,30 @@ static int operands_of(int32_t operation) {
   }
 }
 
-static bool is_value(const tc_program *program, int64_t value) {
+bool tc_is_value(const tc_program *program, int64_t value) {
   return value >= 0 && value < tc_formulas_values(&program->formulas);
 }
+
+/* Whether formulas and buffers may still be described: later, others have been made to measure. */
+static bool is_open(const tc_program *program) { return !program->finished && !program->own.values; }
 
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error) {
   tc_formulas *formulas = &program->formulas;
   const int64_t operands[3] = {a, b, c};
-  if (program->finished || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
+  if (!is_open(program) || !tc_program_is_symbolic(program) || operation < TC_FORMULA_CONSTANT ||
       operation > TC_FORMULA_CONDITION) {
-    return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols", operation);
+    return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols or all its sizes",
+                        operation);
   }
   for (int i = 0; i < operands_of(operation); i++) {
-    if (!is_value(program, operands[i])) {
+    if (!tc_is_value(program, operands[i])) {
       return tc_error_set(error, TC_INVALID, "a formula of value %lld, which comes later", (long long)operands[i]);
     }
   }
   if (operation == TC_FORMULA_CONSTANT && (a > TC_MAX_BYTES || a < -TC_MAX_BYTES)) {
     return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)a);
   }
-  if (!reserve((void **)&formulas->items, formulas->count, &formulas->capacity, sizeof(tc_formula))) {
+  if (!tc_reserve((void **)&formulas->items, formulas->count, &formulas->capacity, sizeof(tc_formula))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another formula");
   }
   formulas->items[formulas->count++] = (tc_formula){operation, {a, b, c}};
@@ -280,11 +313,11 @@ int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, in
 }
 
 int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error) {
-  if (program->finished || program->step_count || !is_value(program, value)) {
+  if (!is_open(program) || program->step_count || !tc_is_value(program, value) || count < 0) {
     return tc_error_set(error, TC_INVALID, "a piece of the arena of unknown size, or behind instructions");
   }
   int64_t *kept = malloc(((size_t)count + 1) * sizeof(int64_t));
-  if (!kept || !reserve((void **)&program->pieces, program->piece_count, &program->piece_capacity, sizeof(tc_piece))) {
+  if (!kept || !tc_reserve((void **)&program->pieces, program->piece_count, &program->piece_capacity, sizeof(tc_piece))) {
     free(kept);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another piece of the arena");
   }
@@ -295,20 +328,21 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
 
 int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error) {
   const int32_t count = space == TC_INPUT ? program->input_count : space == TC_OUTPUT ? program->output_count : 0;
-  if (program->finished || index < 0 || index >= count || !is_value(program, value)) {
-    return tc_error_set(error, TC_INVALID, "there is no buffer %d in space %d, or no value %lld", index, space,
-                        (long long)value);
+  if (!is_open(program) || program->step_count || index < 0 || index >= count || !tc_is_value(program, value)) {
+    return tc_error_set(error, TC_INVALID,
+                        "there is no buffer %d in space %d, or no value %lld, or they come behind instructions", index,
+                        space, (long long)value);
   }
   (space == TC_INPUT ? program->input_values : program->output_values)[index] = value;
   return TC_OK;
 }
 
 static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error) {
-  if (program->finished || !program->step_count || !is_value(program, fixup.value)) {
+  if (program->finished || !program->step_count || !tc_is_value(program, fixup.value)) {
     return tc_error_set(error, TC_INVALID, "there is no value %lld, or no instruction that it could be a part of",
                         (long long)fixup.value);
   }
-  if (!reserve((void **)&program->fixups, program->fixup_count, &program->fixup_capacity, sizeof(tc_fixup))) {
+  if (!tc_reserve((void **)&program->fixups, program->fixup_count, &program->fixup_capacity, sizeof(tc_fixup))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another formula");
   }
   tc_step *step = &program->own.steps[program->step_count - 1];
@@ -321,9 +355,13 @@ static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error) {
   return TC_OK;
 }
 
+int32_t tc_note_value(tc_program *program, int64_t value, tc_error *error) {
+  return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_NONE, .value = value}, error);
+}
+
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error) {
   const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
-  if (!step || byte < 0 || byte % 8 || byte + 8 > tc_kernel_infos[step->kernel].params_size) {
+  if (!step || step->control || byte < 0 || byte % 8 || byte + 8 > tc_kernel_infos[step->kernel].params_size) {
     return tc_error_set(error, TC_INVALID, "there is no parameter at byte %lld", (long long)byte);
   }
   return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_PARAMETER, .place = byte, .value = value}, error);
@@ -346,12 +384,12 @@ int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error) {
 }
 
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error) {
-  if (program->finished || program->step_count || constant < 0 || constant >= program->constant_count || word < 0 ||
-      word >= program->constants[constant].bytes / 8 || !is_value(program, value)) {
+  if (!is_open(program) || program->step_count || constant < 0 || constant >= program->constant_count || word < 0 ||
+      word >= program->constants[constant].bytes / 8 || !tc_is_value(program, value)) {
     return tc_error_set(error, TC_INVALID, "constant %d has no word %lld, or it comes behind instructions", constant,
                         (long long)word);
   }
-  if (!reserve((void **)&program->words, program->word_count, &program->word_capacity, sizeof(tc_fixup))) {
+  if (!tc_reserve((void **)&program->words, program->word_count, &program->word_capacity, sizeof(tc_fixup))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another word");
   }
   if (program->constants[constant].table < 0) {

@@ -27,6 +27,8 @@ typedef struct tc_step {
   int64_t limit_rows;   /* that the parameters are for, if the count may be smaller; or else 0 */
   int64_t rows;         /* the same, if units can be left out */
   void *params;
+  tc_control *control;   /* of a step that runs bodies, whose `kernel` means nothing; or else NULL */
+  int64_t control_index; /* which of these it is */
   void *state;
   tc_packed *packed;   /* what holds the state if other programs may use it, too */
   int64_t state_bytes; /* of the state */
@@ -98,6 +100,7 @@ struct tc_program {
   int64_t patch_count;
   int64_t pointer_count;
   int64_t state_bytes;
+  int64_t control_count; /* steps that run bodies */
 
   tc_formulas formulas;
   int64_t *input_values, *output_values; /* which value says how many bytes a buffer has, or -1 */
@@ -116,6 +119,30 @@ struct tc_program {
 
 /* Whether sizes are known only in a run. */
 static inline bool tc_program_is_symbolic(const tc_program *program) { return program->formulas.symbol_count > 0; }
+
+/* What a step is called in messages. */
+static inline const char *tc_step_name(const tc_step *step) {
+  static const char *const names[] = {"if", "loop"};
+  return step->control ? names[step->control->kind] : tc_kernel_infos[step->kernel].name;
+}
+
+/* Puts the step in front of a message. */
+int32_t tc_step_locate(tc_error *error, int64_t index, const tc_step *step);
+
+/* Makes room for one more item; false if there is no memory. */
+bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size);
+
+/* Whether an operand may stand where the signature has `role`; says why not in `error`. */
+int32_t tc_check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error);
+
+/* Whether there is such a value. */
+bool tc_is_value(const tc_program *program, int64_t value);
+
+/* Lets the last step be looked at again where a value changes. */
+int32_t tc_note_value(tc_program *program, int64_t value, tc_error *error);
+
+/* The same where the sizes of its buffers or the words of its tables change. */
+int32_t tc_note_dependencies(tc_program *program, const tc_step *step, tc_error *error);
 
 /* Frees a step's state, or gives it back to those who share it. */
 void tc_step_drop_state(tc_program *program, tc_step *step);

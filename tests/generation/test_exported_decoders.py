@@ -11,28 +11,22 @@ import tinycomp
 from benchmarks.architectures import decoders
 from benchmarks.architectures.decoders import TINY
 from tests.generation.decoders import Session
-from tinycomp.frontend.microsoft import operators
 from tinycomp.generation import Decoder
-from tinycomp.ops import OPS
+from tinycomp.runtime.binding import direct_call
 
 PROMPT, COUNT = [3, 5, 7, 11, 13, 2], 12
 MODELS = {
     "genai": decoders.genai(TINY),
     "genai shared": decoders.genai(TINY, shared=True),
     "genai int4": decoders.genai(TINY, weights="int4"),
+    "genai shared int4": decoders.genai(TINY, shared=True, weights="int4"),
     "optimum": decoders.optimum(TINY),
+    "optimum int4": decoders.optimum(TINY, weights="int4"),
     "opset24": decoders.opset24(TINY),
 }
 
 
-def _is_known(node: onnx.NodeProto) -> bool:
-    return node.op_type in operators() or OPS.find(node.op_type, node.domain) is not None
-
-
-KNOWN = {
-    name: model for name, model in MODELS.items() if all(_is_known(node) for node in model.graph.node if node.domain)
-}
-"""Those whose operators of other domains have definitions."""
+FLOATS = [name for name in MODELS if "int4" not in name]
 
 
 def expected(model: onnx.ModelProto) -> list[int]:
@@ -45,32 +39,42 @@ def looped(run: object) -> list[np.ndarray]:
 
 
 def test_all_forms_are_one_model():
-    found = {name: expected(model) for name, model in MODELS.items() if name != "genai int4"}
+    found = {name: expected(MODELS[name]) for name in FLOATS}
     session = ort.InferenceSession(decoders.loop(TINY).SerializeToString())
     found["loop"] = looped(lambda feeds: session.run(["tokens"], feeds))[0][-COUNT:].tolist()
     assert len(set(map(tuple, found.values()))) == 1, found
     assert len(set(found["loop"])) > 4
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", ["host", "c"])
 def test_a_compiled_decoder_continues_as_onnxruntime_does(name: str, target: str):
-    model = KNOWN[name]
+    model = MODELS[name]
     module = tinycomp.compile(model, target)
     assert list(tinycomp.generate(module, PROMPT, max_new_tokens=COUNT)) == expected(model)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", MODELS)
 def test_logits_and_caches_are_those_of_onnxruntime(name: str):
-    """At the prompt, at single tokens, and at several."""
-    model = KNOWN[name]
+    """At the prompt, at single tokens, and at several; where both round to 8 bits, by a step or two."""
+    model = MODELS[name]
     module, session = tinycomp.compile(model, "c"), Session(model)
     ours, peer = (Decoder(m) for m in (module, session))
+    tolerance = 2e-5 if name in FLOATS else 0.02
     for tokens in (PROMPT, [1], [4], [9, 8, 60], [0]):
         feeds = peer.feeds(tokens)
         for (key, found), wanted in zip(module.run(feeds).items(), session.run(feeds).values(), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max(), err_msg=key)
-        np.testing.assert_allclose(ours.step(tokens), peer.step(tokens), rtol=0, atol=1e-4)
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max(), err_msg=key)
+        np.testing.assert_allclose(ours.step(tokens), peer.step(tokens), rtol=0, atol=5 * tolerance)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_decoder_is_one_region_that_serves_all_lengths(name: str):
+    module = tinycomp.compile(MODELS[name], "c")
+    report = module.report()
+    assert [region.target for region in report.regions] == ["c"]
+    assert not report.hosts
+    assert direct_call(module._parts.plan) is not None
 
 
 @pytest.mark.parametrize("target", ["host", "c"])

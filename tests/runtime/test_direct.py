@@ -8,11 +8,11 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import make_model
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, FeedError
 from tinycomp.runtime.binding import direct_call, direct_program
 
 A, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
@@ -158,3 +158,92 @@ def test_threads_have_contexts_of_their_own():
         thread.join()
     assert not wrong
     assert len(direct_program(module._parts.plan).contexts) <= 8
+
+
+@pytest.fixture(scope="module")
+def extending():
+    """A row is added to a buffer of any length; the program takes the operands in another order."""
+    update = helper.make_node("TensorScatter", ["past", "update", "first"], ["present"], axis=2)
+    double = helper.make_node("Add", ["present", "present"], ["doubled"])
+    inputs = [
+        helper.make_tensor_value_info("update", TensorProto.FLOAT, ["batch", 2, "new", 3]),
+        helper.make_tensor_value_info("first", TensorProto.INT64, ["batch"]),
+        helper.make_tensor_value_info("past", TensorProto.FLOAT, ["batch", 2, "room", 3]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ["batch", 2, "room", 3]),
+        helper.make_tensor_value_info("present", TensorProto.FLOAT, ["batch", 2, "room", 3]),
+    ]
+    graph = helper.make_graph([update, double], "extending", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+    return tinycomp.compile(model, "c")
+
+
+def extended():
+    rng = np.random.default_rng(0)
+    feeds = {"update": rng.normal(size=(1, 2, 1, 3)).astype("f4"), "first": np.array([4])}
+    feeds["past"] = rng.normal(size=(1, 2, 6, 3)).astype("f4")
+    wanted = feeds["past"].copy()
+    wanted[:, :, 4] = feeds["update"][:, :, 0]
+    return feeds, wanted
+
+
+def test_a_buffer_that_is_extended_may_be_the_result(extending):
+    feeds, wanted = extended()
+    call = direct_call(extending._parts.plan)
+    order = [feeds[spec.name] for spec in extending.inputs]
+    extending.run(feeds)  # the memory for these sizes is made by the long way
+    doubled, present = call(order, [None, feeds["past"]])
+    assert present is feeds["past"]
+    np.testing.assert_array_equal(present, wanted)
+    np.testing.assert_array_equal(doubled, 2 * wanted)
+    results = extending.run(feeds, outputs={"present": feeds["past"]})
+    assert results["present"] is feeds["past"]
+
+
+def test_results_go_into_given_arrays(extending):
+    feeds, wanted = extended()
+    kept, target = feeds["past"].copy(), np.empty_like(feeds["past"])
+    results = extending.run(feeds, outputs={"present": target})
+    assert results["present"] is target
+    np.testing.assert_array_equal(target, wanted)
+    np.testing.assert_array_equal(feeds["past"], kept)
+
+
+def test_arrays_that_overlap_otherwise_go_the_long_way(extending):
+    feeds, wanted = extended()
+    memory = np.zeros(2 * 6 * 3 + 3, "f4")
+    memory[:36] = feeds["past"].reshape(-1)
+    feeds["past"], target = memory[:36].reshape(1, 2, 6, 3), memory[3:].reshape(1, 2, 6, 3)
+    order = [feeds[spec.name] for spec in extending.inputs]
+    assert direct_call(extending._parts.plan)(order, [None, target]) is None
+    results = extending.run(feeds, outputs={"present": target})
+    np.testing.assert_array_equal(results["present"], wanted)
+
+
+def test_arrays_for_results_that_do_not_fit_are_told(extending):
+    feeds, _ = extended()
+    with pytest.raises(FeedError) as caught:
+        extending.run(feeds, outputs={"present": np.zeros((1, 2, 7, 3), "f4")})
+    assert str(caught.value) == (
+        'output "present": does not fit the result; expected shape (1, 2, 6, 3); found shape (1, 2, 7, 3). '
+        "Give an array of this shape, or none: results are fresh then."
+    )
+    with pytest.raises(FeedError) as caught:
+        extending.run(feeds, outputs={"presents": feeds["past"]})
+    assert str(caught.value) == (
+        'output "presents": not an output of the model; expected some of doubled, present; found presents. '
+        'Did you mean "present"?'
+    )
+    frozen = np.zeros((1, 2, 6, 3), "f4")
+    frozen.flags.writeable = False
+    with pytest.raises(FeedError, match='output "present": cannot be bound'):
+        extending.run(feeds, outputs={"present": frozen})
+
+
+def test_a_module_of_any_sizes_is_bound_in_place(extending):
+    feeds, wanted = extended()
+    outputs = {"doubled": np.empty_like(feeds["past"]), "present": feeds["past"]}
+    extending.bind(feeds, outputs)()
+    np.testing.assert_array_equal(feeds["past"], wanted)
+    np.testing.assert_array_equal(outputs["doubled"], 2 * wanted)

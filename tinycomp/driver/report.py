@@ -74,7 +74,8 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
         LayerRow(symbol, call.source, call.kernel, call.algorithm)
         for (symbol, _), program in programs.items()
         if isinstance(program, Program)
-        for call in program.instructions
+        for each in program.walk()
+        for call in each.instructions
         if call.algorithm
     )
 
@@ -138,7 +139,7 @@ def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> Reg
         integer_macs=integer_macs(node, sizes),
         bytes_in=_bytes((v for v in node.inputs if v is not None and not v.is_const), sizes),
         bytes_out=_bytes(node.outputs, sizes),
-        sources=node.sources,
+        sources=tuple(dict.fromkeys([source for n in (node, *inside) for source in n.sources])),
         position=position,
     )
 

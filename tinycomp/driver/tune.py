@@ -137,8 +137,8 @@ def _guess(inputs: Sequence[Value]) -> dict[str, tuple[int, ...]]:
 def _problems(programs: Sequence[Program]) -> dict[str, Problem]:
     """Return the different problems by key. Where the same one occurs with more candidates, these are measured."""
     problems: dict[str, Problem] = {}
-    for program in programs:
-        for call in program.instructions:
+    for each in [each for program in programs for each in program.walk()]:
+        for call in each.instructions:
             problem = problem_of(call)
             if problem is not None and not (problem.key in problems and problems[problem.key].adjacent):
                 problems[problem.key] = problem

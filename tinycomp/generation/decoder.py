@@ -12,16 +12,17 @@ Names are those of Hugging Face's optimum, unless a ``genai_config.json`` of onn
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from tinycomp.errors import FeedError, GenerationError, did_you_mean
+from tinycomp.errors import GenerationError, did_you_mean
 from tinycomp.runtime.spec import TensorSpec
 
 _INPUTS = (
@@ -52,9 +53,6 @@ class Runnable(Protocol):
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results by name."""
 
-
-_Bound = tuple[tuple[tuple[int, ...], ...], Callable[[], Any], Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
-"""The shapes that a module is bound for, the run, and its inputs and results by name."""
 
 Config = Mapping[str, Any] | str | PathLike[str]
 """The contents of a ``genai_config.json``, or its path."""
@@ -132,8 +130,7 @@ class Decoder:
         self._symbol = length if shared else None
         self._past = {past.name: _empty(past, present, room or 0) for past, present in caches}
         self._presents = {past.name: present.name for past, present in caches}
-        self._binds = hasattr(module, "bind")
-        self._bound: _Bound | None = None
+        self._run = self._in_place if shared and _takes_outputs(module) else module.run
 
     @property
     def vocabulary(self) -> int | None:
@@ -179,10 +176,7 @@ class Decoder:
                 expected=f"up to {self.capacity} tokens, those of the prompt among them", found=str(total),
                 hint="Generate fewer tokens, or compile the model with a longer cache.",
             )  # fmt: skip
-        feeds = self._new_feeds(tokens)
-        results: Mapping[str, Any] | None = self._run_in_place(feeds) if self._shared else None
-        if results is None:
-            results = self._module.run({**feeds, **self._past})
+        results = self._run({**self._new_feeds(tokens), **self._past})
         for past, present in self._presents.items():
             shape = list(self._past[past].shape)
             shape[_POSITIONS] += 0 if self._shared else len(tokens)
@@ -196,44 +190,11 @@ class Decoder:
         logits = np.asarray(results[self._logits])
         return logits.reshape(-1, logits.shape[-1]).astype(np.float32)  # a copy: the next step may write there
 
-    def _run_in_place(self, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
-        """Run the model so that it writes into the shared buffers; None if it cannot."""
-        if not self._binds:
-            return None
-        shapes = tuple(value.shape for value in feeds.values())
-        if self._bound is None or self._bound[0] != shapes:
-            self._bound = None  # its memory goes before there is a new one
-            outputs = self._outputs_of({**feeds, **self._past})
-            given = {name: value.copy() for name, value in feeds.items()}
-            try:
-                binding = None if outputs is None else self._module.bind({**given, **self._past}, outputs)  # type: ignore[attr-defined]
-            except FeedError:  # the model reads a past elsewhere, too
-                binding = None
-            if binding is None or outputs is None:
-                self._binds = False
-                return None
-            self._bound = shapes, binding, given, outputs
-        _, run, inputs, results = self._bound
-        for name, value in feeds.items():
-            inputs[name][...] = value
-        run()
+    def _in_place(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model so that it writes into the shared buffers."""
+        outputs = {present: feeds[past] for past, present in self._presents.items()}
+        results: dict[str, Any] = self._module.run(feeds, outputs=outputs)  # type: ignore[call-arg]
         return results
-
-    def _outputs_of(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """Return arrays for the results, the presents being the buffers; None where a shape is not known."""
-        sizes = {
-            dim: size
-            for spec in self._module.inputs if spec.name in feeds
-            for dim, size in zip(spec.shape or (), feeds[spec.name].shape, strict=True)
-        }  # fmt: skip
-        outputs = {present: self._past[past] for past, present in self._presents.items()}
-        for spec in self._module.outputs:
-            if spec.name not in outputs:
-                shape = None if spec.shape is None else [d if isinstance(d, int) else sizes.get(d) for d in spec.shape]
-                if shape is None or None in shape or spec.numpy_dtype is None:
-                    return None
-                outputs[spec.name] = np.empty([size for size in shape if size is not None], spec.numpy_dtype)
-        return outputs
 
     def _mask_length(self, total: int) -> int:
         """Return how long the attention mask is: as the buffer, where the model says so, or up to the last token."""
@@ -268,6 +229,11 @@ class Decoder:
                 "the number of tokens is fixed", where=f'input "{tokens}"', expected="a symbol, or 1",
                 found=str(self._specs[tokens]), hint="Compile without a shape for it.",
             )  # fmt: skip
+
+
+def _takes_outputs(module: Runnable) -> bool:
+    """Tell whether a run can write into given arrays."""
+    return "outputs" in inspect.signature(module.run).parameters
 
 
 def _named(specs: Sequence[TensorSpec], name: str) -> TensorSpec:

@@ -204,15 +204,19 @@ class Node:
         return None if value is None else value.const
 
     def operators(self) -> list[Node]:
-        """Return the operators that the node stands for: itself, or those in a composite, region or called function."""
+        """Return the operators that the node stands for: itself, or those in a composite, region or called function.
+
+        Control flow that a target has claimed with its bodies stands for the operators in these as well.
+        """
         operators: list[Node] = []
         stack = [self]
         while stack:
             node = stack.pop()
-            if node.is_call:
-                stack.extend(reversed(node.body.nodes))
-            else:
+            if not node.is_call:
                 operators.append(node)
+            if node.is_call or node.target is not None:
+                for body in reversed(node.bodies.values()):
+                    stack.extend(reversed(body.nodes))
         return operators
 
     def used_outputs(self) -> list[Value]:

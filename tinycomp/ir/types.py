@@ -249,6 +249,11 @@ def same(a: Type, b: Type) -> bool:
     return a == b and tensor(a).contents == tensor(b).contents
 
 
+def without_contents(type_: Type) -> Type:
+    """Return the type of a value that holds what nobody knows."""
+    return TensorType(type_.dtype, type_.shape, type_.layout) if isinstance(type_, TensorType) else type_
+
+
 def present(type_: Type) -> Type:
     """Return what an optional holds; any other type stands for itself."""
     return type_.element if isinstance(type_, OptionalType) else type_

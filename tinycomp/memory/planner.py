@@ -98,7 +98,8 @@ def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tu
     above: list[tuple[int, ...]] = [()] * len(buffers)
     below = [0] * len(buffers)  # sets of buffers that end before one begins, as bits
     lower: list[int] = []
-    for index in sorted(range(len(buffers)), key=lambda i: (offsets[i], buffers[i].first, i)):
+    # Of buffers at one place, those that take no room must not be pushed up by the one that does.
+    for index in sorted(range(len(buffers)), key=lambda i: (offsets[i], buffers[i].size > 0, buffers[i].first, i)):
         life, kept = buffers[index], []
         for other in reversed(lower):
             apart = buffers[other].last < life.first or life.last < buffers[other].first

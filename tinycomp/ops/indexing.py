@@ -11,7 +11,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
 
 FAMILY = OpFamily("indexing")
 
@@ -294,3 +294,20 @@ def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array
         first, counts, inverse = first[order], counts[order], rank[inverse]
         values = values[order] if fixed is None else values.take(order, fixed)
     return values.astype(x.dtype), first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+@FAMILY.sizes("OneHot")
+def _one_hot_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    indices, depth = shapes[0], node.operand(1).contents
+    if indices is None or not depth:
+        return [None]
+    axis = int(node.attrs.get("axis", -1)) % (len(indices) + 1)
+    return [(*indices[:axis], depth[0], *indices[axis:])]
+
+
+@FAMILY.sizes("GatherND")
+def _gathered_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    data, indices = shapes[:2]
+    if data is None or not indices or not isinstance(indices[-1], int):
+        return [None]
+    return [(*indices[:-1], *data[int(node.attrs.get("batch_dims", 0)) + indices[-1] :])]

@@ -544,6 +544,8 @@ def _slice_length(start: Size | None, stop: Size | None, step: int, size: Size |
 
 def slice_bound(bound: Size, step: int, size: Size) -> Size:
     """Return where a slice's start or end lies inside a dimension, counted from its start; -1 is before the first."""
+    if isinstance(bound, int):
+        bound = max(-_FAR, min(bound, _FAR))
     low, high = bounds(bound)
     if low is not None and low >= 0:
         place = bound
@@ -552,6 +554,10 @@ def slice_bound(bound: Size, step: int, size: Size) -> Size:
     else:
         place = bound + size * minimum(maximum(-bound, 0), 1)
     return maximum(minimum(place, size), 0) if step > 0 else maximum(minimum(place, size - 1), -1)
+
+
+_FAR = 1 << 40
+"""Beyond every size."""
 
 
 def slices_of(node: Node) -> list[tuple[int, Size | None, Size | None, int]] | None:

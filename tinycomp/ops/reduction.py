@@ -13,6 +13,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
 from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]
@@ -193,6 +194,16 @@ def _check_k(facts: Facts) -> None:
         facts.fail("k is negative", expected="0 or more", found=k[0])
     if k and size is not None and k[0] > size:
         facts.fail("k is larger than the axis", expected=f"at most {size}", found=k[0])
+
+
+@FAMILY.sizes("TopK")
+def _selected_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, given = shapes[0], node.optional_operand(1)
+    count: Sequence[Size | None] | None = [node.attrs.get("k")] if given is None else given.contents
+    if not x or not count:
+        return [None]
+    axis = int(node.attrs.get("axis", -1)) % len(x)
+    return [(*x[:axis], count[0], *x[axis + 1 :])] * len(node.outputs)
 
 
 def _register_running(name: str, function: Callable[..., Any], start: int) -> None:

@@ -28,6 +28,7 @@ from tinycomp.ir.types import (
     join,
     present,
     same,
+    without_contents,
 )
 from tinycomp.ops import OPS, OpRecord, contents
 from tinycomp.ops.facts import Facts, Operand, Shape
@@ -116,7 +117,7 @@ def formal_types(node: Node) -> list[Type]:
         case "If":
             return captured
         case "Loop":
-            return [_SCALAR["int64"], _SCALAR["bool"], *own[2:], *captured]
+            return [_SCALAR["int64"], _SCALAR["bool"], *map(without_contents, own[2:]), *captured]
         case "Scan":
             return [*_scan_formals(node, own), *captured]
     return [*(t.element if isinstance(t, SequenceType) else t for t in own), *captured]
@@ -233,7 +234,30 @@ def _loop(node: Node, widen: bool) -> list[Type]:
     scanned = len(node.bodies["body"].outputs) - 1 - carried
     _expect_counts(node, "body", 2 + carried + node.captures, max(1 + carried, 1 + len(node.outputs)))
     types = _fixpoint(node, first_formal=2, first_output=1, count=carried, widen=widen)
-    return types[:carried] + [_stacked(t, 0, None) for t in types[carried : carried + scanned]]
+    trips = _certain_trips(node)
+    return types[:carried] + [_stacked(t, 0, trips) for t in types[carried : carried + scanned]]
+
+
+def _certain_trips(node: Node) -> Dim:
+    """Return the number of trips of a Loop, if it follows from sizes and no condition ends it earlier."""
+    count, condition, body = node.inputs[0], node.inputs[1], node.bodies["body"]
+    going = body.outputs[0]
+    while going.producer is not None and going.producer.op == "Identity" and not going.producer.domain:
+        going = going.producer.operand(0)
+    is_endless = going is body.inputs[1] or (going.const is not None and bool(going.const.all()))
+    if count is None or not is_endless or (condition is not None and not _is_true(condition)):
+        return None
+    if count.const is not None:
+        return max(0, int(count.const.reshape(-1)[0]))
+    trips = None if count.contents is None or len(count.contents) != 1 else count.contents[0]
+    try:
+        return None if trips is None else symbolic.dimension(symbolic.maximum(trips, 0))
+    except UndecidedError:
+        return None
+
+
+def _is_true(condition: Value) -> bool:
+    return condition.const is not None and bool(condition.const.all())
 
 
 def _scan(node: Node, widen: bool) -> list[Type]:
@@ -279,10 +303,79 @@ def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, w
         if attempt >= _ROUNDS:
             joined = [a if a == b else _without_shape(b) for a, b in zip(before, joined, strict=True)]
         types[carried] = joined
+    names = _name_changing(node, types, carried, first_output, widen)
     results = [
         _as_result(v.type, out.type) for v, out in zip(body.inputs[carried], body.outputs[first_output:], strict=False)
     ]
-    return results + [v.type for v in body.outputs[first_output + count :]]
+    return [_outside(t, names) for t in (*results, *[v.type for v in body.outputs[first_output + count :]])]
+
+
+def _name_changing(node: Node, types: list[Type], carried: slice, first_output: int, widen: bool) -> frozenset[str]:
+    """Give the dimensions of carried formals that change from trip to trip a symbol each, and type the body with them.
+
+    Dimensions that are equal at first share one as long as the body changes them alike: so the caches of all layers
+    have one length.
+
+    Args:
+        node: The node, whose body has been typed without these symbols.
+        types: The types of the formals, with None for dimensions that change.
+        carried: Which of them are carried.
+        first_output: The first output of the body that is carried.
+        widen: Whether formals never become narrower.
+
+    Returns:
+        The symbols, which mean nothing outside of the body.
+    """
+    body = node.bodies["body"]
+    formals = list(range(carried.start, carried.stop))
+    # Unknown dimensions by where they are: (formal, axis), and what they share a symbol with.
+    group: dict[tuple[int, int], object] = {}
+    for index in formals:
+        type_ = types[index]
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            continue
+        start = node.inputs[index] if node.op == "Loop" else None
+        before = start.shape if start is not None and start.shape is not None else ()
+        for axis, dim in enumerate(type_.shape):
+            if dim is None:
+                known = before[axis] if axis < len(before) else None
+                group[index, axis] = (index, axis) if known is None else known
+    while group:
+        members: dict[object, tuple[int, int]] = {}
+        for place, key in group.items():
+            members.setdefault(key, place)
+        names = {key: f"{node.label}:{body.inputs[index].name}.{axis}" for key, (index, axis) in members.items()}
+        for index in formals:
+            type_ = types[index]
+            if isinstance(type_, TensorType) and type_.shape is not None:
+                dims = [names[group[index, a]] if (index, a) in group else d for a, d in enumerate(type_.shape)]
+                body.inputs[index].type = TensorType(type_.dtype, tuple(dims))
+        _retype(body, [v.type for v in body.inputs], False, always=True)
+        after = {place: _returned_dim(body, place, carried, first_output) for place in group}
+        split = {place: (key, after[place]) for place, key in group.items()}
+        if len(set(split.values())) == len(members):
+            return frozenset(names.values())
+        # What is unknown afterwards may be anything: nothing shares a symbol with it.
+        group = {place: (key, dim) if dim is not None else place for place, (key, dim) in split.items()}
+    return frozenset()
+
+
+def _returned_dim(body: Graph, place: tuple[int, int], carried: slice, first_output: int) -> Dim:
+    shape = body.outputs[first_output + place[0] - carried.start].shape
+    return None if shape is None or place[1] >= len(shape) else shape[place[1]]
+
+
+def _outside(type_: Type, names: frozenset[str]) -> Type:
+    """Return a type as it is outside of a body, whose symbols mean nothing there."""
+    if not isinstance(type_, TensorType) or type_.shape is None or not names:
+        return type_
+    dims = [None if isinstance(d, str) and _mentions(d, names) else d for d in type_.shape]
+    return TensorType(type_.dtype, tuple(dims), type_.layout)
+
+
+def _mentions(dim: str, names: frozenset[str]) -> bool:
+    value = symbolic.size(dim)
+    return isinstance(value, symbolic.Expression) and not names.isdisjoint(value.symbols)
 
 
 def _as_result(formal: Type, returned: Type) -> Type:
@@ -341,6 +434,7 @@ def _sliced(type_: Type, axis: int) -> Type:
 
 def _scan_formals(node: Node, own: Sequence[Type]) -> list[Type]:
     scans = int(node.attrs["num_scan_inputs"])
+    own = [without_contents(t) for t in own]
     if node.version < 9:
         own = [_sliced(t, 0) for t in own[1:]]
     states = len(own) - scans

@@ -20,8 +20,8 @@ class AnnotateTarget(Pass):
 
     Composites keep the target that owns them. A node that computes nothing (Identity, StopFusion, Dropout at
     inference) follows its neighbours: it is claimed when it lies between two nodes of one target. If, Loop and Scan
-    stay on the host unless a rule takes the whole node; their bodies are annotated on their own. Every refusal
-    becomes a remark.
+    stay on the host unless a rule takes the whole node, and no policy keeps a node of its bodies there; the bodies of
+    those that stay are annotated on their own. Every refusal becomes a remark.
 
     Before and after::
 
@@ -99,11 +99,21 @@ class _Annotation:
         if not rules and not (target.claims_structural and _passes_on(node)):
             self._remark(node, target, "", f"no rule for {node.qualified_op}")
         for rule in rules:
-            reason = rule.refusal(node)
+            reason = rule.refusal(node) or self._excluded_inside(target, node)
             if reason is None:
                 return True
             self._remark(node, target, rule.name, reason)
         return False
+
+    def _excluded_inside(self, target: Target, node: Node) -> str | None:
+        """Return why a node in a body of this one must stay on the host, if one must."""
+        waiting = list(node.bodies.values())
+        for body in waiting:
+            for policy in (target.policy, self.policy):
+                for inner, reason in policy.excluded(body).items():
+                    return f"{inner.label}: {reason}"
+            waiting += [below for inner in body.nodes for below in inner.bodies.values()]
+        return None
 
     def follow(self) -> bool:
         """Claim the structural nodes on every path between two nodes of one target."""

@@ -17,7 +17,9 @@ import networkx as nx
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.rows import any_counts_rows, counts_rows
+from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
@@ -349,6 +351,10 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
     """
     sources: dict[Value, Value] = {}
     borders: set[Dependency] = set()
+    for node in graph.nodes:
+        if node.target is not None and node.bodies and node.op in CONTROL_FLOW and not node.domain:
+            unknown = [v for v, t in zip(node.outputs, infer_node_types(node), strict=False) if _is_unknown(t)]
+            borders |= {(node, user) for v in unknown for user in v.users if user.target == node.target}
     for node in graph.nodes if any_counts_rows(graph) else ():
         if node.target is None or node.is_region:
             continue
@@ -360,6 +366,10 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
             continue
         borders |= {(_producer(v), node) for v in counted}
     return borders
+
+
+def _is_unknown(type_: Type) -> bool:
+    return not isinstance(type_, TensorType) or type_.shape is None or None in type_.shape
 
 
 def _producer(value: Value) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,45 +19,60 @@ from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
-Direct = Callable[[Sequence[Any]], "list[Array] | None"]
-"""Returns fresh results, or None for arguments that need a conversion or a message."""
+Direct = Callable[..., "list[Array] | None"]
+"""Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
+arguments that need a conversion or a message."""
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
-    """Return the program behind a plan that is one native region, operands in the plan's order."""
+    """Return the program behind a plan that is one native region, which takes and gives the same in any order."""
     if len(plan.steps) != 1:
         return None
     step = plan.steps[0]
-    straight = step.reads == plan.input_slots and step.writes == plan.output_slots
-    if not isinstance(step.run, NativeRegion) or not straight:
+    whole = sorted(step.reads) == sorted(plan.input_slots) and sorted(step.writes) == sorted(plan.output_slots)
+    if not isinstance(step.run, NativeRegion) or not whole:
         return None
     return step.run.native
 
 
 def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
-    program = direct_program(plan)
-    formats = [_format(spec.numpy_dtype) for spec in plan.inputs]
-    if program is None:
+    native = direct_program(plan)
+    if native is None or native.program.grown:
         return None
-    shapes = [_in_values(program, spec.shape) for spec in program.program.inputs]
-    outputs = [(_in_values(program, spec.shape), array_dtype(spec.dtype)) for spec in program.program.outputs]
-    if None in formats or any(_format(dtype) is None for _, dtype in outputs):
+    program, step = native.program, plan.steps[0]
+    extends = {target: source for source, target in program.in_place}
+    inputs = [
+        (plan.input_slots.index(slot), -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape))
+        for slot, spec in zip(step.reads, program.inputs, strict=True)
+    ]
+    outputs = [
+        (plan.output_slots.index(slot), extends.get(number, -1), _format(array_dtype(spec.dtype)),
+         _in_values(native, spec.shape), array_dtype(spec.dtype))
+        for number, (slot, spec) in enumerate(zip(step.writes, program.results, strict=True))
+    ]  # fmt: skip
+    counts = [
+        (number, -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape), array_dtype(spec.dtype))
+        for number, spec in enumerate(program.outputs) if number >= len(outputs)
+    ]  # fmt: skip
+    if any(fields[2] is None for fields in (*inputs, *outputs, *counts)):
         return None
     call: Direct = _direct.make(
         tuple([address(ffi.addressof(lib, name)) for name in ("tc_run", "tc_context_resize", "tc_context_value")]),
-        address(program.handle),
-        address(program.pool_handle),
-        program,
-        program.contexts,
-        program.new_context,
+        address(native.handle),
+        address(native.pool_handle),
+        native,
+        native.contexts,
+        native.new_context,
         np.ndarray,
         np.empty,
-        tuple(zip(formats, shapes, strict=True)),
-        tuple(outputs),
-        program.sources,
+        tuple(inputs),
+        (*outputs, *counts),
+        native.sources,
     )
-    return _counting(call, program.program) if program.program.counted else call
+    if not program.counted:
+        return call
+    return _counting(call, program) if step.writes == plan.output_slots else None
 
 
 def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
@@ -68,8 +83,8 @@ def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]
 def _counting(call: Direct, program: Program) -> Direct:
     """Return the short way where only a run shows how many rows results have."""
 
-    def counted(arrays: Sequence[Any]) -> list[Array] | None:
-        outputs = call(arrays)
+    def counted(arrays: Sequence[Any], given: Sequence[Any] | None = None) -> list[Array] | None:
+        outputs = call(arrays) if given is None else None
         return None if outputs is None else actual_results(program, outputs)
 
     return counted
@@ -141,7 +156,7 @@ def bind_plan(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any] | None) 
 
 def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | None:
     """Return the program that is all of a plan, and which of its inputs and outputs that takes and gives, in order."""
-    if len(plan.steps) != 1 or not all(spec.is_static for spec in plan.inputs):
+    if len(plan.steps) != 1:
         return None
     step = plan.steps[0]
     whole = set(step.reads) <= set(plan.input_slots) and sorted(step.writes) == sorted(plan.output_slots)
@@ -172,6 +187,28 @@ def _run_into(plan: Plan, inputs: Sequence[Any], outputs: Sequence[Any]) -> None
                 hint="The shape depends on the values of the inputs: call the module itself.",
             )
         np.copyto(target, result)
+
+
+def copied_into(specs: Sequence[TensorSpec], results: Sequence[Any], outputs: Mapping[str, Any]) -> list[Any]:
+    """Copy results into the arrays that are given for them, and return those in their places.
+
+    Raises:
+        FeedError: If one cannot hold its result.
+    """
+    held = list(results)
+    for i, (spec, result) in enumerate(zip(specs, results, strict=True)):
+        target = outputs.get(spec.name)
+        if target is None:
+            continue
+        check_bindable(spec, target, "output")
+        if result.shape != target.shape:
+            raise FeedError(
+                "does not fit the result", where=f'output "{spec.name}"', expected=f"shape {result.shape}",
+                found=f"shape {target.shape}", hint="Give an array of this shape, or none: results are fresh then.",
+            )  # fmt: skip
+        np.copyto(target, result)
+        held[i] = target
+    return held
 
 
 def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:

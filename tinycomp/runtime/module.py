@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.errors import FeedError
+from tinycomp.errors import FeedError, did_you_mean
 from tinycomp.memory.budget import limited
-from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, direct_call
+from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
@@ -70,6 +70,7 @@ class Module:
         self._report: Report | None = None
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
+        self._known_names = frozenset(self._names)
         self._direct = direct_call(parts.plan)
         self._single = len(parts.outputs) == 1
         self._symbolic = not all(spec.is_static for spec in parts.inputs)
@@ -115,16 +116,21 @@ class Module:
             results = self._run(args, named)
         return results[0] if self._single else tuple(results)
 
-    def run(self, feeds: Mapping[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+    def run(
+        self, feeds: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> dict[str, Any]:
         """Run the model on arrays by input name and return the results by output name.
 
         Args:
             feeds: The inputs.
+            outputs: Contiguous arrays for results, of their dtype and shape, by name; results without one are fresh.
+                An array may share memory with inputs: a cache that the model extends in place may be the array of the
+                input that it extends, and nothing is copied then.
             timeout: Seconds after which the run is given up, at the next step or trip of a loop: a native region or
                 a host kernel that has begun is finished first. None for no limit.
 
         Raises:
-            FeedError: If an input is missing, unknown, or does not fit.
+            FeedError: If an input is missing, unknown, or does not fit, or an array for a result.
             ExecutionError: If a step fails on these values, or the time is up.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
@@ -137,9 +143,13 @@ class Module:
             )
         results = None
         if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
-            results = self._direct([*map(feeds.get, self._input_names)])
+            arrays = [*map(feeds.get, self._input_names)]
+            results = self._direct(arrays) if outputs is None else self._direct(arrays, self._targets(outputs))
         if results is None:
             results = self._run((), feeds, timeout)
+            if outputs is not None:
+                self._targets(outputs)
+                results = copied_into(self._parts.outputs, results, outputs)
         return dict(zip(self._names, results, strict=True))
 
     def bind(self, inputs: Any, outputs: Any = None) -> Binding:
@@ -220,6 +230,16 @@ class Module:
             return self._parts.plan.run(arrays)
         with limited(self._parts.memory_limit, timeout):
             return self._parts.plan.run(arrays)
+
+    def _targets(self, outputs: Mapping[str, Any]) -> list[Any]:
+        """Return the arrays that are given for results in order, None where there is none."""
+        if not self._known_names.issuperset(outputs):
+            unknown = next(str(name) for name in outputs if name not in self._known_names)
+            raise FeedError(
+                "not an output of the model", where=f'output "{unknown}"', expected=f"some of {', '.join(self._names)}",
+                found=", ".join(map(str, outputs)), hint=did_you_mean(unknown, self._names),
+            )  # fmt: skip
+        return [*map(outputs.get, self._names)]
 
     def _check(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         specs = self._parts.inputs

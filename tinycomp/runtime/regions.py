@@ -96,12 +96,16 @@ def settled(program: Program, constants: Constants) -> Program:
 
 def read_while_running(program: Program) -> frozenset[int]:
     """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
-    return frozenset(
-        operand.index
-        for call in program.instructions
-        for letter, operand in zip(kernel_named(call.kernel, program.name).signature, call.operands, strict=False)
-        if operand.space == "constant" and letter not in "pP"
-    )
+    found: set[int] = set()
+    for call in [call for each in program.walk() for call in each.instructions]:
+        if call.control is not None:
+            signature = "i" * len(call.operands)
+        else:
+            signature = kernel_named(call.kernel, program.name).signature
+        for letter, operand in zip(signature, call.operands, strict=False):
+            if operand.space == "constant" and letter not in "pP":
+                found.add(operand.index)
+    return frozenset(found)
 
 
 class NativeRegion:

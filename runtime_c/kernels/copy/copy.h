@@ -74,7 +74,7 @@ static void copy_plan_blocks(copy_plan *plan, tc_nd nd) {
 static void copy_plan_columns(copy_plan *plan, tc_nd *nd) {
   const int last = nd->rank - 1;
   plan->columns = 1;
-  if (last > 0 && nd->sizes[last] <= COPY_NARROW && nd->sizes[last - 1] >= COPY_NARROW) {
+  if (last > 0 && nd->sizes[last] > 0 && nd->sizes[last] <= COPY_NARROW && nd->sizes[last - 1] >= COPY_NARROW) {
     plan->columns = nd->sizes[last];
     plan->to_column = nd->strides[COPY_TO][last];
     plan->from_column = nd->strides[COPY_FROM][last];

@@ -7,7 +7,7 @@
 #include "vocabulary.h"
 
 enum { TAPS_CELLS, TAPS_WEIGHTS };
-enum { TAPS_PIECE = 64, TAPS_SUM_BLOCK = 128 };
+enum { TAPS_PIECE = 64, TAPS_SUM_BLOCK = 128, TAPS_MOST = 1 << 22 };
 
 /* Values pass through memory, so that the compiler fuses nothing with them. */
 TC_INLINE float taps_float(float x) {
@@ -38,6 +38,8 @@ static int64_t taps_reach(const tc_resize_taps_params *p) {
 
 static void TC_NAME(tc_resize_taps_prepare)(tc_prepare *prepare) {
   const tc_resize_taps_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->size >= 0 && p->size <= TC_MAX_BYTES && p->output >= 0 && p->output <= TC_MAX_BYTES,
+             "a size is out of range");
   TC_REQUIRE(prepare, p->size > 0 || p->output == 0, "an axis without cells is resized to %lld", (long long)p->output);
   TC_REQUIRE(prepare, p->mode >= TC_RESIZE_NEAREST && p->mode <= TC_RESIZE_CUBIC, "an unknown mode of resizing");
   TC_REQUIRE(prepare, p->coordinates >= TC_RESIZE_HALF_PIXEL && p->coordinates <= TC_RESIZE_HALF_PIXEL_FOR_NEAREST,
@@ -55,6 +57,7 @@ static void TC_NAME(tc_resize_taps_prepare)(tc_prepare *prepare) {
   const int64_t reach = p->output ? taps_reach(p) : 1;
   const int64_t used = p->mode == TC_RESIZE_NEAREST ? 1 : tc_min(2 * reach, tc_max(p->size, 1));
   TC_REQUIRE(prepare, p->taps >= used, "%lld taps, but %lld cells are read", (long long)p->taps, (long long)used);
+  TC_REQUIRE(prepare, reach >= 0 && reach <= TAPS_MOST, "%lld cells are read on either side", (long long)reach);
   prepare->scratch_bytes = TC_PRODUCT(prepare, 2, reach, sizeof(double));
   if (tc_refused(prepare)) {
     return;

@@ -16,7 +16,7 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   const int size = tc_number_size(p->type);
   TC_REQUIRE(prepare, size, "numbers of type %lld cannot be compared", (long long)p->type);
   TC_REQUIRE(prepare, p->least >= 0 && p->least <= 1 && p->last >= 0 && p->last <= 1, "least and last must be 0 or 1");
-  TC_REQUIRE(prepare, p->axis > 0, "the axis is empty");
+  TC_REQUIRE(prepare, p->axis > 0 || p->outer == 0 || p->inner == 0, "the axis is empty");
   const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
   tc_touch(prepare, ARG_Y, TC_PRODUCT(prepare, p->outer, p->inner), sizeof(int64_t));
   tc_touch(prepare, ARG_X, count, size);

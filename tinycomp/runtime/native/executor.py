@@ -14,7 +14,18 @@ from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.library import Kernel, address, codes, ffi, kernel_named, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
-from tinycomp.runtime.native.program import ALGORITHMS, SPACES, Array, BufferSpec, Instruction, Limit, Operand, Program
+from tinycomp.runtime.native.program import (
+    ALGORITHMS,
+    CONTROL_FLOW,
+    SPACES,
+    Array,
+    BufferSpec,
+    Control,
+    Instruction,
+    Limit,
+    Operand,
+    Program,
+)
 from tinycomp.runtime.spec import array_dtype
 from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
 
@@ -43,7 +54,7 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 # Position, dtype and shape of an input or output array, and whether it will be written.
 _Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
-_INSTRUCTION = re.compile(r"instruction (\d+) \([^)]*\): ")
+_INSTRUCTION = re.compile(r"instruction (\d+) \(([^)]*)\): ")
 _CONDITION = re.compile(r"condition (\d+)\Z")
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
@@ -123,6 +134,155 @@ class Work:
         return self.read + self.written
 
 
+class _Loaded:
+    """A program in the C runtime, with the bodies of its control flow: finished, and ready for contexts.
+
+    Args:
+        program: The program.
+        constants: Those of the program that everything is a part of.
+        isa: An instruction set, or None for the default.
+        weights: Where programs over the same constants find each other's packed weights.
+        is_body: Whether it is a body, the sizes of whose results are asked for.
+    """
+
+    def __init__(
+        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None, is_body: bool
+    ) -> None:
+        self.program = program
+        self._arrays = constants
+        self._isa, self._weights = isa, weights
+        self._constants: list[Any] = []
+        self.bodies: list[_Loaded] = []
+        self.handle = self._create(isa)
+        self.sizes = _Sizes(program, self.handle) if program.symbols else None
+        if self.sizes is None:
+            _refuse_sizes(program)
+        for constant in constants:
+            self._add_constant(constant)
+        if self.sizes is not None:
+            self.sizes.describe_buffers()
+        for index, call in enumerate(program.instructions):
+            self._append(index, call)
+        error = ffi.new("tc_error *")
+        if not 0 <= program.arena_bytes < 1 << 63:
+            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+        if self.sizes is not None:
+            self.sizes.settle(is_body)
+        shared = ffi.NULL if weights is None else weights.handle
+        if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
+            raise_error(error, program.name)
+
+    def _create(self, isa: str | None) -> Any:
+        error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
+        name = ffi.NULL if isa is None else isa.encode()
+        if lib.tc_program_create(name, len(self.program.inputs), len(self.program.outputs), out, error):
+            raise_error(error, self.program.name)
+        constants = self._constants
+
+        def destroy(handle: Any) -> None:
+            lib.tc_program_destroy(handle)
+            constants.clear()  # not before: shared weights are found by the addresses of these
+
+        return ffi.gc(out[0], destroy)
+
+    def _add_constant(self, constant: Array) -> None:
+        buffer = _buffer(constant, False)
+        self._constants.append(buffer)
+        error = ffi.new("tc_error *")
+        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, mapping_of(constant) is not None, error):
+            raise_error(error, self.program.name)
+
+    def _append(self, index: int, call: Instruction) -> None:
+        where = f"{self.program.name}, instruction {index} ({call.kernel})"
+        if call.control is not None:
+            self._append_control(call, call.control, where)
+            return
+        kernel = kernel_named(call.kernel, where)
+        params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
+        operands = [_place(operand, where) for operand in call.operands]
+        error = ffi.new("tc_error *")
+        size = ffi.sizeof(kernel.ctype)
+        try:
+            array = ffi.new("tc_operand[]", operands)
+            limit = None if call.limit is None else ffi.new("tc_operand *", _place(call.limit.count, where))
+        except OverflowError as overflow:
+            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
+        if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
+            raise_error(error, self.program.name)
+        if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
+            raise_error(error, self.program.name)
+        if self.sizes is not None:
+            self.sizes.describe_call(call, kernel)
+
+    def extent(self, size: Size | None) -> tuple[int, int]:
+        """Return a size as the runtime describes it: the number of a value, or else -1 and the size itself.
+
+        Raises:
+            TargetError: If it follows from sizes that the program does not know.
+        """
+        if size is None:
+            return -1, -1
+        if isinstance(size, int):
+            return -1, size
+        if self.sizes is None:
+            raise TargetError(f"the size {size} follows from no input", where=self.program.name)
+        return self.sizes.value(size), -1
+
+    def _append_control(self, call: Instruction, control: Control, where: str) -> None:
+        """Add control flow, whose bodies become programs of their own."""
+        is_loop = call.kernel == "loop"
+        specs = control.bodies[0].inputs[2 * is_loop :]
+        if call.kernel not in CONTROL_FLOW or len(specs) != len(control.shapes):
+            raise TargetError("operands that do not fit the bodies", where=where)
+        read = [
+            product(shape) * array_dtype(spec.dtype).itemsize for shape, spec in zip(control.shapes, specs, strict=True)
+        ]
+        nbytes = [*[8, 1][0 if is_loop else 1 :], *read, *control.results]
+        kept: list[Any] = []  # what the description points to
+
+        def array(kind: str, items: Sequence[Any]) -> Any:
+            kept.append(ffi.new(f"{kind}[]", [*items] or 1))
+            return kept[-1]
+
+        bodies, growths = [], []
+        for program in control.bodies:
+            body = _Loaded(program, self._arrays, self._isa, self._weights, True)
+            self.bodies.append(body)
+            sources = () if body.sizes is None else body.sizes.sources
+            first = [self.extent(control.shapes[i - 2 * is_loop][axis]) for i, axis in sources]
+            following = [
+                body.sizes.value(program.outputs[i - 1].shape[axis])
+                if body.sizes is not None and is_loop and i < 2 + control.carried
+                else -1
+                for i, axis in sources
+            ]
+            outputs = [body.extent(product(o.shape) * array_dtype(o.dtype).itemsize) for o in program.outputs]
+            bodies.append((
+                body.handle, array("tc_extent", first), array("int64_t", following), array("tc_extent", outputs),
+            ))  # fmt: skip
+        for index, result in enumerate(control.results):
+            if result is not None or not is_loop:
+                growths.append((-1, ffi.NULL, ffi.NULL))
+                continue
+            dims = self.bodies[-1].program.outputs[1 + index].shape
+            start = control.shapes[index] if index < control.carried else [d if isinstance(d, int) else 0 for d in dims]
+            ends = [self.bodies[-1].extent(d) for d in dims]
+            growths.append((
+                len(dims), array("tc_extent", ends), array("tc_extent", [self.extent(d) for d in start]),
+            ))  # fmt: skip
+        description = (
+            CONTROL_FLOW.index(call.kernel), control.carried, len(control.shapes) - control.carried,
+            len(control.results), array("tc_operand", [_place(o, where) for o in call.operands]),
+            array("tc_extent", [self.extent(n) for n in nbytes]), array("tc_body", bodies),
+            array("tc_growth", growths),
+        )  # fmt: skip
+        error = ffi.new("tc_error *")
+        if lib.tc_program_control(self.handle, array("tc_control", [description]), error):
+            raise_error(error, self.program.name)
+        if self.sizes is not None:
+            self.sizes.describe_offsets(call)
+
+
 class NativeProgram:
     """A program made ready for this machine; immutable, and safe to run from many threads at once.
 
@@ -153,25 +313,11 @@ class NativeProgram:
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._constants: list[Any] = []
-        self.handle = self._create(isa)
-        self._sizes = _Sizes(program, self.handle) if program.symbols else None
-        for constant in program.constants:
-            self._add_constant(constant)
-        if self._sizes is not None:
-            self._sizes.describe_buffers()
-        for index, call in enumerate(program.instructions):
-            self._append(index, call)
-        error = ffi.new("tc_error *")
-        if not 0 <= program.arena_bytes < 1 << 63:
-            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
-        if self._sizes is not None:
-            self._sizes.settle()
-        shared = ffi.NULL if weights is None else weights.handle
-        if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
-            raise_error(error, program.name)
+        self._loaded = _Loaded(program, program.constants, isa, weights, False)
+        self.handle, self._sizes = self._loaded.handle, self._loaded.sizes
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
-        self._outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
+        outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
+        self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
         self._profiled: _Context | None = None
         self.profiled_sizes: Mapping[str, int] = {}
         """The sizes by symbol that were profiled last."""
@@ -219,11 +365,38 @@ class NativeProgram:
         try:
             self._ready(context, inputs)
             self._bind(context.inputs, inputs, self._inputs_at(context))
-            self._bind(context.outputs, outputs, self._outputs_at(context))
+            self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
             if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
                 self._raise_run(context.error)
+            self._give_grown(context, outputs)
         finally:
             free.append(context)
+
+    def _grown(self, context: _Context, index: int) -> Array:
+        """Return a copy of an output whose size the last run in a context has shown."""
+        grown = ffi.new("tc_grown *")
+        rank = lib.tc_context_grown(context.handle, index, grown)
+        assert rank >= 0, index
+        result = np.empty([grown.dims[d] for d in range(rank)], array_dtype(self.program.outputs[index].dtype))
+        assert result.nbytes == grown.bytes, (result.shape, grown.bytes)
+        if result.nbytes:
+            ffi.memmove(_buffer(result, True), grown.data, result.nbytes)
+        return result
+
+    def _give_grown(self, context: _Context, outputs: Sequence[Array]) -> None:
+        """Copy the outputs whose size the last run in a context has shown.
+
+        Raises:
+            FeedError: If an array does not have that size.
+        """
+        for index in self.program.grown:
+            result, target = self._grown(context, index), outputs[index]
+            if (target.shape, target.dtype) != (result.shape, result.dtype):
+                raise FeedError(
+                    f"array {index} does not fit the result of this run", where=self.program.name,
+                    expected=f"{result.dtype}{list(result.shape)}", found=f"{target.dtype}{list(target.shape)}",
+                )  # fmt: skip
+            target[...] = result
 
     def call(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the program on contiguous arrays and return its outputs, fresh arrays.
@@ -232,7 +405,7 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
-        if self._sizes is None:
+        if self._sizes is None and not self.program.grown:
             outputs = [np.empty(shape, dtype) for _, dtype, shape, _ in self._outputs]
             self.run(inputs, outputs)
             return outputs
@@ -245,10 +418,14 @@ class NativeProgram:
             self._ready(context, inputs)
             self._bind(context.inputs, inputs, self._inputs_at(context))
             expected = self._outputs_at(context)
-            outputs = [np.empty(shape, dtype) for _, dtype, shape, _ in expected]
-            self._bind(context.outputs, outputs, expected)
+            outputs = [np.empty(0)] * len(self.program.outputs)
+            for i, dtype, shape, _ in expected:
+                outputs[i] = np.empty(shape, dtype)
+            self._bind(context.outputs, outputs, expected, len(self.program.grown))
             if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
                 self._raise_run(context.error)
+            for i in self.program.grown:
+                outputs[i] = self._grown(context, i)
             return outputs
         finally:
             free.append(context)
@@ -285,11 +462,7 @@ class NativeProgram:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
-        raise FeedError(
-            f"the model does not work for these sizes: {message}",
-            where=where,
-            found=", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols)),
-        )
+        raise self._sizes.misfit(symbols, message, where)
 
     def _inputs_at(self, context: _Context) -> tuple[_Expected, ...]:
         return self._inputs if self._sizes is None else self._sizes.at(context, self._inputs)
@@ -306,7 +479,7 @@ class NativeProgram:
         context = self.new_context()
         self._ready(context, inputs)
         self._bind(context.inputs, inputs, self._inputs_at(context))
-        self._bind(context.outputs, outputs, self._outputs_at(context))
+        self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
         kept = (*inputs, *outputs)
         arguments = (self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error)
 
@@ -314,6 +487,7 @@ class NativeProgram:
             if tc_run(*arguments):
                 assert kept
                 self._raise_run(context.error)
+            self._give_grown(context, outputs)
 
         return run
 
@@ -327,7 +501,7 @@ class NativeProgram:
             for name, (index, axis) in zip(self.program.symbols, self.sources, strict=True)
         }
         self._bind(context.inputs, inputs, self._inputs_at(context))
-        self._bind(context.outputs, outputs, self._outputs_at(context))
+        self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
         if lib.tc_run_profiled(
             self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
@@ -353,47 +527,6 @@ class NativeProgram:
             int(work.flops), int(work.integer_operations), int(work.read), int(work.written), int(work.done),
             ALGORITHMS.get(work.algorithm, ""),
         )  # fmt: skip
-
-    def _create(self, isa: str | None) -> Any:
-        error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
-        name = ffi.NULL if isa is None else isa.encode()
-        if lib.tc_program_create(name, len(self.program.inputs), len(self.program.outputs), out, error):
-            raise_error(error, self.program.name)
-        constants = self._constants
-
-        def destroy(handle: Any) -> None:
-            lib.tc_program_destroy(handle)
-            constants.clear()  # not before: shared weights are found by the addresses of these
-
-        return ffi.gc(out[0], destroy)
-
-    def _add_constant(self, constant: Array) -> None:
-        buffer = _buffer(constant, False)
-        self._constants.append(buffer)
-        error = ffi.new("tc_error *")
-        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, mapping_of(constant) is not None, error):
-            raise_error(error, self.program.name)
-
-    def _append(self, index: int, call: Instruction) -> None:
-        where = f"{self.program.name}, instruction {index} ({call.kernel})"
-        kernel = kernel_named(call.kernel, where)
-        params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
-        operands = [_place(operand, where) for operand in call.operands]
-        error = ffi.new("tc_error *")
-        size = ffi.sizeof(kernel.ctype)
-        try:
-            array = ffi.new("tc_operand[]", operands)
-            limit = None if call.limit is None else ffi.new("tc_operand *", _place(call.limit.count, where))
-        except OverflowError as overflow:
-            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
-        if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
-            raise_error(error, self.program.name)
-        if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
-            raise_error(error, self.program.name)
-        if self._sizes is not None:
-            self._sizes.describe_call(call, kernel)
-        elif call.depends_on_sizes:
-            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
 
     def _expected(
         self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
@@ -426,10 +559,10 @@ class NativeProgram:
         reserve_bytes(self._beside + own, f"region {self.program.name}", what)
         return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
 
-    def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...]) -> None:
+    def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...], grown: int = 0) -> None:
         """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
-        if len(arrays) != len(expected):
-            counts = {"expected": str(len(expected)), "found": str(len(arrays))}
+        if len(arrays) != len(expected) + grown:
+            counts = {"expected": str(len(expected) + grown), "found": str(len(arrays))}
             raise FeedError("wrong number of arrays", where=self.program.name, **counts)
         for i, dtype, shape, writable in expected:
             array = arrays[i]
@@ -449,16 +582,32 @@ class NativeProgram:
         message = ffi.string(error.message).decode("utf-8", "replace")
         if error.code == lib.TC_INVALID:
             raise FeedError(message, where=self.program.name)
-        called = _INSTRUCTION.match(message)
-        if called is None or error.code != lib.TC_FAILED:
+        call, message = _failed(self.program, message)
+        if call is None or error.code != lib.TC_FAILED:
             raise_error(error, self.program.name)
-        call = self.program.instructions[int(called[1])]
         raise ExecutionError(
-            message[called.end() :],
+            message,
             where=f"{self.program.name}, node {' + '.join(call.source) or call.kernel} ({call.kernel})",
             found=f"operands {', '.join(map(str, call.operands))}",
             hint="Check the values that this node reads, indices above all.",
         )
+
+
+def _failed(program: Program, message: str) -> tuple[Instruction | None, str]:
+    """Return the instruction that a message of the runtime names, in a body if that is where it is, and the rest."""
+    call: Instruction | None = None
+    bodies: tuple[Program, ...] = (program,)
+    while bodies and (called := _INSTRUCTION.match(message)) is not None:
+        found = [
+            body.instructions[int(called[1])]
+            for body in bodies
+            if int(called[1]) < len(body.instructions) and body.instructions[int(called[1])].kernel == called[2]
+        ]
+        if not found:
+            break
+        call, message = found[0], message[called.end() :]
+        bodies = () if call.control is None else call.control.bodies
+    return call, message
 
 
 def _buffer(array: Array, writable: bool) -> Any:
@@ -470,6 +619,20 @@ def _buffer(array: Array, writable: bool) -> Any:
         if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
             return from_buffer(BYTES, array.reshape(-1).view(np.uint8), writable)
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
+
+
+def _refuse_sizes(program: Program) -> None:
+    """Refuse a program that shows no sizes and depends on some."""
+    known = [spec for index, spec in enumerate(program.outputs) if index not in program.grown]
+    for spec in (*program.inputs, *known):
+        if any(isinstance(dim, Expression) for dim in spec.shape):
+            raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
+    if program.arena or program.tables:
+        raise TargetError("the arena or a table depends on sizes, and the program has no symbols", where=program.name)
+    for index, call in enumerate(program.instructions):
+        if call.depends_on_sizes:
+            where = f"{program.name}, instruction {index} ({call.kernel})"
+            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
 
 
 def _place(operand: Operand, where: str) -> tuple[int, int, int]:
@@ -512,7 +675,7 @@ class _Sizes:
         self._formulas = Formulas(program.symbols)
         self._told = 0
         self._error = ffi.new("tc_error *")
-        self._demand(lib.tc_program_symbols(handle, len(program.symbols), self._error))
+        self._tell(lib.tc_program_symbols, len(program.symbols))
         places = [(i, axis, dim) for i, spec in enumerate(program.inputs) for axis, dim in enumerate(spec.shape)]
         first: dict[str, tuple[int, int]] = {}
         for i, axis, dim in places:
@@ -529,58 +692,71 @@ class _Sizes:
             raise TargetError(
                 f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
             ) from None
+        except RecursionError:
+            raise TargetError("a size is too deeply nested", where=self.program.name) from None
         for name, operands in self._formulas.operations[self._told :]:
             a, b, c = (*operands, 0, 0)[:3]
-            self._demand(lib.tc_program_formula(self.handle, _FORMULA_CODES[name], a, b, c, self._error))
+            self._tell(lib.tc_program_formula, _FORMULA_CODES[name], a, b, c)
         self._told = len(self._formulas.operations)
         return number
 
     def describe_buffers(self) -> None:
         """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
-        program, handle, error = self.program, self.handle, self._error
+        program = self.program
         for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
             for index, spec in enumerate(specs):
+                if space == lib.TC_OUTPUT and index in program.grown:
+                    continue
                 value = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
-                self._demand(lib.tc_program_buffer_size(handle, space, index, value, error))
+                self._tell(lib.tc_program_buffer_size, space, index, value)
         for word in program.tables:
-            self._demand(lib.tc_program_word(handle, word.constant, word.word, self.value(word.value), error))
+            self._tell(lib.tc_program_word, word.constant, word.word, self.value(word.value))
         for piece in program.arena:
-            self._demand(lib.tc_program_piece(handle, self.value(piece.nbytes), piece.above, len(piece.above), error))
+            self._tell(lib.tc_program_piece, self.value(piece.nbytes), piece.above, len(piece.above))
 
     def describe_call(self, call: Instruction, kernel: Kernel) -> None:
         """Say what of the instruction appended last follows from sizes."""
-        handle, error = self.handle, self._error
         for name, value in call.params.items():
             if isinstance(value, Expression):
                 if kernel.fields.get(name) is not int:
                     raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
                 byte = ffi.offsetof(kernel.ctype, name)
-                self._demand(lib.tc_program_parameter(handle, byte, self.value(value), error))
+                self._tell(lib.tc_program_parameter, byte, self.value(value))
+        self.describe_offsets(call)
+        if call.limit is not None and isinstance(call.limit.rows, Expression):
+            self._tell(lib.tc_program_rows, self.value(call.limit.rows))
+
+    def describe_offsets(self, call: Instruction) -> None:
+        """Say which offsets of operands of the instruction appended last follow from sizes."""
         for index, operand in enumerate(call.operands):
             if isinstance(operand.offset, Expression):
-                self._demand(lib.tc_program_offset(handle, index, self.value(operand.offset), error))
-        if call.limit is not None and isinstance(call.limit.rows, Expression):
-            self._demand(lib.tc_program_rows(handle, self.value(call.limit.rows), error))
+                self._tell(lib.tc_program_offset, index, self.value(operand.offset))
 
-    def settle(self) -> None:
-        """Give the sizes for which the program is checked and its weights are packed."""
+    def settle(self, is_body: bool) -> None:
+        """Give the sizes for which the program is checked and its weights are packed.
+
+        Args:
+            is_body: Whether all sizes of results become values.
+        """
         with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
             sizes = [typical(symbol(name)) for name in self.program.symbols]
         self.dims = {
             dim: self.value(dim)
-            for spec in (*self.program.inputs, *self.program.outputs)
+            for index, spec in enumerate((*self.program.outputs, *self.program.inputs))
             for dim in spec.shape
-            if isinstance(dim, Expression)
+            if isinstance(dim, Expression) and index not in self.program.grown
         }
         """The values that dimensions of inputs and outputs are."""
+        for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
+            self.value(dim)
         self._describe_conditions()
-        self._demand(lib.tc_program_typical(self.handle, sizes, self._error))
+        self._tell(lib.tc_program_typical, sizes)
 
     def _describe_conditions(self) -> None:
         values = [self.value(condition.value) for condition in self.program.conditions]
         code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
         for index, value in enumerate(values):
-            self._demand(lib.tc_program_formula(self.handle, code, value, index, 0, self._error))
+            self._tell(lib.tc_program_formula, code, value, index, 0)
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""
@@ -596,11 +772,27 @@ class _Sizes:
     def at(self, context: _Context, expected: tuple[_Expected, ...]) -> tuple[_Expected, ...]:
         """Return what arrays must look like at the sizes of a context."""
         value, handle = lib.tc_context_value, context.handle
-        return tuple([
+        sized = tuple([
             (i, dtype, tuple([d if isinstance(d, int) else int(value(handle, self.dims[d])) for d in shape]), writable)
             for i, dtype, shape, writable in expected
         ])  # fmt: skip
+        for _, _, shape, _ in sized:
+            if min(shape, default=0) < 0:
+                symbols = [value(handle, i) for i in range(len(self.sources))]
+                raise self.misfit(symbols, f"an array would have the shape {list(shape)}", self.program.name)
+        return sized
 
-    def _demand(self, status: int) -> None:
+    def misfit(self, symbols: Sequence[int], message: str, where: str) -> FeedError:
+        """Return the error that says that the program does not work for these sizes."""
+        found = ", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols))
+        return FeedError(f"the model does not work for these sizes: {message}", where=where, found=found)
+
+    def _tell(self, function: Callable[..., int], *arguments: Any) -> None:
+        try:
+            status = function(self.handle, *arguments, self._error)
+        except OverflowError as overflow:
+            raise TargetError(
+                "a number of the program does not fit", where=self.program.name, found=str(overflow)
+            ) from None
         if status:
             raise_error(self._error, self.program.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,8 @@ ALGORITHMS = MappingProxyType(
 _EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1), "tensor_scatter": (0, 1)})
 """Kernels that copy nothing where two operands, a result and what it goes on from, are the same memory: which two."""
 
+CONTROL_FLOW = ("if", "loop")
+"""Instructions that are no kernel calls, in the order of their codes."""
 SPACES = ("none", "input", "output", "constant", "arena")
 
 
@@ -81,8 +83,30 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """What an instruction runs that is no kernel call: ``if`` one of two bodies, ``loop`` one body again and again.
+
+    The operands of ``if`` are the condition, what the bodies read, and the results; those of ``loop`` the trip count
+    and the condition (both may be absent), the carried values, what the body reads besides, and the results: carried
+    values, then rows of all trips one behind the other. A body of ``loop`` takes the number of the trip and the
+    condition before the others, and gives whether to go on before its results.
+
+    Args:
+        bodies: Programs whose constants are those of the program around them.
+        carried: How many values a trip hands to the next one.
+        shapes: Those of carried values at first, and of what the bodies read besides.
+        results: Bytes of the results; None where only a run shows them: such a result is an output.
+    """
+
+    bodies: tuple[Program, ...]
+    carried: int
+    shapes: tuple[tuple[Size, ...], ...]
+    results: tuple[Size | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Instruction:
-    """One kernel call.
+    """One kernel call, or control flow.
 
     Args:
         kernel: The kernel's name, as in ``runtime_c/kernels/kernels.def``.
@@ -91,6 +115,7 @@ class Instruction:
         source: Names of the model's nodes that this call computes.
         macs: Multiply-adds that the call does, for reports.
         limit: The rows that are wanted, where their number depends on data.
+        control: The bodies of ``if`` and ``loop``, which are no kernels.
     """
 
     kernel: str
@@ -99,12 +124,15 @@ class Instruction:
     source: tuple[str, ...] = ()
     macs: Size = 0
     limit: Limit | None = None
+    control: Control | None = None
 
     @property
     def depends_on_sizes(self) -> bool:
         """Whether some part of it follows from the sizes of a run."""
         rows = None if self.limit is None else self.limit.rows
-        parts = (*self.params.values(), *[operand.offset for operand in self.operands], rows)
+        parts: tuple[Any, ...] = (*self.params.values(), *[operand.offset for operand in self.operands], rows)
+        if self.control is not None:
+            parts += (*[dim for shape in self.control.shapes for dim in shape], *self.control.results)
         return any(isinstance(part, Expression) for part in parts)
 
     @property
@@ -221,6 +249,23 @@ class Program:
         dims = [dim for spec in self.inputs for dim in spec.shape if isinstance(dim, Expression)]
         return tuple(dict.fromkeys([dim.name for dim in dims if dim.name is not None]))
 
+    def walk(self) -> Iterator[Program]:
+        """Yield the program and all bodies in it."""
+        waiting = [self]
+        for program in waiting:
+            yield program
+            waiting += [b for call in program.instructions if call.control is not None for b in call.control.bodies]
+
+    @functools.cached_property
+    def grown(self) -> frozenset[int]:
+        """The outputs whose size only a run shows: their memory is the runtime's, and copied when a run has ended."""
+        found = set()
+        for call in self.instructions:
+            if call.control is not None:
+                results = call.operands[len(call.operands) - len(call.control.results) :]
+                found |= {o.index for o, nbytes in zip(results, call.control.results, strict=True) if nbytes is None}
+        return frozenset(found)
+
     @property
     def results(self) -> tuple[BufferSpec, ...]:
         """The outputs without the numbers of rows."""
@@ -237,7 +282,8 @@ class Program:
     def in_place(self) -> frozenset[tuple[int, int]]:
         """The inputs and outputs that may be the same memory, in pairs: caches that a run extends where they lie.
 
-        Nothing else reads such an input, nothing else writes such an output, and nothing reads that before.
+        Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
+        decide the shapes, it holds for runs in which both are equal.
         """
         uses = Counter((operand.space, operand.index) for call in self.instructions for operand in call.operands)
         pairs, seen = set(), set[tuple[str, int]]()
@@ -307,13 +353,18 @@ class Program:
             limit = f" {call.limit}" if call.limit else ""
             source = f"  # {', '.join(call.source)}" if call.source else ""
             lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{limit}{source}")
+            for body in call.control.bodies if call.control is not None else ():
+                lines += [f"  {'':{width}} {line}" for line in body.to_text().splitlines()]
         return "\n".join(lines)
 
 
 def _alike(program: Program, source: int, target: int) -> bool:
-    """Tell whether an input and an output are arrays of one kind."""
+    """Tell whether an input and an output may be arrays of one kind; where sizes decide it, a run must look."""
     before, after = program.inputs[source], program.outputs[target]
-    return (before.dtype, before.shape) == (after.dtype, after.shape)
+    if before.dtype != after.dtype or len(before.shape) != len(after.shape):
+        return False
+    pairs = zip(before.shape, after.shape, strict=True)
+    return all(a == b or isinstance(a, Expression) or isinstance(b, Expression) for a, b in pairs)
 
 
 def _written_once(program: Program, target: Operand) -> bool:
@@ -398,7 +449,40 @@ def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
         "source": list(call.source),
         "macs": _size_to_json(call.macs),
         **limit,
+        **({} if call.control is None else {"control": _control_to_dict(call.control)}),
     }
+
+
+def _control_to_dict(control: Control) -> dict[str, Any]:
+    return {
+        "bodies": [body.to_dict() for body in control.bodies],
+        "carried": control.carried,
+        "shapes": [[_size_to_json(dim) for dim in shape] for shape in control.shapes],
+        "results": [None if nbytes is None else _size_to_json(nbytes) for nbytes in control.results],
+    }
+
+
+def _control_from_dict(kernel: str, operands: int, data: Mapping[str, Any]) -> Control:
+    control = Control(
+        tuple([Program.from_dict(body, ()) for body in data["bodies"]]),
+        int(data["carried"]),
+        tuple([tuple([_size_from_json(dim) for dim in shape]) for shape in data["shapes"]]),
+        tuple([None if nbytes is None else _size_from_json(nbytes) for nbytes in data["results"]]),
+    )
+    counts, is_loop = len(control.shapes) + len(control.results), kernel == "loop"
+    if (
+        len(control.bodies) != (1 if is_loop else 2)
+        or operands != counts + 1 + is_loop
+        or not 0 <= control.carried <= min(len(control.shapes), len(control.results))
+    ):
+        raise ValueError(f"{kernel} of {operands} operands and {len(control.bodies)} bodies")
+    for body in control.bodies:
+        shapes = [spec.shape for spec in body.inputs[2 * is_loop :]]
+        if list(map(len, shapes)) != list(map(len, control.shapes)):
+            raise ValueError(f"operands that do not fit the body {body.name}")
+        if len(body.outputs) != len(control.results) + is_loop or body.grown:
+            raise ValueError(f"results that do not fit the body {body.name}")
+    return control
 
 
 def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
@@ -409,7 +493,13 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
         limit = Limit(_operand_from_list(count), _size_from_json(rows))
     params = {str(name): _number_from(value) for name, value in data["params"].items()}
     source = tuple(str(name) for name in data["source"])
-    return Instruction(str(data["kernel"]), operands, params, source, _size_from_json(data["macs"]), limit)
+    kernel = str(data["kernel"])
+    control = None
+    if (kernel in CONTROL_FLOW) != ("control" in data):
+        raise ValueError(f"{kernel} with or without bodies")
+    if "control" in data:
+        control = _control_from_dict(kernel, len(operands), data["control"])
+    return Instruction(kernel, operands, params, source, _size_from_json(data["macs"]), limit, control)
 
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:

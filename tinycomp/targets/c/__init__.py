@@ -9,24 +9,37 @@ from collections.abc import Set
 from importlib import import_module
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
+from tinycomp.rewrite import reject
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c.codegen.generate import generate
 from tinycomp.targets.c.codegen.rules import merged
 from tinycomp.targets.c.codegen.sizes import with_sizes
 from tinycomp.targets.c.composites import add_composites
+from tinycomp.targets.c.ops.control_flow import CONTROL_FLOW, whole
 from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
+from tinycomp.targets.common.checks import Verdict
 
 FAMILIES = (
-    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.conv", "quantized.conversion",
-    "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul", "ops.movement",
-    "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent", "ops.reduction",
-    "ops.resize", "ops.rotary", "quantized.run_time_products", "quantized.weights",
+    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.control_flow", "ops.conv",
+    "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
+    "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent",
+    "ops.reduction", "ops.resize", "ops.rotary", "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 """The lowering of every operator that the target knows, by domain and name."""
+
+
+def _accepts(node: Node) -> Verdict:
+    """Tell whether the target takes a node of a body, which runs where the node around it does."""
+    if node.is_composite and node.target is not None:
+        return node.target == "c" or reject(f"it belongs to {node.target}")
+    rule = TABLE.get((node.domain, node.op))
+    if rule is None or node.is_composite:
+        return reject(f"no rule for {node.qualified_op}")
+    return rule.check(node)
 
 
 def _make_target() -> Target:
@@ -41,7 +54,8 @@ def _make_target() -> Target:
     for (domain, name), rule in TABLE.items():
         if domain == COMPOSITE:
             continue  # its own check has taken it
-        target.op(f"{domain}::{name}" if domain else name)(with_sizes(rule.check))
+        check = whole(_accepts) if not domain and name in CONTROL_FLOW else with_sizes(rule.check)
+        target.op(f"{domain}::{name}" if domain else name)(check)
 
     @target.row_wise
     def follows(node: Node, counted: Set[Value]) -> bool:

@@ -15,6 +15,7 @@ WEIGHTS = floats(4, 3, 3, 3, seed=1)
 DEEP = floats(*(1,) * 7, 2, 3)
 VOLUME = floats(1, 2, 3, 4, 5)
 
+UNSETTLED = 'operand {0} ("x{0}") is no constant and does not follow from sizes'
 REFUSED: list[tuple[Case, str]] = [
     (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
     (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
@@ -80,18 +81,27 @@ REFUSED: list[tuple[Case, str]] = [
         Case("ReduceSum", [floats(2, 2, 2, 2, 2), ints(0, 2, 4)], of_largest=1e-5),
         "axes [0, 2, 4] are more than two runs of neighbours",
     ),
-    (Case("Reshape", [floats(2, 3), np.array([3, 2])]), 'operand 1 ("x1") is not a constant'),
-    (Case("Slice", [floats(5), np.array([1]), np.array([3])]), 'operand 1 ("x1") is not a constant'),
+    (
+        Case("Reshape", [floats(2, 3), np.array([3, 2])]),
+        UNSETTLED.format(1),
+    ),
+    (
+        Case("Slice", [floats(5), np.array([1]), np.array([3])]),
+        UNSETTLED.format(1),
+    ),
     (Case("Split", [floats(5), np.array([1, 4])], outputs=2), 'the rank of "y0" is unknown'),
-    (Case("Expand", [floats(1), np.array([3])]), 'operand 1 ("x1") is not a constant'),
-    (Case("Pad", [floats(3), np.array([1, 0])]), 'operand 1 ("x1") is not a constant'),
+    (Case("Expand", [floats(1), np.array([3])]), UNSETTLED.format(1)),
+    (Case("Pad", [floats(3), np.array([1, 0])]), UNSETTLED.format(1)),
     (Case("Pad", [floats(3), ints(1, 0)], {"mode": "reflect"}), "mode reflect is not supported, only constant"),
     (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Cast", [floats(3)], {"to": 8}, onnxruntime=False), "no conversion from float32 to string"),
     (Case("Resize", [VOLUME, None, None, ints(1, 2, 6, 8, 10)]), "operand 0 has rank 5, not 4"),
     (Case("Resize", [IMAGE, None, None, ints(1, 6, 6, 6)]), "batch or channels are resized"),
-    (Case("Resize", [IMAGE, None, None, np.array([1, 3, 9, 9])]), 'operand 3 ("x3") is not a constant'),
+    (
+        Case("Resize", [IMAGE, None, None, np.array([1, 3, 9, 9])]),
+        UNSETTLED.format(3),
+    ),
     (
         Case("ConvTranspose", [IMAGE, Const(floats(3, 2, 3, 3))], {"auto_pad": "SAME_UPPER"}, of_largest=1e-5),
         "the padding follows from the output shape",
@@ -114,7 +124,10 @@ REFUSED: list[tuple[Case, str]] = [
     ),
     (Case("ArgMax", [floats(3).astype("f2")]), "is float16[3], not float32"),
     (Case("CumSum", [floats(3), np.array(0)]), 'operand 1 ("x1") is not a constant'),
-    (Case("TopK", [floats(3), np.array([2])], outputs=2), 'operand 1 ("x1") is not a constant'),
+    (
+        Case("TopK", [floats(3), np.array([2])], outputs=2),
+        UNSETTLED.format(1),
+    ),
     (Case("Tile", [floats(*(2,) * 5), ints(*(2,) * 5)]), "the copy has 10 dimensions, more than 8"),
     (Case("OneHot", [floats(3), Const(np.array(4)), floats(2)]), "indices are float32"),
     (

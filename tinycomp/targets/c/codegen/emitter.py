@@ -17,6 +17,7 @@ from tinycomp.runtime.native.program import (
     ABSENT,
     ArenaBuffer,
     BufferSpec,
+    Control,
     Counted,
     Instruction,
     Limit,
@@ -97,6 +98,7 @@ class _Call:
     sources: tuple[str, ...]
     macs: Size = 0
     limit: tuple[View, Size] | None = None
+    control: Control | None = None
 
 
 @dataclass
@@ -109,11 +111,15 @@ class Emitter:
         sources: With which result the rows of a value are counted, where only a run shows their number. The types are
             for the most rows.
         derived: Where other forms of values lie that several calls read, by whatever names them.
+        lower_body: Makes the program of a body, given its graph and a name.
+        outer: Of a body: what holds the constants of everything.
     """
 
     graph: Graph
     settings: Settings = field(default_factory=Settings)
     sources: Mapping[Value, Value] = field(default_factory=dict)
+    lower_body: Callable[[Emitter, Graph, str], Program] | None = None
+    outer: Emitter | None = None
     calls: list[_Call] = field(default_factory=list)
     derived: dict[tuple[object, ...], tuple[View, ...]] = field(default_factory=dict)
     _views: dict[Value, View] = field(default_factory=dict)
@@ -124,6 +130,8 @@ class Emitter:
     _tables: dict[Buffer, list[tuple[int, Expression]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.outer is not None:
+            self._constants = self.outer._constants
         for index, value in enumerate(self.graph.inputs):
             self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
 
@@ -232,6 +240,22 @@ class Emitter:
         sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
         self.calls.append(_Call(kernel, views, dict(params), sources, 0, self._limit(nodes) if self.sources else None))
 
+    def body(self, graph: Graph, name: str) -> Program:
+        """Return the program of a body of control flow in this program."""
+        assert self.lower_body is not None
+        return self.lower_body(self, graph, name)
+
+    def control(self, kind: str, operands: Sequence[Value | View | None], control: Control, node: Node) -> None:
+        """Append control flow on behalf of a node; operands are in the order of :class:`Control`."""
+        views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
+        self.calls.append(_Call(kind, views, {}, tuple(node.sources), control=control))
+
+    def grown(self, value: Value) -> View:
+        """Place a result of the region whose size only a run shows: an output, in memory of the runtime."""
+        place = View(Buffer(nbytes(tensor(value.type)), "output", self.graph.outputs.index(value)))
+        self.alias(value, place)
+        return place
+
     def count_of(self, source: Value) -> View:
         """Return where the number of rows of a result lies that only a run shows: behind the region's results."""
         if source not in self._counts:
@@ -261,7 +285,8 @@ class Emitter:
         is_symbolic = any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
         places = _symbolic_places(lives) if is_symbolic else _static_places(lives, arena)
         instructions = tuple([_instruction(call, places) for call in self.calls])
-        constants = tuple([np.ascontiguousarray(array) for _, array in self._constants.values()])
+        arrays = () if self.outer is not None else self._constants.values()
+        constants = tuple([np.ascontiguousarray(array) for _, array in arrays])
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
         counts = tuple(BufferSpec(f"rows of {source.name}", "int64", ()) for source in self._counts)
         if not is_symbolic:
@@ -289,6 +314,8 @@ class Emitter:
             view, size = self.view(value), nbytes(tensor(value.type))
             if view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
                 view.buffer.space, view.buffer.index = "output", index
+            elif (view.buffer.space, view.buffer.index, view.offset) == ("output", index, 0):
+                continue  # written there by control flow
             elif size != 0:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
 
@@ -355,7 +382,7 @@ def _operand(view: View | None, places: _Places) -> Operand:
 def _instruction(call: _Call, places: _Places) -> Instruction:
     operands = tuple([_operand(view, places) for view in call.operands])
     limit = None if call.limit is None else Limit(_operand(call.limit[0], places), call.limit[1])
-    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit)
+    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit, call.control)
 
 
 def _spec(name: str, value: Value) -> BufferSpec:

@@ -10,6 +10,7 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions
+from tinycomp.ops.equal_sizes import implied_sizes
 from tinycomp.ops.rows import retype_for_most_rows, row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
@@ -50,12 +51,16 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     Raises:
         TargetError: If the region holds an operator that the target does not know.
     """
-    graph = region.body.clone()
-    is_symbolic = _name_sizes(graph)
-    demanded = _conditions(graph) if is_symbolic else ()
+    return _of_graph(region.op, region.body.clone(), table, settings or Settings())
+
+
+def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
+    """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
+    is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
+    demanded = _conditions(graph) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        program = _generated(region.op, graph, table, settings or Settings(), is_symbolic)
+        program = _generated(name, graph, table, settings, is_symbolic, outer)
     return dataclasses.replace(program, conditions=demanded)
 
 
@@ -63,7 +68,7 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
     """Return what the sizes of a run must fulfil, each once, with the first node that demands it."""
     found: dict[Size, Condition] = {}
     for node in graph.nodes:
-        for inner in node.operators():
+        for inner in node.operators() if node.is_composite else [node]:
             for value, text in conditions(inner):
                 found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
     return tuple(found.values())
@@ -81,7 +86,9 @@ def _fold_sizes(graph: Graph) -> None:
             graph.replace_uses(value, sizes.output)
 
 
-def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool) -> Program:
+def _generated(
+    name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool, outer: Emitter | None
+) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
     if is_symbolic:
         _fold_sizes(graph)
@@ -90,7 +97,11 @@ def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_sym
     retype_for_most_rows(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
-    emit = Emitter(graph, settings, row_sources(graph))
+
+    def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
+        return _of_graph(f"{name}/{body_name}", body, table, settings, around)
+
+    emit = Emitter(graph, settings, row_sources(graph), lower_body, outer)
     groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table), emit.sources)
     for node in graph.nodes:
         if node not in groups:
@@ -100,8 +111,12 @@ def _generated(name: str, graph: Graph, table: Table, settings: Settings, is_sym
     return emit.finish(name)
 
 
-def _name_sizes(graph: Graph) -> bool:
+def _name_sizes(graph: Graph, prefix: str) -> bool:
     """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
+
+    Args:
+        graph: A region's or a body's.
+        prefix: Of new names, which must not be those of sizes around.
 
     Returns:
         Whether there is any.
@@ -117,10 +132,19 @@ def _name_sizes(graph: Graph) -> bool:
     types: list[Type] = []
     for value in graph.inputs:
         type_ = tensor(value.type)
-        shape = [_named(dim, f"{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
+        shape = [_named(dim, f"{prefix}{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
         types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
     retype(graph, types)
+    if implied := implied_sizes(graph):
+        retype(graph, [_with_sizes(type_, implied) for type_ in types])
     return True
+
+
+def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
+    """Return a type with sizes for some symbols."""
+    own = tensor(type_)
+    dims = [symbolic.dimension(symbolic.substitute(size, sizes)) for size in own.sizes or ()]
+    return TensorType(own.dtype, tuple(dims), own.layout)
 
 
 def _named(dim: Dim, name: str, named: Set[str]) -> Dim:

@@ -7,7 +7,7 @@ from tinycomp.ir.layout import strides
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, maximum, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy
@@ -82,7 +82,7 @@ def tuple_params(indices: Value, shape: tuple[Size, ...], batch: int = 0) -> dic
 
 @FAMILY.lower(
     "GatherND",
-    check=all_of(movable, known_rank, index_check, tuple_check),
+    check=all_of(movable, tuple_check, known_rank, index_check),
     layout=LayoutRule.ROW_MAJOR,
     row_wise=gathering_tuples,
 )
@@ -170,7 +170,7 @@ def scatter_elements(emit: Emitter, node: Node) -> None:
         "axis": shape[axis],
         "axis_stride": own[axis],
         **eight("size", [counts[d] for d in order], 1),
-        **eight("y_stride", [*(own[d] for d in order[:-1]), 0], 0),
+        **eight("y_stride", [*(maximum(own[d], 1) for d in order[:-1]), 0], 0),  # 0 where there are no elements
         **eight("index_stride", [steps[d] for d in order], 0),
         **eight("update_stride", [steps[d] for d in order], 0),
     }

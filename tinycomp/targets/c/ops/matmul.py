@@ -51,7 +51,8 @@ def _addend_check(node: Node) -> Verdict:
         if node.attrs.get("beta", 1.0) != 1.0:
             return reject(f"C is not a constant and is scaled by {node.attrs['beta']}")
         return surely_equal(shape, result) or reject(f"C is not a constant and has shape {shape}, not {result}")
-    vector = math.prod(d if isinstance(d, int) else 0 for d in shape) in (1, result[-1])
+    is_known_row = isinstance(result[-1], int)
+    vector = is_known_row and math.prod(d if isinstance(d, int) else 0 for d in shape) in (1, result[-1])
     rows_only = len(shape) == 2 and shape[0] != 1
     return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
 

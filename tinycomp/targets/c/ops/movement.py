@@ -84,7 +84,7 @@ def range_(emit: Emitter, node: Node) -> None:
 def constant_of_shape(emit: Emitter, node: Node) -> None:
     """Fill the result with one value."""
     value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[:1]
-    pattern = int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)
+    pattern = _bits(value)
     params = nd_params((product(sized_type(node.output)[1]),), stride=(1,))
     emit.call("fill", [node.output], {"element_size": element_size(node.output), "pattern": pattern, **params}, node)
 
@@ -129,7 +129,7 @@ def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size
     >>> reshaped((2, 6), (100, 1), (12,)) is None
     True
     """
-    if 0 in shape:
+    if 0 in shape or 0 in wanted:
         return None
     groups: list[list[Size]] = []  # sizes and strides of what can be walked as one
     for size, step in zip(shape, steps, strict=True):
@@ -180,12 +180,7 @@ def concat(emit: Emitter, node: Node) -> None:
         start = start + part[axis]
 
 
-def _split_check(node: Node) -> Verdict:
-    sizes = node.optional_operand(1)
-    return sizes is None or sizes.is_const or reject("the sizes are not constant")
-
-
-@FAMILY.lower("Split", check=all_of(movable, known_rank, _split_check), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
+@FAMILY.lower("Split", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
 def split(emit: Emitter, node: Node) -> None:
     """Make every result a slice of the operand."""
     source = node.operand(0)
@@ -306,8 +301,11 @@ def _pattern(node: Node) -> int:
     dtype = node.operand(0).dtype
     value = node.const(2)
     number = node.attrs.get("value", 0) if value is None else value.reshape(-1)[0]
-    raw = np.asarray(number).astype(numpy_dtype(dtype)).tobytes()
-    return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
+    return _bits(np.asarray(number).astype(numpy_dtype(dtype)))
+
+
+def _bits(element: np.ndarray) -> int:
+    return int.from_bytes(element.tobytes().ljust(8, b"\0"), "little", signed=True)
 
 
 _REPEATS_SINCE = 6
@@ -316,20 +314,18 @@ _REPEATS_SINCE = 6
 def _tile_check(node: Node) -> Verdict:
     if node.version < _REPEATS_SINCE:
         return reject("Tile before opset 6 repeats along one axis")
-    repeats = node.operand(1)
-    assert repeats.const is not None
-    dims = repeats.const.size + int(np.count_nonzero(repeats.const > 1))
+    repeats = node.operand(1).contents or ()
+    dims = len(repeats) + sum(times not in (0, 1) for times in repeats)
     return dims <= MAX_RANK or reject(f"the copy has {dims} dimensions, more than {MAX_RANK}")
 
 
-@FAMILY.lower("Tile", check=all_of(movable, known_rank, constant(1), _tile_check), layout=LayoutRule.FOLLOW)
+@FAMILY.lower("Tile", check=all_of(movable, known_rank, settled(1), _tile_check), layout=LayoutRule.FOLLOW)
 def tile(emit: Emitter, node: Node) -> None:
     """Copy with a dimension of stride 0 for every repetition."""
     source = node.operand(0)
     type_, shape = sized_type(source)
-    result, whole = sized_type(node.output)
-    repeats = [0 if own == 0 else n // own for n, own in zip(whole, shape, strict=True)]
-    steps = strides(result)
+    steps = strides(tensor(node.output.type))
+    repeats = [_known(times) for times in node.operand(1).contents or ()]
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source), [*repeats, *shape],
         [*(n * s for n, s in zip(shape, steps, strict=True)), *steps], [*(0 for _ in shape), *strides(type_)],
@@ -370,15 +366,15 @@ def exchange_blocks(emit: Emitter, node: Node) -> None:
     )  # fmt: skip
 
 
-@FAMILY.lower("Trilu", check=all_of(movable, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Trilu", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def trilu(emit: Emitter, node: Node) -> None:
     """Choose between the operand and zero; the mask is a band, read one place further left in every line."""
-    source, shift = node.operand(0), node.const(1)
+    source, given = node.operand(0), node.optional_operand(1)
     type_, shape = sized_type(source)
     rows, columns = shape[-2:]
     if 0 in shape:
         return
-    diagonal = 0 if shift is None else int(shift.reshape(-1)[0])
+    diagonal = 0 if given is None else _known((given.contents or ())[0])
     line = StridedInput(_band(emit, node, rows, columns, diagonal), "bool", (*(0 for _ in shape[:-2]), -1, 1))
     zero = StridedInput(emit.constant(np.zeros(1, numpy_dtype(type_.dtype))), type_.dtype, (0,) * len(shape))
 
@@ -388,9 +384,9 @@ def trilu(emit: Emitter, node: Node) -> None:
     emit_fusion_group(emit, [node], [node.output], build)
 
 
-def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: int) -> View:
+def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) -> View:
     """Return where it lies which diagonals, from the lowest one on, a Trilu keeps."""
-    upper, whole = int(node.attrs.get("upper", 1)), rows + columns - 1
+    upper, whole = int(node.attrs.get("upper", 1)), maximum(rows + columns - 1, 0)
     below = maximum(minimum(diagonal + rows - upper, whole), 0)
     parts = [(below, 1 - upper), (whole - below, upper)]
     if isinstance(rows, int) and isinstance(columns, int):
@@ -404,15 +400,21 @@ def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: int) -
     return band
 
 
-def _known_sizes(node: Node) -> Verdict:
-    return node.output.static_shape is not None or reject("the number of rows or columns is not known")
-
-
-@FAMILY.lower("EyeLike", check=all_of(movable, known_rank, _known_sizes), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
-    """Make the result a constant, which it is once the shape is known."""
-    type_ = tensor(node.output.type)
-    assert type_.static_shape is not None, node
-    rows, columns = type_.static_shape
-    shift = min(max(int(node.attrs.get("k", 0)), -rows), columns)
-    emit.alias(node.output, emit.constant(np.eye(rows, columns, shift).astype(numpy_dtype(type_.dtype))))
+    """Make the result a constant where its shape is known; otherwise fill it with zeros, and the diagonal with ones."""
+    type_, (rows, columns) = sized_type(node.output)
+    shift = int(node.attrs.get("k", 0))
+    if isinstance(rows, int) and isinstance(columns, int):
+        eye = np.eye(rows, columns, min(max(shift, -rows), columns))
+        emit.alias(node.output, emit.constant(eye.astype(numpy_dtype(type_.dtype))))
+        return
+    size = element_size(node.output)
+    place, one = emit.view(node.output), _bits(np.ones(1, numpy_dtype(type_.dtype)))
+    zeros, ones = ({"element_size": size, "pattern": pattern} for pattern in (0, one))
+    emit.call("fill", [place], {**zeros, **nd_params((rows * columns,), stride=(1,))}, node)
+    across, down = max(shift, 0), max(-shift, 0)
+    count = maximum(minimum(rows - down, columns - across), 0)
+    start = minimum(across, columns) + minimum(down, rows) * columns
+    diagonal = nd_params((count,), stride=(columns + 1,))
+    emit.call("fill", [place.at(start * size)], {**ones, **diagonal}, node)

@@ -10,7 +10,7 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
-from tinycomp.symbolic import product
+from tinycomp.symbolic import maximum, product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
@@ -188,7 +188,7 @@ def group_norm(emit: Emitter, node: Node) -> None:
         "batch": source.batch,
         "pixels": source.height * source.width,
         "channels": source.channels,
-        "groups": int(node.attrs.get("num_groups", source.channels)),
+        "groups": node.attrs.get("num_groups", maximum(source.channels, 1)),
         "epsilon": float(node.attrs.get("epsilon", 1e-5)),
     }
     operands = [node.output, node.operand(0), node.optional_operand(1), node.optional_operand(2)]

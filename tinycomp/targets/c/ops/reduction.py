@@ -19,7 +19,7 @@ from tinycomp.targets.c.codegen.placement import element_size
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.indexing import around_axis
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -180,7 +180,7 @@ def _one_hot_check(node: Node) -> Verdict:
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
 
 
-@FAMILY.lower("OneHot", check=all_of(movable, known_rank, constant(1), _one_hot_check), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("OneHot", check=all_of(movable, known_rank, settled(1), _one_hot_check), layout=LayoutRule.ROW_MAJOR)
 def one_hot(emit: Emitter, node: Node) -> None:
     """Emit one-hot vectors of any two values."""
     indices, shape = node.operand(0), sized_type(node.output)[1]
@@ -195,7 +195,7 @@ def one_hot(emit: Emitter, node: Node) -> None:
     emit.call("one_hot", [node.output, indices, node.optional_operand(2)], params, node)
 
 
-@FAMILY.lower("TopK", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("TopK", check=all_of(_numbers, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def top_k(emit: Emitter, node: Node) -> None:
     """Emit a selection of the best elements and their places; a result that nobody reads goes to scratch memory."""
     x, axis = node.operand(0), int(node.attrs.get("axis", -1))

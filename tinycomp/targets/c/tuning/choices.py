@@ -37,6 +37,15 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
         settings: What the user wants, and what was measured.
         on: The processor that the program is for; by default the one at hand.
     """
+    instructions = [
+        call
+        if call.control is None
+        else dataclasses.replace(call, control=dataclasses.replace(
+            call.control, bodies=tuple([choose(body, settings, on) for body in call.control.bodies])
+        ))
+        for call in program.instructions
+    ]  # fmt: skip
+    program = dataclasses.replace(program, instructions=tuple(instructions))
     with expecting(expected_sizes(spec.shape for spec in program.inputs)):
         sites = _sites(program)
     if not sites:

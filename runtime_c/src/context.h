@@ -1,0 +1,40 @@
+/* The inside of a context. */
+#ifndef TINYCOMP_CONTEXT_H
+#define TINYCOMP_CONTEXT_H
+
+#include "control.h"
+
+/* What is left of one thread's part of a step. */
+typedef struct tc_portion {
+  _Alignas(64) _Atomic int64_t next; /* unit */
+  int64_t end;
+} tc_portion;
+
+struct tc_context {
+  const tc_program *program;
+  char *arena;
+  char *scratch;
+  int64_t arena_room, scratch_room; /* bytes of both */
+  int64_t scratch_stride;
+  tc_portion *portions; /* one per thread */
+  int32_t threads;
+  void **pointers;             /* one per operand of the program */
+  tc_patch *patches;           /* those of the pointers that change with every run */
+  tc_instance sized;           /* of a program over sizes: what it is at those of the next run */
+  int64_t *values;             /* the symbols and formulas to come */
+  bool is_sized;               /* whether `sized` is whole */
+  tc_control_state **controls; /* one per instruction with bodies */
+  int64_t control_count;
+  tc_grown *grown; /* one per output of a program with such instructions */
+};
+
+/* What a program is in the context's next run. */
+static inline const tc_instance *tc_instance_of(const tc_context *context) {
+  return tc_program_is_symbolic(context->program) ? &context->sized : &context->program->own;
+}
+
+/* Runs a program on threads of a pool that the caller has entered. */
+int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
+                       tc_error *error);
+
+#endif
