@@ -121,7 +121,21 @@ def _channels(node: Node, shapes: _Shapes) -> Iterator[Condition]:
         yield from (_equal(x[1], dim) for dim in chain.from_iterable(shape or () for shape in shapes[1:]))
 
 
+def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Condition]:
+    x, rest = shapes[0], (*shapes[4:7], None, None, None)[:3]
+    batch_first = bool(node.attrs.get("layout", 0))
+    if x is not None:
+        batch = x[0 if batch_first else 1]
+        lengths, *states = rest
+        if lengths is not None:
+            yield _equal(lengths[0], batch)
+        for state in states:
+            if state is not None:
+                yield _equal(state[0 if batch_first else 1], batch)
+
+
 _RULES: Mapping[str, Callable[[Node, _Shapes], Iterator[Condition]]] = {
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent),
     **dict.fromkeys((*_BROADCASTING, *_NORMS), _broadcast),
     **dict.fromkeys(_CHANNELS, _channels),
     "Concat": _concat,

@@ -17,6 +17,7 @@ from tinycomp.runtime.native.program import (
     ABSENT,
     ArenaBuffer,
     BufferSpec,
+    Condition,
     Control,
     Counted,
     Instruction,
@@ -121,6 +122,7 @@ class Emitter:
     lower_body: Callable[[Emitter, Graph, str], Program] | None = None
     outer: Emitter | None = None
     calls: list[_Call] = field(default_factory=list)
+    demands: list[Condition] = field(default_factory=list)
     derived: dict[tuple[object, ...], tuple[View, ...]] = field(default_factory=dict)
     _views: dict[Value, View] = field(default_factory=dict)
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
@@ -270,6 +272,11 @@ class Emitter:
             if source.producer not in nodes:
                 return self.count_of(source), sized_type(source)[1][0]
         return None
+
+    def demand(self, value: Size, text: str, node: Node) -> None:
+        """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
+        if isinstance(value, Expression):
+            self.demands.append(Condition(value, text, f"{node.label} ({node.qualified_op})"))
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""

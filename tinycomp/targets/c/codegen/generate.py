@@ -57,11 +57,11 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
     """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
-    demanded = _conditions(graph) if is_symbolic else ()
+    demanded = _conditions(graph) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)):
         program = _generated(name, graph, table, settings, is_symbolic, outer)
-    return dataclasses.replace(program, conditions=demanded)
+    return dataclasses.replace(program, conditions=(*demanded, *program.conditions))
 
 
 def _conditions(graph: Graph) -> tuple[Condition, ...]:
@@ -108,7 +108,8 @@ def _generated(
             _lower(emit, node, table)
         elif node is groups[node].nodes[-1]:
             _emit_group(emit, groups[node], table)
-    return emit.finish(name)
+    program = emit.finish(name)
+    return dataclasses.replace(program, conditions=tuple(emit.demands)) if outer is None else program
 
 
 def _name_sizes(graph: Graph, prefix: str) -> bool:

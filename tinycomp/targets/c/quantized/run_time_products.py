@@ -12,13 +12,14 @@ from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, ValuePattern, reject
+from tinycomp.symbolic import maximum
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.ops.matmul import batches_fit, factors, geometry
 from tinycomp.targets.c.quantized.products import factors_fit
-from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import (
@@ -152,8 +153,10 @@ def qmatmul(emit: Emitter, node: Node) -> None:
     product, outer = first(node.body.nodes, "MatMul"), operands_of(node)
     stored = [dequantizer(v).operand(0) for v in product.inputs[:2]]
     x, w = (outer.get(v, v) for v in stored)
-    depth, most = (x.static_shape or (0,))[-1], deepest(product)
-    if depth > most:
+    depth, most = sized_type(x)[1][-1], deepest(product)
+    if not isinstance(depth, int):
+        emit.demand(maximum(depth - most, 0), f"sums of more than {most} 8-bit products may leave int32", node)
+    elif depth > most:
         raise TargetError(
             "sums of so many 8-bit products may leave int32",
             where=node.label,
