@@ -11,7 +11,7 @@ from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, RegionRow, Report
 
-WRITTEN = (3, "1bf83143fa7f")
+WRITTEN = (4, "9e4cec2af129")
 """The format version, and the fingerprint of what files of that version hold."""
 
 

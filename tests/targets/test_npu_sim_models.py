@@ -51,7 +51,7 @@ def test_the_digits_report_names_what_stayed_behind():
 
 def npu_without(composite: str) -> tinycomp.Target:
     """The NPU as it would be without one of its instructions."""
-    target = tinycomp.Target("npu_sim", tolerance=TARGET.tolerance)
+    target = tinycomp.Target("npu_sim", tolerance=TARGET.tolerance, static_shapes=True)
     target.composites = [c for c in TARGET.composites if c.name != composite]
     target.rules = TARGET.rules
     target.codegen(build)

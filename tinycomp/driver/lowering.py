@@ -176,6 +176,9 @@ class Lowering:
             self._contexts += region.native.context_bytes if keep else 0
             return region
         body = node.body
+        counted = row_sources(body)
+        if counted:
+            raise _depends_on_data(node, next(iter(counted)), "C source writes arrays of known sizes, and ")
         if not is_static(node):
             raise TargetError(
                 "C source writes arrays of known sizes",

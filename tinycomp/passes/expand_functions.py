@@ -34,6 +34,7 @@ from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
+from tinycomp.ops.typing import CONTROL_FLOW
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
@@ -153,6 +154,11 @@ def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
         for step in (MergeComposite(target), *_SETTLE, AnnotateTarget((target,))):
             step.run(trial)
         left = [node for node in trial.nodes if node.target is None]
+        repeated = next((node for node in trial.nodes if node.op in CONTROL_FLOW and not node.domain), None)
+        if (
+            repeated is not None
+        ):  # over single elements, as such definitions are: the operator itself is faster anywhere
+            return None, f"{repeated.op}: the definition goes from element to element"
         if not left:
             return trial, ""
         for node in left:

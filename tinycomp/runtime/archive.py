@@ -29,7 +29,7 @@ from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"

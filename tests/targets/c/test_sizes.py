@@ -366,7 +366,7 @@ def test_one_program_serves_all_sizes_of_a_model(name: str, programs: list[str])
                 np.testing.assert_array_equal(results[key], array, str(model.sets[place]))
 
 
-ELSEWHERE = {"GroupQueryAttention", "Relayout", "c.qconv_scaled", "c.qdense_scaled", "Identity"}
+ELSEWHERE = {"GroupQueryAttention", "If", "Loop", "Relayout", "c.qconv_scaled", "c.qdense_scaled", "Identity"}
 """What comes with others in these tests, or is tested with symbolic sizes in a file of its own."""
 
 

@@ -203,7 +203,8 @@ def test_a_callable_returns_what_it_finds():
     @finder.codegen
     def build(region):
         asked.append([n.op for n in region.body.nodes])
-        return lambda *operands: np.arange(3 * len(asked)).reshape(-1, 3) if len(operands) > 1 else -operands[0]
+        rows = len(asked)
+        return lambda *operands: np.arange(3 * rows).reshape(-1, 3) if len(operands) > 1 else -operands[0]
 
     model = model_of(node("Neg", ["kept"], ["y"]), outputs=("y",))
     module = tinycomp.compile(model, finder)
