@@ -18,10 +18,10 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False, options=None)",
+    " requires=None, programs=False, options=None, static_shapes=False)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, options=None)",
+    " memory_limit=None, policy=None, options=None, specialize=False)",
     "from_onnx": "(model, shapes=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
     " config=None)",

@@ -89,7 +89,7 @@ def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tu
 
     >>> lives = [Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)]
     >>> placed_above(lives, plan_arena(lives).offsets)
-    [(), (0,), ()]
+    [(), (2, 0), ()]
 
     Args:
         buffers: What the plan places.

@@ -155,9 +155,7 @@ def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
             step.run(trial)
         left = [node for node in trial.nodes if node.target is None]
         repeated = next((node for node in trial.nodes if node.op in CONTROL_FLOW and not node.domain), None)
-        if (
-            repeated is not None
-        ):  # over single elements, as such definitions are: the operator itself is faster anywhere
+        if repeated is not None:  # the operator itself is faster anywhere
             return None, f"{repeated.op}: the definition goes from element to element"
         if not left:
             return trial, ""
