@@ -167,6 +167,10 @@ typedef struct tc_control {
 
 int32_t tc_program_control(tc_program *program, const tc_control *control, tc_error *error);
 
+/* Behind all instructions: how many of the first ones follow from sizes alone. They read constants and the arena, write
+ * what no other instruction writes and no other piece of the arena overlaps, and run only where the sizes are new. */
+int32_t tc_program_setup(tc_program *program, int64_t instructions, tc_error *error);
+
 /* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
 

@@ -23,6 +23,7 @@ struct tc_context {
   tc_instance sized;           /* of a program over sizes: what it is at those of the next run */
   int64_t *values;             /* the symbols and formulas to come */
   bool is_sized;               /* whether `sized` is whole */
+  bool is_set_up;              /* whether the steps have run that follow from sizes alone */
   tc_control_state **controls; /* one per instruction with bodies */
   int64_t control_count;
   tc_grown *grown; /* one per output of a program with such instructions */

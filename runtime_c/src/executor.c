@@ -261,7 +261,7 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   int64_t *before = sized->values;
   sized->values = context->values;
   context->values = before;
-  context->is_sized = false;
+  context->is_sized = context->is_set_up = false;
   tc_fill_tables(program, sized);
   if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
     return error->code;
@@ -421,7 +421,7 @@ static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool
                   .failure = &failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   const tc_step *steps = steps_of(program, context);
-  for (int64_t s = 0; s < program->step_count; s++) {
+  for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
     task.step = &steps[s];
     if (task.step->control) {
@@ -440,6 +440,7 @@ static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool
       return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)s, tc_step_name(task.step),
                           message);
     }
+    context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
   }
   return TC_OK;
 }

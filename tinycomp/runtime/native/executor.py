@@ -750,6 +750,7 @@ class _Sizes:
         for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
             self.value(dim)
         self._describe_conditions()
+        self._tell(lib.tc_program_setup, self.program.setup)
         self._tell(lib.tc_program_typical, sizes)
 
     def _describe_conditions(self) -> None:
