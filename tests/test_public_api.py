@@ -38,7 +38,7 @@ MEMBERS = {
     "Pipeline": {"run"},
     "Target": {
         *("composite", "op", "accept", "codegen", "row_wise"),
-        *("rules_for", "follows_rows", "generates", "build", "require"),
+        *("rules_for", "follows_rows", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "for_plan", "composites"),
     },
     "TinycompError": set(),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.policy import Policy
@@ -25,6 +25,7 @@ Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the options of the target."""
 RowWise = Callable[[Node, Set[Value]], bool]
 """See :meth:`Target.row_wise`."""
+_CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=RowWise)
 
@@ -304,6 +305,20 @@ class Target:
     def rules_for(self, node: Node) -> list[OpRule]:
         """Return the operator rules that decide about ``node``, in order."""
         return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
+
+    def excluded(self, graph: Graph, policy: Policy) -> dict[Node, str]:
+        """Return the nodes of ``graph`` that the target may not have, and why.
+
+        Args:
+            graph: The graph.
+            policy: What counts beside the target's own policy.
+        """
+        return self.policy.excluded(graph) | policy.excluded(graph)
+
+    @property
+    def reads_quantized(self) -> bool:
+        """Tell whether a composite mentions a conversion between real and quantised numbers."""
+        return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
 
     def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
         """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
