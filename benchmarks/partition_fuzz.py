@@ -14,24 +14,28 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
 from tinycomp.driver.lowering import Lowering
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
-from tinycomp.rewrite import open_graphs
+from tinycomp.rewrite import P, Pattern, ValuePattern, open_graphs
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target
 
 MOST_NODES = 12
 UNARY = ("Relu", "Neg", "Tanh", "Identity", "Dropout")
 BINARY = ("Add", "Mul", "Sub", "Max")
+CHAINED = ("Relu", "Neg", "Tanh")
 OPS = (*UNARY, *BINARY, "Split", "If")
 WIDE = TensorType("float32", (2, 4))
 
@@ -213,6 +217,81 @@ def check(seed: int) -> Counter[str]:
     return facts
 
 
+def check_priorities(seed: int) -> None:
+    """Offer one random graph to one to three targets with composites and rules, and compare with a plain reading.
+
+    Each composite is a chain of two or three operators; of its parts only the last may be read outside.
+
+    Raises:
+        MismatchError: If a node is not where the plain reading has it, or there are more regions than necessary.
+    """
+    rng = random.Random(seed)
+    graph, targets = random_graph(rng), random_targets(rng)
+    chains = {t.name: [tuple(rng.choices(CHAINED, k=rng.randint(2, 3))) for _ in range(2)] for t in targets}
+    for target in targets:
+        for number, chain in enumerate(chains[target.name]):
+            target.composite(_chain(chain), name=f"chain{number}")
+        target.claims_structural = False
+    EliminateDeadCode().run(graph)
+    text, wanted = str(graph), _claimed_plainly(graph, targets, chains)
+    try:
+        *claiming, merging = partitioning_passes(targets)[:-1]
+        for step in claiming:
+            if not isinstance(step, (FoldConstants, EliminateDeadCode)):
+                step.run(graph)
+        found = {name: n.target for n in graph.nodes for inner in _parts(n) for name in inner.sources}
+        wanted = {name: wanted[name] for name in found}  # the definition of a Relu of a constant is folded
+        assert found == wanted, f"{found} instead of {wanted}"
+        merging.run(graph)
+        for scope in open_graphs(graph):
+            _check_regions(scope)
+    except Exception as error:
+        raise MismatchError(f"seed {seed}, chains {chains}: {error}\n{text}") from error
+
+
+def _parts(node: Node) -> list[Node]:
+    return node.body.nodes if node.is_composite else [node]
+
+
+def _chain(ops: tuple[str, ...]) -> Pattern:
+    value: ValuePattern = P.any
+    for op in ops:
+        value = P.op(op, value)
+    return Pattern("chain", [value], through=False)
+
+
+def _claimed_plainly(
+    graph: Graph, targets: list[Target], chains: Mapping[str, list[tuple[str, ...]]]
+) -> dict[str, str | None]:
+    """Return the target of every node by source name: each target's composites in order, then its rules."""
+    claimed: dict[Node, str] = {}
+    for target in targets:
+        for chain in chains[target.name]:
+            for root in reversed(graph.nodes):
+                members = _chained(graph, root, chain)
+                if members and claimed.keys().isdisjoint(members):
+                    claimed |= dict.fromkeys(members, target.name)
+        for node in graph.nodes:
+            by_definition = node.op == "Relu" and ("", "Max") in target.rules
+            if node not in claimed and (target.rules_for(node) or by_definition):
+                claimed[node] = target.name
+    return {name: claimed.get(node) for node in graph.nodes for name in node.sources}
+
+
+def _chained(graph: Graph, root: Node, chain: tuple[str, ...]) -> list[Node]:
+    """Return the nodes of a chain that ends at ``root``; none if there is no such chain, or a part is read outside."""
+    members = [root]
+    if root.op != chain[-1]:
+        return []
+    for op in reversed(chain[:-1]):
+        value = members[-1].inputs[0]
+        node = None if value is None else value.producer
+        if value is None or node is None or node.op != op or graph.use_count(value) != 1:
+            return []
+        members.append(node)
+    return members
+
+
 def _check_regions(graph: Graph) -> Counter[str]:
     nodes = graph.nodes
     regions: dict[int, list[Node]] = {}
@@ -258,6 +337,7 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.count):
         try:
             facts += check(seed)
+            check_priorities(seed)
         except MismatchError as error:
             print(error)
             return 1
