@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.partition_fuzz import check_priorities
-from tests.partition_tools import claims, graph_of, regions, remarks, target_of
+from tests.partition_tools import claims, conditional, graph_of, regions, remarks, target_of
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
-from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
@@ -231,20 +230,6 @@ def test_a_conditional_that_is_given_back_is_taken_apart_for_the_same_target():
     assert claims(graph) == {"y": None}
     (node,) = graph.nodes
     assert [regions(branch) for branch in node.bodies.values()] == [[{"u"}], [{"u"}]]
-
-
-def conditional() -> Graph:
-    kind = TensorType("float32", (2, 4))
-    graph = Graph(opsets={"": 17}, infer=infer_node_types)
-    condition, x = graph.add_input("q", TensorType("bool", ())), graph.add_input("x", kind)
-    bodies = {}
-    for key in ("then_branch", "else_branch"):
-        body = Graph(key, opsets=graph.opsets, infer=graph.infer)
-        body.set_outputs([body.add("Relu", [body.add_input("t", kind)], sources=["u"]).output])
-        bodies[key] = body
-    node = graph.add("If", [condition, x], bodies=bodies, captures=1, sources=["y"])
-    graph.set_outputs([node.output])
-    return graph
 
 
 # Weights -------------------------------------------------------------------------------------------------------------
