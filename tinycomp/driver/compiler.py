@@ -499,7 +499,7 @@ def _refuse_misplaced(compiler: Compiler, partitioned: Graph) -> None:
 
 def _misplaced(node: Node, place: Place, where: str, remarks: Sequence[Remark]) -> str:
     about = [r for r in remarks if r.target == place.target and not set(node.sources).isdisjoint(r.sources)]
-    reason = max(about, key=lambda r: r.progress, default="no reason recorded")
+    reason = max(reversed(about), key=lambda r: r.progress, default="no reason recorded")
     return f"{node.label} ({node.qualified_op}) on {'the host' if where == HOST else where}: {reason}"
 
 
