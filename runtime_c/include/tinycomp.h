@@ -90,10 +90,7 @@ void tc_program_destroy(tc_program *program);
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
-/* Lets the last instruction compute no more than the first rows of its results that a run turns out to need: its
- * parameters are for `rows` of them, along the first dimension, and `count` is where an earlier instruction puts how
- * many there are (an int64 in the arena or an output). What follows these rows is undefined. */
-int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error);
+
 /* ---- programs over sizes: their sizes are parameters of a run ---- */
 
 enum tc_limits { TC_MAX_SYMBOLS = 4096 };
@@ -112,8 +109,9 @@ enum tc_formula_operation {
   TC_FORMULA_CONDITION = 7
 };
 
-/* First of all: how many symbols there are. They are the values 0 to count - 1, and every formula is one more. */
-int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error);
+/* First of all: how many symbols there are. Those that inputs show are the values 0 to shown - 1, those that
+ * instructions find out come behind them, and every formula is one more. */
+int32_t tc_program_symbols(tc_program *program, int32_t shown, int32_t found, tc_error *error);
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error);
 /* Then, before all instructions: the bytes that the caller gives inputs and outputs, the words (int64) of constants
  * that follow from sizes, and the pieces of the arena, which arena operands name by index. A piece begins behind the
@@ -121,10 +119,17 @@ int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, in
 int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error);
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error);
 int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error);
-/* Behind an instruction: which of its parameters (an int64 at this byte), offsets of operands and limits follow. */
+/* Behind an instruction: which of its parameters (an int64 at this byte) and offsets of operands follow. */
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error);
 int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error);
-int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error);
+/* Behind an instruction, and in the order of the symbols: one of its operands, an int64 that it writes to the arena,
+ * is the size that this symbol stands for, no more than the value `most`. Steps before it may not depend on it, nor may
+ * the bytes of buffers and pieces, which are those for the most; steps behind it are planned anew where it changes. */
+int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, int64_t most, tc_error *error);
+/* An output that lies in the arena when a run ends, since its bytes and dimensions, all of them values, may follow from
+ * sizes that instructions find out; the caller gives no memory for it: see tc_context_grown. */
+int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand *place, int64_t bytes, int32_t rank,
+                          const int64_t *dims, tc_error *error);
 
 /* ---- control flow: instructions that run other programs, their bodies ---- */
 

@@ -13,6 +13,7 @@
 typedef __typeof__(&tc_run) run_function;
 typedef __typeof__(&tc_context_resize) resize_function;
 typedef __typeof__(&tc_context_value) value_function;
+typedef __typeof__(&tc_context_grown) grown_function;
 
 /* Sizes of a module's inputs that are no numbers: of one that is the first to show a symbol, what is read; of all
  * others, what is checked once the symbols are known. */
@@ -27,7 +28,7 @@ typedef struct array_spec {
   Py_ssize_t extends; /* of a result: the input that may be the same memory, or -1 */
   const char *format; /* of the buffer protocol; belongs to an object that the callable keeps */
   int rank;
-  Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes */
+  Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes; NULL of a result that only a run measures */
 } array_spec;
 
 typedef struct direct {
@@ -43,9 +44,11 @@ typedef struct direct {
   Py_ssize_t input_count, output_count;
   resize_function resize;
   value_function value;
+  grown_function grown;
   int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
   symbol_source *sources; /* of each symbol */
   Py_ssize_t symbol_count;
+  int symbolic;       /* whether the program wants to be asked for sizes at all */
   array_spec specs[]; /* of the inputs and outputs */
 } direct;
 
@@ -189,12 +192,19 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
     Py_buffer *view = &f->views[d->input_count + i];
     PyObject *result = given ? PySequence_GetItem(given, place) : Py_NewRef(Py_None);
     const bool taken = result && result != Py_None;
+    if (!d->specs[d->input_count + i].shape) { /* it is made when the run has ended */
+      state = taken ? 0 : result ? PyList_SetItem(results, place, result) ? -1 : 1 : -1;
+      if (taken) {
+        Py_DECREF(result);
+      }
+      continue;
+    }
     if (result == Py_None) {
       Py_DECREF(result);
       result = fresh_result(d, memory, i);
     }
     if (!result) {
-      if (!d->symbol_count || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+      if (!d->symbolic || !PyErr_ExceptionMatches(PyExc_ValueError)) {
         return -1;
       }
       PyErr_Clear(); /* a dimension is negative */
@@ -242,6 +252,46 @@ static int run_program(const direct *d, tc_context *memory, const frame *f) {
   return status == TC_OK;
 }
 
+/* A fresh array with a result that the run has measured. */
+static PyObject *grown_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
+  tc_grown grown;
+  const int32_t rank = d->grown(memory, (int32_t)output, &grown);
+  PyObject *shape = rank < 0 ? NULL : PyTuple_New(rank);
+  for (int k = 0; shape && k < rank; k++) {
+    PyObject *size = PyLong_FromLongLong(grown.dims[k]);
+    if (!size || PyTuple_SetItem(shape, k, size)) {
+      Py_CLEAR(shape);
+    }
+  }
+  PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 4);
+  PyObject *array = shape ? PyObject_CallFunctionObjArgs(d->empty, shape, dtype, NULL) : NULL;
+  Py_XDECREF(shape);
+  Py_buffer view;
+  if (!array || PyObject_GetBuffer(array, &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)) {
+    Py_CLEAR(array);
+    return NULL;
+  }
+  if (view.len == grown.bytes && grown.bytes) {
+    memcpy(view.buf, grown.data, (size_t)grown.bytes);
+  }
+  PyBuffer_Release(&view);
+  return array;
+}
+
+/* Puts the results into the list that only the run has measured: 1, or -1 with an exception. */
+static int take_grown(const direct *d, const tc_context *memory, PyObject *results) {
+  for (Py_ssize_t i = 0; i < d->output_count; i++) {
+    const array_spec *spec = &d->specs[d->input_count + i];
+    if (!spec->shape) {
+      PyObject *result = grown_result(d, memory, i);
+      if (!result || PyList_SetItem(results, spec->place, result)) {
+        return -1;
+      }
+    }
+  }
+  return 1;
+}
+
 /* Takes a sequence of arrays, and perhaps one of arrays for the results or None, and returns a list of results; or
  * None. */
 static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -259,13 +309,16 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t c
   if (state == 1) {
     context = take_context(d);
     tc_context *memory = context ? memory_of(d, context) : NULL;
-    state = !memory ? -1 : !d->symbol_count || resize_context(d, memory, &f);
+    state = !memory ? -1 : !d->symbolic || resize_context(d, memory, &f);
     if (state == 1) {
       results = PyList_New(d->output_count);
       state = results ? make_results(d, memory, &f, count == 2 ? args[1] : NULL, results) : -1;
     }
     if (state == 1) {
       state = run_program(d, memory, &f);
+    }
+    if (state == 1) {
+      state = take_grown(d, memory, results);
     }
   }
   frame_release(&f);
@@ -301,10 +354,13 @@ static void capsule_destroy(PyObject *capsule) { direct_free(PyCapsule_GetPointe
 /* Reads one (place, extends, format, shape), with a dtype behind it for an output. */
 static bool spec_read(PyObject *fields, array_spec *spec) {
   PyObject *format, *shape, *dtype;
-  if (!PyArg_ParseTuple(fields, "nnUO!|O", &spec->place, &spec->extends, &format, &PyTuple_Type, &shape, &dtype)) {
+  if (!PyArg_ParseTuple(fields, "nnUO|O", &spec->place, &spec->extends, &format, &shape, &dtype)) {
     return false;
   }
   spec->format = PyUnicode_AsUTF8AndSize(format, NULL);
+  if (shape == Py_None) {
+    return spec->format != NULL;
+  }
   spec->rank = (int)PyTuple_Size(shape);
   spec->shape = PyMem_Calloc((size_t)spec->rank + 1, sizeof(Py_ssize_t));
   if (!spec->format || !spec->shape) {
@@ -334,16 +390,18 @@ static bool sources_read(direct *d, PyObject *sources) {
   return true;
 }
 
-/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources) ->
- * callable. The functions tc_run, tc_context_resize and tc_context_value, program and pool are addresses, as whole
- * numbers. A dimension of inputs and outputs that is negative is -1 - v for the value v of the program. */
+/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, symbolic)
+ * -> callable. The functions tc_run, tc_context_resize, tc_context_value and tc_context_grown, program and pool are
+ * addresses, as whole numbers. A dimension of inputs and outputs that is negative is -1 - v for the value v of the
+ * program; an output without a shape is one that only a run measures. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *run, *resize, *value, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty;
+  PyObject *run, *resize, *value, *grown, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty;
   PyObject *inputs, *outputs, *sources;
-  if (!PyArg_ParseTuple(args, "(OOO)OOOO!OOOO!O!O!", &run, &resize, &value, &program, &pool, &owner, &PyList_Type,
-                        &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
-                        &PyTuple_Type, &sources)) {
+  int symbolic;
+  if (!PyArg_ParseTuple(args, "(OOOO)OOOO!OOOO!O!O!p", &run, &resize, &value, &grown, &program, &pool, &owner,
+                        &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
+                        &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &symbolic)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -355,6 +413,8 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->run = (run_function)PyLong_AsVoidPtr(run);
   d->resize = (resize_function)PyLong_AsVoidPtr(resize);
   d->value = (value_function)PyLong_AsVoidPtr(value);
+  d->symbolic = symbolic;
+  d->grown = (grown_function)PyLong_AsVoidPtr(grown);
   d->program = PyLong_AsVoidPtr(program);
   d->pool = PyLong_AsVoidPtr(pool);
   d->contexts = Py_NewRef(contexts);

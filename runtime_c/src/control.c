@@ -127,7 +127,7 @@ static bool extents_fit(const tc_program *program, const tc_extent *extents, int
 
 static int32_t check_body(const tc_program *program, const tc_control *control, const tc_body *body, tc_error *error) {
   const tc_program *inner = body->program;
-  if (!inner || !inner->finished || inner->input_count != body_inputs(control) ||
+  if (!inner || !inner->finished || inner->found_count || inner->input_count != body_inputs(control) ||
       inner->output_count != body_outputs(control)) {
     return tc_error_set(error, TC_INVALID, "a body is not finished, or does not take or give what it must");
   }
@@ -196,7 +196,7 @@ int32_t tc_program_control(tc_program *program, const tc_control *control, tc_er
   const int32_t operands = tc_control_operands(control);
   tc_step step = {.operand_count = operands, .first_pointer = program->pointer_count};
   step.control_index = program->control_count;
-  step.operands = copied(control->operands, operands, sizeof(tc_operand)); /* and one more, absent */
+  step.operands = copied(control->operands, operands, sizeof(tc_operand));
   step.control = control_copy(control);
   if (!step.operands || !step.control ||
       !tc_reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
@@ -205,7 +205,7 @@ int32_t tc_program_control(tc_program *program, const tc_control *control, tc_er
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another instruction");
   }
   program->own.steps[program->step_count++] = step;
-  program->pointer_count += operands + 1;
+  program->pointer_count += operands;
   program->control_count++;
   if (!tc_program_is_symbolic(program)) {
     return TC_OK;

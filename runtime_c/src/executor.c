@@ -75,7 +75,7 @@ static bool instance_copy(const tc_program *program, tc_instance *instance) {
     tc_step *step = &steps[i];
     step->common = step->state;
     if (step->depends) {
-      step->operands = copied(step->operands, ((size_t)step->operand_count + 1) * sizeof(tc_operand));
+      step->operands = copied(step->operands, (size_t)step->operand_count * sizeof(tc_operand));
       step->params = step->control ? NULL : copied(step->params, (size_t)tc_kernel_infos[step->kernel].params_size);
       enough = enough && step->operands && (step->params || step->control);
     }
@@ -102,7 +102,7 @@ static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &steps_of(program, context)[s];
     const char *roles = step->control ? NULL : tc_kernel_infos[step->kernel].signature;
-    for (int i = 0; i <= step->operand_count; i++) {
+    for (int i = 0; i < step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
       void **pointer = &context->pointers[step->first_pointer + i];
       if (operand->space == TC_ARENA) {
@@ -136,10 +136,10 @@ int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
 
 /* Gives a context what steps with bodies need. */
 static int32_t create_controls(const tc_program *program, tc_context *context, tc_error *error) {
-  if (!program->control_count) {
+  if (!program->control_count && !program->left_count) {
     return TC_OK;
   }
-  context->controls = calloc((size_t)program->control_count, sizeof(*context->controls));
+  context->controls = calloc((size_t)program->control_count + 1, sizeof(*context->controls));
   context->grown = calloc((size_t)program->output_count + 1, sizeof(*context->grown));
   if (!context->controls || !context->grown) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
@@ -261,16 +261,48 @@ static int64_t result_bytes(const tc_program *program, const tc_instance *sized)
   return (int64_t)tc_min(bytes, TC_MAX_BYTES);
 }
 
+/* Lets the sizes to come be those at hand, and these the ones before. */
+static void exchange_values(tc_context *context) {
+  int64_t *before = context->sized.values;
+  context->sized.values = context->values;
+  context->values = before;
+}
+
+/* Takes the most for the sizes that steps find out, until they do. */
+static void expect_most(const tc_program *program, int64_t *values) {
+  if (program->found_count) {
+    memset(values + program->formulas.symbol_count - program->found_count, 0,
+           (size_t)program->found_count * sizeof(int64_t));
+    tc_formulas_evaluate(&program->formulas, values, 0, NULL);
+    for (int64_t s = 0; s < program->step_count; s++) {
+      const tc_step *step = &program->own.steps[s];
+      if (step->finds) {
+        values[step->symbol] = values[step->most];
+      }
+    }
+  }
+}
+
+/* Follows a change of the steps' operands in the callers' buffers. */
+static void follow_patches(const tc_program *program, tc_context *context) {
+  for (int64_t i = 0, p = 0; i < program->step_count; i++) {
+    const tc_step *step = &context->sized.steps[i];
+    for (int32_t k = 0; k < step->operand_count; k++) {
+      if (step->operands[k].space == TC_INPUT || step->operands[k].space == TC_OUTPUT) {
+        context->patches[p++].operand = step->operands[k];
+      }
+    }
+  }
+}
+
 static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
   tc_instance *sized = &context->sized;
   const bool all = !context->is_sized;
-  if (tc_formulas_evaluate(&program->formulas, context->values, error)) {
+  expect_most(program, context->values);
+  if (tc_formulas_evaluate(&program->formulas, context->values, 0, error)) {
     return error->code;
   }
-  /* From here on, `values` holds the sizes of before. */
-  int64_t *before = sized->values;
-  sized->values = context->values;
-  context->values = before;
+  exchange_values(context);
   context->is_sized = context->is_set_up = false;
   tc_fill_tables(program, sized);
   if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
@@ -288,14 +320,7 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   context->result_room = tc_max(results, context->result_room);
   context->scratch_stride = stride;
   resolve_fixed(program, context);
-  for (int64_t i = 0, p = 0; i < program->step_count; i++) {
-    const tc_step *step = &sized->steps[i];
-    for (int32_t k = 0; k <= step->operand_count; k++) {
-      if (step->operands[k].space == TC_INPUT || step->operands[k].space == TC_OUTPUT) {
-        context->patches[p++].operand = step->operands[k];
-      }
-    }
-  }
+  follow_patches(program, context);
   context->is_sized = true;
   return TC_OK;
 }
@@ -307,7 +332,7 @@ void tc_context_supervise(tc_context *context, tc_permits permits, void *owner) 
 
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error) {
   const tc_program *program = context->program;
-  const size_t bytes = (size_t)program->formulas.symbol_count * sizeof(int64_t);
+  const size_t bytes = (size_t)(program->formulas.symbol_count - program->found_count) * sizeof(int64_t);
   if (context->is_sized && !memcmp(context->sized.values, symbols, bytes)) {
     return TC_OK;
   }
@@ -402,20 +427,10 @@ static void run_pieces(void *argument, int thread) {
   }
 }
 
-/* The units that a step has to do: those of the rows that there are, if an earlier step has counted them. */
-static int64_t units_of(const tc_step *step, const tc_context *context) {
-  if (!step->rows) {
-    return step->units;
-  }
-  const int64_t *count = context->pointers[step->first_pointer + step->operand_count];
-  const __int128 wanted = tc_max(tc_min(*count, step->rows), 0);
-  return (int64_t)((wanted * step->units + step->rows - 1) / step->rows);
-}
-
 /* Runs one step on the calling thread, or on all threads if it is worth it. */
 static void run_step(tc_task *task, tc_pool *pool) {
   enum { PIECES_PER_THREAD = 4 };
-  const int64_t units = units_of(task->step, task->context), threads = task->threads;
+  const int64_t units = task->step->units, threads = task->threads;
   if (threads > 1 && units > 1 && task->step->parallel) {
     task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
     for (int64_t i = 0; i < threads; i++) {
@@ -430,9 +445,83 @@ static void run_step(tc_task *task, tc_pool *pool) {
   }
 }
 
-/* Runs the steps one after another. */
-static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool *pool, double *seconds,
+/* Plans the steps behind one anew that has found out a size. */
+static int32_t refinish_behind(const tc_program *program, tc_context *context, int64_t found_by, tc_error *error) {
+  tc_instance *sized = &context->sized;
+  tc_fill_tables(program, sized);
+  for (int64_t s = found_by + 1; s < program->step_count; s++) {
+    tc_step *step = &sized->steps[s];
+    if (step->depends && changes(program, context, step)) {
+      if (tc_refinish_step(program, sized, s, error)) {
+        return error->code;
+      }
+      sized->scratch_bytes = tc_max(sized->scratch_bytes, step->scratch_bytes);
+    }
+  }
+  const int64_t stride = scratch_stride(sized);
+  if (grow(context, 0, stride * context->threads, error)) {
+    return error->code;
+  }
+  context->scratch_stride = tc_max(stride, context->scratch_stride);
+  resolve_fixed(program, context);
+  follow_patches(program, context);
+  return TC_OK;
+}
+
+/* Takes over the size that a step has found out. */
+static int32_t take_size(tc_context *context, int64_t found_by, void *const *inputs, void *const *outputs,
                          tc_error *error) {
+  const tc_program *program = context->program;
+  const tc_formulas *formulas = &program->formulas;
+  const tc_step *step = &context->sized.steps[found_by];
+  const int64_t size = *(const int64_t *)context->pointers[step->first_pointer + step->found_operand];
+  const int64_t most = context->sized.values[step->most];
+  if (size < 0 || size > most) {
+    tc_error_set(error, TC_FAILED, "it found a size of %lld, not one from 0 to %lld", (long long)size, (long long)most);
+    return tc_step_locate(error, found_by, step);
+  }
+  if (size == context->sized.values[step->symbol]) {
+    return TC_OK;
+  }
+  memcpy(context->values, context->sized.values, (size_t)tc_formulas_values(formulas) * sizeof(int64_t));
+  context->values[step->symbol] = size;
+  context->is_sized = false; /* until all steps are ready */
+  if (tc_formulas_evaluate(formulas, context->values, tc_formulas_stage_of(formulas, step->symbol), error)) {
+    return error->code;
+  }
+  exchange_values(context);
+  if (refinish_behind(program, context, found_by, error)) {
+    return error->code;
+  }
+  context->is_sized = true;
+  return resolve_buffers(program, context, inputs, outputs, error);
+}
+
+/* Says where the outputs lie that stay in the arena. */
+static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_error *error) {
+  const tc_instance *sized = &context->sized;
+  for (int64_t i = 0; i < program->left_count; i++) {
+    const tc_left *left = &program->left[i];
+    tc_grown *grown = &context->grown[left->output];
+    const int64_t room = sized->values[program->pieces[left->place.index].value];
+    grown->bytes = sized->values[left->bytes];
+    if (grown->bytes < 0 || grown->bytes > room - left->place.offset) {
+      return tc_error_set(error, TC_FAILED, "output %d has %lld bytes, more than there is room for", left->output,
+                          (long long)grown->bytes);
+    }
+    grown->data = context->arena + sized->starts[left->place.index] + left->place.offset;
+    grown->rank = left->rank;
+    for (int32_t d = 0; d < left->rank; d++) {
+      grown->dims[d] = sized->values[left->dims[d]];
+    }
+  }
+  return TC_OK;
+}
+
+/* Runs the steps one after another. */
+static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
+                         tc_error *error) {
+  const tc_program *program = context->program;
   const int pool_threads = pool ? tc_pool_threads(pool) : 1;
   _Atomic(const char *) failure = NULL;
   tc_task task = {.context = context,
@@ -459,9 +548,12 @@ static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool
       return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)s, tc_step_name(task.step),
                           message);
     }
+    if (task.step->finds && take_size(context, s, inputs, outputs, error)) {
+      return error->code;
+    }
     context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
   }
-  return TC_OK;
+  return leave_outputs(program, context, error);
 }
 
 int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
@@ -470,7 +562,7 @@ int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, 
   if (resolve_buffers(program, context, inputs, outputs, error)) {
     return error->code;
   }
-  return run_steps(program, context, pool, seconds, error);
+  return run_steps(context, pool, inputs, outputs, seconds, error);
 }
 
 int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,

@@ -81,7 +81,7 @@ static const void *constant_data(const tc_program *program, const tc_instance *i
 /* Runs the prepare hook and checks everything that it stated. */
 static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
   const char *roles = tc_kernel_infos[step->kernel].signature;
-  for (int i = 0; i < TC_MAX_PLACES; i++) {
+  for (int i = 0; i < TC_MAX_OPERANDS; i++) {
     prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
   }
@@ -91,10 +91,11 @@ static void prepare_step(const tc_program *program, tc_instance *instance, const
         prepare->constants[i] ? available(program, instance, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
-  tc_touch(prepare, step->operand_count, 1, sizeof(int64_t)); /* the number of rows */
-  for (int i = 0; i <= step->operand_count && !tc_refused(prepare); i++) {
+  for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
     bound_operand(program, instance, prepare, i, tc_role(roles[i]));
   }
+  TC_REQUIRE(prepare, !step->finds || prepare->extents[step->found_operand] >= (int64_t)sizeof(int64_t),
+             "operand %d is too small for a size", step->found_operand);
   TC_REQUIRE(prepare,
              prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
                  prepare->scratch_bytes <= TC_MAX_BYTES,
@@ -192,12 +193,9 @@ static void give_back_packed(const tc_program *program, const tc_step *step) {
   }
 }
 
-/* What a step has to do; nothing is known of one whose rows only a run counts. */
+/* What a step has to do. */
 static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
   tc_work work = prepare->work;
-  if (step->operands[step->operand_count].space != TC_NONE) {
-    return (tc_work){.flops = 0};
-  }
   const char *roles = tc_kernel_infos[step->kernel].signature;
   for (int i = 0; i < step->operand_count; i++) {
     if (tc_present(prepare, i)) {
@@ -212,8 +210,6 @@ static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
 static void note(tc_step *step, const tc_prepare *prepare) {
   step->units = prepare->units;
   step->work = work_of(step, prepare);
-  step->rows =
-      step->limit_rows && prepare->leading % step->limit_rows == 0 ? tc_min(step->limit_rows, prepare->leading) : 0;
   step->parallel = prepare->units > 1 && prepare->cost >= parallel_cost;
   step->scratch_bytes = prepare->scratch_bytes;
 }
@@ -340,8 +336,6 @@ void tc_apply_fixups(const tc_program *program, const tc_instance *instance, tc_
       memcpy((char *)step->params + fixup->place, &value, sizeof(value));
     } else if (fixup->kind == TC_FIXUP_OFFSET) {
       step->operands[fixup->place].offset = value;
-    } else if (fixup->kind == TC_FIXUP_ROWS) {
-      step->limit_rows = value;
     }
   }
 }
@@ -457,7 +451,7 @@ int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error
     return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
   }
   memcpy(program->own.values, symbols, (size_t)program->formulas.symbol_count * sizeof(int64_t));
-  tc_formulas_evaluate(&program->formulas, program->own.values, NULL);
+  tc_formulas_evaluate(&program->formulas, program->own.values, 0, NULL);
   tc_fill_tables(program, &program->own);
   return TC_OK;
 }
@@ -470,7 +464,7 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
   }
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &program->own.steps[s];
-    for (int i = 0; i <= step->operand_count; i++) {
+    for (int i = 0; i < step->operand_count; i++) {
       if (step->operands[i].space == TC_INPUT || step->operands[i].space == TC_OUTPUT) {
         program->patches[program->patch_count++] = (tc_patch){step->first_pointer + i, step->operands[i]};
       }
@@ -501,6 +495,44 @@ static int32_t finish_steps(tc_program *program, tc_error *error) {
   return collect_patches(program, error);
 }
 
+static bool is_known(const tc_program *program, int64_t value, int32_t stage) {
+  return value < 0 || tc_formulas_stage_of(&program->formulas, value) <= stage;
+}
+
+/* Checks that nothing depends on a size before a step has found it out. */
+static int32_t check_stages(tc_program *program, tc_error *error) {
+  if (!program->found_count) {
+    return TC_OK;
+  }
+  if (!tc_formulas_stage(&program->formulas, program->formulas.symbol_count - program->found_count)) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  }
+  bool sound = program->find_count == program->found_count;
+  for (int64_t i = 0; i < program->piece_count; i++) {
+    sound = sound && is_known(program, program->pieces[i].value, 0);
+  }
+  for (int32_t i = 0; i < program->input_count; i++) {
+    sound = sound && is_known(program, program->input_values[i], 0);
+  }
+  for (int32_t i = 0; i < program->output_count; i++) {
+    sound = sound && is_known(program, program->output_values[i], 0);
+  }
+  int32_t stage = 0;
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_step *step = &program->own.steps[s];
+    for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
+      if (!is_known(program, program->fixups[i].value, stage)) {
+        tc_error_set(error, TC_INVALID, "it depends on a size that is found out later");
+        return tc_step_locate(error, s, step);
+      }
+    }
+    sound = sound && (!step->finds || is_known(program, step->most, 0));
+    stage += step->finds;
+  }
+  return sound ? TC_OK
+               : tc_error_set(error, TC_INVALID, "sizes of memory follow from what is found out, or a symbol is not");
+}
+
 int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error) {
   error->code = TC_OK;
   if (program->finished || arena_bytes < 0 || arena_bytes > TC_MAX_BYTES) {
@@ -515,6 +547,9 @@ int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t aren
   if (tc_program_is_symbolic(program)) {
     if (!program->own.values) {
       return tc_error_set(error, TC_INVALID, "the program has no typical sizes");
+    }
+    if (check_stages(program, error)) {
+      return error->code;
     }
     for (int64_t i = 0; i < program->step_count; i++) {
       tc_apply_fixups(program, &program->own, &program->own.steps[i]);

@@ -1,5 +1,7 @@
 #include "formulas.h"
 
+#include <stdlib.h>
+
 static int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return quotient - (a % b != 0 && a < 0);
@@ -38,7 +40,26 @@ static bool compute(const tc_formula *formula, const int64_t *values, int64_t *r
   }
 }
 
-int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_error *error) {
+bool tc_formulas_stage(tc_formulas *formulas, int64_t shown) {
+  free(formulas->stages); /* of an attempt that failed */
+  formulas->stages = calloc((size_t)tc_formulas_values(formulas), sizeof(int32_t));
+  if (!formulas->stages) {
+    return false;
+  }
+  for (int64_t i = shown; i < formulas->symbol_count; i++) {
+    formulas->stages[i] = (int32_t)(1 + i - shown);
+  }
+  for (int64_t i = 0; i < formulas->count; i++) {
+    int32_t *stage = &formulas->stages[formulas->symbol_count + i];
+    for (int k = 0; k < tc_formula_operands(formulas->items[i].operation); k++) {
+      const int32_t other = formulas->stages[formulas->items[i].operands[k]];
+      *stage = other > *stage ? other : *stage;
+    }
+  }
+  return true;
+}
+
+int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, int32_t stage, tc_error *error) {
   for (int64_t i = 0; i < formulas->symbol_count; i++) {
     if (values[i] < 0 || values[i] > TC_MAX_BYTES) {
       if (error) {
@@ -55,7 +76,8 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, tc_er
       }
       *value = 0;
     }
-    if (error && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0) {
+    if (error && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0 &&
+        tc_formulas_stage_of(formulas, formulas->symbol_count + i) <= stage) {
       return tc_error_set(error, TC_INVALID, "condition %lld", (long long)formulas->items[i].operands[1]);
     }
   }

@@ -7,8 +7,7 @@
 
 #include "base.h"
 
-/* A place more than operands: where a step finds how many rows it has to compute. */
-enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED = 12 };
+enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12 };
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
  * second through the functions below. The first failure sticks; whatever a prepare function does after it is ignored.
@@ -16,20 +15,19 @@ enum { TC_MAX_OPERANDS = 16, TC_MAX_PLACES = TC_MAX_OPERANDS + 1, TC_MAX_SHARED 
 typedef struct tc_prepare {
   const void *params;
   const tc_operand *operands;
-  int64_t l2_bytes;                      /* of the second-level cache */
-  const void *constants[TC_MAX_PLACES];  /* data of operands in the constant space, otherwise NULL */
-  int64_t constant_bytes[TC_MAX_PLACES]; /* how much of it there is */
+  int64_t l2_bytes;                        /* of the second-level cache */
+  const void *constants[TC_MAX_OPERANDS];  /* data of operands in the constant space, otherwise NULL */
+  int64_t constant_bytes[TC_MAX_OPERANDS]; /* how much of it there is */
 
-  int64_t extents[TC_MAX_PLACES];    /* bytes touched, from the operand's offset on; -1 until stated */
-  int32_t alignments[TC_MAX_PLACES]; /* element size in bytes */
-  int64_t units;                     /* independent units of work */
-  int64_t leading;                   /* see tc_lead */
-  double cost;                       /* of the whole call, in floating-point operations or bytes, roughly */
-  tc_work work;                      /* all but the bytes, which are those in `moved` */
-  double moved[TC_MAX_PLACES];       /* bytes of each operand that have to be read or written, each once */
-  int64_t scratch_bytes;             /* per thread */
-  int64_t state_bytes;               /* program-owned memory for packed weights and derived figures */
-  int64_t shared[TC_MAX_SHARED];     /* what the state depends on besides constants and its size, see tc_share */
+  int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
+  int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
+  int64_t units;                       /* independent units of work */
+  double cost;                         /* of the whole call, in floating-point operations or bytes, roughly */
+  tc_work work;                        /* all but the bytes, which are those in `moved` */
+  double moved[TC_MAX_OPERANDS];       /* bytes of each operand that have to be read or written, each once */
+  int64_t scratch_bytes;               /* per thread */
+  int64_t state_bytes;                 /* program-owned memory for packed weights and derived figures */
+  int64_t shared[TC_MAX_SHARED];       /* what the state depends on besides constants and its size, see tc_share */
   bool shareable;
   tc_error *error;
 } tc_prepare;
@@ -143,10 +141,6 @@ void tc_operate(tc_prepare *prepare, int64_t type, double operations);
 void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
 #define TC_SHARE(prepare, ...) \
   tc_share((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
-
-/* States that the units go through the results along a dimension of this size first of all, evenly: the first n of its
- * m rows are computed by the first n / m of the units, rounded up. A call may then be limited to its first rows. */
-static inline void tc_lead(tc_prepare *prepare, int64_t size) { prepare->leading = size; }
 
 static inline bool tc_present(const tc_prepare *prepare, int operand) {
   return prepare->operands[operand].space != TC_NONE;

@@ -78,6 +78,8 @@ void tc_program_destroy(tc_program *program) {
   free(program->own.values);
   free(program->own.starts);
   free(program->formulas.items);
+  free(program->formulas.stages);
+  free(program->left);
   free(program->input_values);
   free(program->output_values);
   free(program->pieces);
@@ -207,7 +209,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
     }
   }
   tc_step step = {.kernel = kernel, .operand_count = operand_count, .first_pointer = program->pointer_count};
-  step.operands = calloc((size_t)operand_count + 1, sizeof(tc_operand));
+  step.operands = calloc((size_t)operand_count, sizeof(tc_operand));
   step.params = malloc((size_t)params_size);
   if (!step.operands || !step.params ||
       !tc_reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
@@ -218,7 +220,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   memcpy(step.operands, operands, (size_t)operand_count * sizeof(tc_operand));
   memcpy(step.params, params, (size_t)params_size);
   program->own.steps[program->step_count++] = step;
-  program->pointer_count += operand_count + 1;
+  program->pointer_count += operand_count;
   if (tc_note_dependencies(program, &program->own.steps[program->step_count - 1], error)) {
     drop_last(program);
     return error->code;
@@ -226,33 +228,13 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   return TC_OK;
 }
 
-int32_t tc_program_limit(tc_program *program, const tc_operand *count, int64_t rows, tc_error *error) {
-  if (program->finished || !program->step_count || rows < 0 || rows > TC_MAX_BYTES) {
-    return tc_error_set(error, TC_INVALID, "%lld rows, or no instruction that they could belong to", (long long)rows);
-  }
-  tc_step *step = &program->own.steps[program->step_count - 1];
-  if (step->control) {
-    return tc_error_set(error, TC_INVALID, "rows of an instruction that runs bodies cannot be limited");
-  }
-  if ((count->space != TC_ARENA && count->space != TC_OUTPUT) || tc_check_operand(program, 'i', count, error)) {
-    return tc_error_set(error, TC_INVALID, "instruction %lld (%s): the number of rows is in no arena and no output",
-                        (long long)(program->step_count - 1), tc_kernel_infos[step->kernel].name);
-  }
-  if (tc_program_is_symbolic(program) && note_operand(program, count, error)) {
-    return error->code;
-  }
-  step->operands[step->operand_count] = *count;
-  step->limit_rows = rows;
-  return TC_OK;
-}
-
 /* ---- programs over sizes ---- */
 
-int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error) {
-  if (program->finished || program->step_count || program->formulas.symbol_count || count < 1 ||
-      count > TC_MAX_SYMBOLS) {
-    return tc_error_set(error, TC_INVALID, "a program cannot have %d symbols, or has some or instructions already",
-                        count);
+int32_t tc_program_symbols(tc_program *program, int32_t shown, int32_t found, tc_error *error) {
+  if (program->finished || program->step_count || program->formulas.symbol_count || shown < 0 || found < 0 ||
+      shown > TC_MAX_SYMBOLS || found > TC_MAX_SYMBOLS || shown + found < 1) {
+    return tc_error_set(error, TC_INVALID,
+                        "a program cannot have %d and %d symbols, or has some or instructions already", shown, found);
   }
   const size_t inputs = ((size_t)program->input_count + 1) * sizeof(int64_t);
   const size_t outputs = ((size_t)program->output_count + 1) * sizeof(int64_t);
@@ -264,22 +246,9 @@ int32_t tc_program_symbols(tc_program *program, int32_t count, tc_error *error) 
   }
   program->input_values = memset(input_values, -1, inputs);
   program->output_values = memset(output_values, -1, outputs);
-  program->formulas.symbol_count = count;
+  program->formulas.symbol_count = (int64_t)shown + found;
+  program->found_count = found;
   return TC_OK;
-}
-
-/* How many operands of a formula are numbers of values; the others mean nothing. */
-static int operands_of(int32_t operation) {
-  switch (operation) {
-    case TC_FORMULA_CONSTANT:
-      return 0;
-    case TC_FORMULA_CONDITION:
-      return 1;
-    case TC_FORMULA_IF_ZERO:
-      return 3;
-    default:
-      return 2;
-  }
 }
 
 bool tc_is_value(const tc_program *program, int64_t value) {
@@ -297,7 +266,7 @@ int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, in
     return tc_error_set(error, TC_INVALID, "there is no formula %d, or the program has no symbols or all its sizes",
                         operation);
   }
-  for (int i = 0; i < operands_of(operation); i++) {
+  for (int i = 0; i < tc_formula_operands(operation); i++) {
     if (!tc_is_value(program, operands[i])) {
       return tc_error_set(error, TC_INVALID, "a formula of value %lld, which comes later", (long long)operands[i]);
     }
@@ -396,12 +365,41 @@ int32_t tc_program_setup(tc_program *program, int64_t instructions, tc_error *er
   return TC_OK;
 }
 
-int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error) {
-  const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
-  if (!step || step->operands[step->operand_count].space == TC_NONE) {
-    return tc_error_set(error, TC_INVALID, "the last instruction has no limit");
+int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, int64_t most, tc_error *error) {
+  tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
+  if (!is_open(program) || !step || step->control || step->finds || operand < 0 || operand >= step->operand_count ||
+      tc_role(tc_kernel_infos[step->kernel].signature[operand]) != 'o' || step->operands[operand].space != TC_ARENA ||
+      symbol != program->formulas.symbol_count - program->found_count + program->find_count ||
+      program->find_count >= program->found_count || !tc_is_value(program, most)) {
+    return tc_error_set(error, TC_INVALID, "the last instruction finds out no symbol %lld in operand %d",
+                        (long long)symbol, operand);
   }
-  return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_ROWS, .value = value}, error);
+  step->finds = true;
+  step->found_operand = operand;
+  step->symbol = symbol;
+  step->most = most;
+  program->find_count++;
+  return TC_OK;
+}
+
+int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand *place, int64_t bytes, int32_t rank,
+                          const int64_t *dims, tc_error *error) {
+  bool sound = is_open(program) && tc_program_is_symbolic(program) && output >= 0 && output < program->output_count &&
+               place->space == TC_ARENA && !tc_check_operand(program, 'i', place, error) && rank >= 0 &&
+               rank <= TC_MAX_RANK && tc_is_value(program, bytes);
+  tc_left left = {.output = output, .place = *place, .bytes = bytes, .rank = rank};
+  for (int32_t d = 0; sound && d < rank; d++) {
+    sound = tc_is_value(program, dims[d]);
+    left.dims[d] = dims[d];
+  }
+  if (!sound) {
+    return tc_error_set(error, TC_INVALID, "output %d cannot lie there", output);
+  }
+  if (!tc_reserve((void **)&program->left, program->left_count, &program->left_capacity, sizeof(tc_left))) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory for another output");
+  }
+  program->left[program->left_count++] = left;
+  return TC_OK;
 }
 
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error) {

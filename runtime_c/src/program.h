@@ -23,9 +23,10 @@ typedef struct tc_requirement {
 typedef struct tc_step {
   int32_t kernel;
   int32_t operand_count;
-  tc_operand *operands; /* with one more behind them: where the count of rows is, or absent */
-  int64_t limit_rows;   /* that the parameters are for, if the count may be smaller; or else 0 */
-  int64_t rows;         /* the same, if units can be left out */
+  tc_operand *operands;
+  bool finds; /* a size: what follows is about that */
+  int32_t found_operand;
+  int64_t symbol, most; /* values: the size, and what it is at most */
   void *params;
   tc_control *control;   /* of a step that runs bodies, whose `kernel` means nothing; or else NULL */
   int64_t control_index; /* which of these it is */
@@ -53,7 +54,7 @@ typedef struct tc_patch {
 } tc_patch;
 
 /* A part of a step that follows from sizes. */
-enum tc_fixup_kind { TC_FIXUP_PARAMETER, TC_FIXUP_OFFSET, TC_FIXUP_ROWS, TC_FIXUP_WORD, TC_FIXUP_NONE };
+enum tc_fixup_kind { TC_FIXUP_PARAMETER, TC_FIXUP_OFFSET, TC_FIXUP_WORD, TC_FIXUP_NONE };
 
 typedef struct tc_fixup {
   enum tc_fixup_kind kind;
@@ -68,6 +69,15 @@ typedef struct tc_piece {
   int64_t *above; /* the pieces that it begins behind, all of them earlier ones in `order` */
   int64_t above_count;
 } tc_piece;
+
+/* An output that lies in the arena when a run ends. */
+typedef struct tc_left {
+  int32_t output;
+  tc_operand place;
+  int64_t bytes; /* values, as the dimensions are */
+  int32_t rank;
+  int64_t dims[TC_MAX_RANK];
+} tc_left;
 
 /* A program at given sizes: all that follows from them. A static program has one, a context of another its own. */
 typedef struct tc_instance {
@@ -104,6 +114,11 @@ struct tc_program {
   int64_t setup_count;   /* first steps that run only where the sizes are new */
 
   tc_formulas formulas;
+  int64_t found_count; /* of the symbols those that steps find out, the last ones */
+  int64_t find_count;  /* steps that do so */
+  tc_left *left;
+  int64_t left_count;
+  int64_t left_capacity;
   int64_t *input_values, *output_values; /* which value says how many bytes a buffer has, or -1 */
   tc_piece *pieces;
   int64_t piece_count;

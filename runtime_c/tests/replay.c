@@ -126,13 +126,6 @@ static void read_instruction(tc_program *program, tc_error *error) {
     tc_program_append(program, kernel_named(name), operands, count, params.data, params.bytes, error);
   }
   free(params.data);
-  if (read_up_to(1)) {
-    const tc_operand rows_at = read_operand();
-    const int64_t rows = read_number();
-    if (!error->code) {
-      tc_program_limit(program, &rows_at, rows, error);
-    }
-  }
 }
 
 typedef struct request {

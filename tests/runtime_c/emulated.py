@@ -22,7 +22,7 @@ import pytest
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.library import ffi, kernel_named, raise_error
 from tinycomp.runtime.native.processor import available_isas
-from tinycomp.runtime.native.program import SPACES, Instruction, Operand, Program
+from tinycomp.runtime.native.program import SPACES, Operand, Program
 
 PROJECT = Path(__file__).resolve().parents[2]
 CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"
@@ -125,7 +125,6 @@ class EmulatedProgram:
             yield from map(_operand, call.operands)
             kernel = kernel_named(call.kernel)
             yield _bytes(bytes(ffi.buffer(kernel.make_params(call.params, ""))))
-            yield from _limit(call)
         yield from map(_array, (*inputs, *outputs))
 
     def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:
@@ -185,13 +184,6 @@ def _numbers(*values: int) -> bytes:
 
 def _operand(operand: Operand) -> bytes:
     return _numbers(SPACES.index(operand.space), operand.index, operand.offset)
-
-
-def _limit(call: Instruction) -> Iterator[bytes]:
-    yield _numbers(call.limit is not None)
-    if call.limit is not None:
-        yield _operand(call.limit.count)
-        yield _numbers(call.limit.rows)
 
 
 def _bytes(data: bytes) -> bytes:

@@ -14,13 +14,14 @@ from tinycomp.runtime.native.program import (
     ABSENT,
     ArenaBuffer,
     BufferSpec,
+    Found,
     Instruction,
-    Limit,
+    Left,
     Operand,
     Program,
     TableWord,
 )
-from tinycomp.symbolic import Expression, Size, evaluate, product, typical
+from tinycomp.symbolic import Expression, Size, evaluate, product, substitute, symbol, typical
 
 ERF, ADD = 42, 0
 FLOAT, INT64 = (TYPES.index(np.dtype(name)) for name in ("float32", "int64"))
@@ -39,6 +40,12 @@ def sizes_of(program: Program, arrays: Sequence[np.ndarray]) -> dict[str, int]:
 def fixed(program: Program, sizes: Mapping[str, int]) -> Program:
     """Return a program with numbers put in: the one that a compiler would write for these sizes alone."""
 
+    sizes = dict(sizes)
+    for call in program.instructions:
+        if call.found is not None:  # the kernel "sizes" has written it
+            sizes[call.found.symbol] = evaluate(call.params["value0"], sizes)
+    left = {each.place.index: each.output for each in program.left}
+
     def number(value):
         return evaluate(value, sizes) if isinstance(value, Expression) else value
 
@@ -48,12 +55,13 @@ def fixed(program: Program, sizes: Mapping[str, int]) -> Program:
     def place(operand):
         if operand.space != "arena":
             return Operand(operand.space, operand.index, number(operand.offset))
+        if operand.index in left:
+            return Operand("output", left[operand.index], number(operand.offset))
         return Operand("arena", 0, starts[operand.index] + number(operand.offset))
 
     def instruction(call):
-        limit = None if call.limit is None else Limit(place(call.limit.count), number(call.limit.rows))
         params = {name: number(value) for name, value in call.params.items()}
-        return dataclasses.replace(call, operands=tuple(map(place, call.operands)), params=params, limit=limit)
+        return dataclasses.replace(call, operands=tuple(map(place, call.operands)), params=params, found=None)
 
     def spec(buffer):
         return BufferSpec(buffer.name, buffer.dtype, tuple(map(number, buffer.shape)))
@@ -72,6 +80,7 @@ def fixed(program: Program, sizes: Mapping[str, int]) -> Program:
         instructions=tuple(map(instruction, program.instructions)),
         arena=(),
         tables=(),
+        left=(),
     )
 
 
@@ -107,6 +116,8 @@ class Builder:
         self.constants: list[np.ndarray] = []
         self.tables: list[TableWord] = []
         self.calls: list[Instruction] = []
+        self.left: list[Left] = []
+        self.most: dict[str, Size] = {}
         self._pieces: list[Size] = []
         self._lives: list[list[int]] = []
 
@@ -134,40 +145,46 @@ class Builder:
         self._lives.append([len(self.calls), len(self.calls)])
         return Operand("arena", len(self._pieces) - 1)
 
-    def call(self, kernel: str, operands: Sequence[Operand], params, limit: Limit | None = None) -> None:
-        for operand in (*operands, *([limit.count] if limit else ())):
+    def call(self, kernel: str, operands: Sequence[Operand], params, found: Found | None = None) -> None:
+        for operand in operands:
             if operand.space == "arena":
                 self._lives[operand.index][1] = len(self.calls)
-        self.calls.append(Instruction(kernel, tuple(operands), params, (f"node{len(self.calls)}",), limit=limit))
+        self.calls.append(Instruction(kernel, tuple(operands), params, (f"node{len(self.calls)}",), found=found))
 
     def program(self) -> Program:
-        lives = [
-            Lifetime(typical(size), first, last) for size, (first, last) in zip(self._pieces, self._lives, strict=True)
-        ]
+        for each in self.left:
+            self._lives[each.place.index][1] = len(self.calls)
+        pieces = [substitute(size, self.most) for size in self._pieces]
+        lives = [Lifetime(typical(size), first, last) for size, (first, last) in zip(pieces, self._lives, strict=True)]
         above = placed_above(lives, plan_arena(lives).offsets)
-        arena = tuple(map(ArenaBuffer, self._pieces, above))
+        arena = tuple(map(ArenaBuffer, pieces, above))
         return Program(
             "test", tuple(self.inputs), tuple(self.outputs), tuple(self.constants), 0, tuple(self.calls),
-            arena=arena, tables=tuple(self.tables),
+            left=tuple(self.left), arena=arena, tables=tuple(self.tables),
         )  # fmt: skip
 
     def give(self, value: Value) -> None:
         """Make a value an output."""
         self.outputs.append(BufferSpec(f"y{len(self.outputs)}", "float32", (value.rows, value.columns)))
-        self.copy(value, Operand("output", len(self.outputs) - 1))
+        if isinstance(value.size, Expression) and value.size.symbols & self.most.keys():
+            place = self.piece(value.size * 4)
+            self.left.append(Left(len(self.outputs) - 1, place))
+            self.copy(value, place)
+        else:
+            self.copy(value, Operand("output", len(self.outputs) - 1))
 
     def _made(self, rows: Size, columns: Size, place: Operand | None = None) -> Value:
         return Value(self.piece(rows * columns * 4) if place is None else place, rows, columns)
 
     # ---- calls ----
 
-    def gemm(self, x: Value, columns: int, limit: Limit | None = None, weights: Operand | None = None) -> Value:
+    def gemm(self, x: Value, columns: int, weights: Operand | None = None) -> Value:
         assert isinstance(x.columns, int)
         y = self._made(x.rows, columns)
         params = {"m": x.rows, "n": columns, "k": x.columns, "lda": x.columns, "ldc": columns, "ldr": 0, "trans_b": 0}
         weights = self.constant(x.columns, columns) if weights is None else weights
         operands = [y.place, x.place, weights, ABSENT, ABSENT]
-        self.call("gemm_f32", operands, params | OWN_BLOCKS | NO_ACTIVATION, limit)
+        self.call("gemm_f32", operands, params | OWN_BLOCKS | NO_ACTIVATION)
         return y
 
     def softmax(self, x: Value) -> Value:
@@ -245,18 +262,20 @@ class Builder:
         self.outputs.append(BufferSpec(f"y{len(self.outputs)}", "int64", (len(values),)))
         self._sizes(Operand("output", len(self.outputs) - 1), values)
 
-    def _sizes(self, place: Operand, values: Sequence[Size]) -> None:
+    def _sizes(self, place: Operand, values: Sequence[Size], found: Found | None = None) -> None:
         params = {"type": INT64, "count": len(values)} | {f"value{i}": 0 for i in range(8)}
-        self.call("sizes", [place], params | {f"value{i}": value for i, value in enumerate(values)})
+        self.call("sizes", [place], params | {f"value{i}": value for i, value in enumerate(values)}, found)
 
-    def counted(self, x: Value, rows: Size, columns: int) -> Value:
-        """Compute a product of the first rows alone, whose number stands in the arena."""
-        count = self.piece(8)
-        self._sizes(count, [rows])
-        whole = self.gemm(x, columns, Limit(count, x.rows))
-        y = self._made(rows, columns)
-        self.copy(Value(whole.place, rows, columns), y.place)
-        return y
+    def found(self, size: Size, most: Size) -> Size:
+        """Let a call write a size into the arena, and return the symbol that stands for it from there on."""
+        name = f"found{len(self.most)}"
+        self.most[name] = substitute(most, self.most)
+        self._sizes(self.piece(8), [size], Found(name, 0, self.most[name]))
+        return symbol(name)
+
+    def first(self, x: Value, rows: Size) -> Value:
+        """Go on with so many rows, of which a call finds out how many they are."""
+        return Value(x.place, self.found(rows, x.rows), x.columns)
 
     def attention(self, x: Value, heads: int) -> Value:
         y = self._made(x.rows, x.columns)

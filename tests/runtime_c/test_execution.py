@@ -15,7 +15,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native import processor
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.processor import available_isas, cpu_features
-from tinycomp.runtime.native.program import ABSENT, BufferSpec, Counted, Instruction, Limit, Operand, Program
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Found, Instruction, Left, Operand, Program
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:
@@ -123,8 +123,7 @@ def test_pools_come_and_go():
 def test_program_survives_json():
     program = perceptron()
     clip = {**program.instructions[0].params, "activation": 2, "activation_b": float("inf")}
-    limit = Limit(Operand("output", 1), 5)
-    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7, limit)
+    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7, Found("r", 0, 5))
     program = Program(
         program.name,
         program.inputs,
@@ -132,7 +131,7 @@ def test_program_survives_json():
         program.constants,
         program.arena_bytes,
         (first, *program.instructions[1:]),
-        counted=(Counted(0, 1),),
+        left=(Left(1, Operand("arena", 0, 8)),),
     )
     text = json.dumps(program.to_dict(), allow_nan=False)
     assert Program.from_dict(json.loads(text), program.constants) == program
@@ -145,10 +144,10 @@ def test_program_survives_json():
         {"inputs": [{}]},
         {"arena_bytes": None},
         {"instructions": [[]]},
-        {"counted": [[0, 0]]},
-        {"counted": [[0, 1]]},
-        {"counted": [[-1, 0]]},
-        {"counted": [[0]]},
+        {"left": [[0]]},
+        {"left": [[-1, ["arena", 0, 0]]]},
+        {"left": [[2, ["arena", 0, 0]]]},
+        {"left": [[0, ["nowhere", 0, 0]]]},
     ],
 )
 def test_damaged_description(damage):

@@ -63,12 +63,18 @@ def image(b: Builder) -> None:
     b.sizes(x.rows)
 
 
-def limited(b: Builder) -> None:
-    b.give(b.counted(b.elementwise(b.matrix(N, 8)), N // 2, 12))
+def found(b: Builder) -> None:
+    """A size, what follows from it in several ways, and another one that is found among the first."""
+    x = b.gemm(b.first(b.elementwise(b.matrix(N, 8)), N // 2), 12)
+    b.give(x)
+    y = b.first(b.softmax(b.stacked(x, x)), x.rows // 3 + minimum(x.rows, 2))
+    b.give(b.transposed(y))
+    b.give(b.elementwise(y, b.matrix(1, 12)))
+    b.sizes(N)
 
 
 PROGRAMS: Mapping[str, Callable[[Builder], None]] = {
-    function.__name__: function for function in (layers, tables, moves, indexed, attending, image, limited)
+    function.__name__: function for function in (layers, tables, moves, indexed, attending, image, found)
 }
 
 
@@ -89,7 +95,7 @@ def random_program(seed: int) -> Program:
             case 0 | 1 if isinstance(x.columns, int):
                 made = b.gemm(x, int(rng.integers(1, 24)))
             case 2 if isinstance(x.columns, int):
-                made = b.counted(x, x.rows // 3, 8)
+                made = b.gemm(b.first(x, x.rows // 3), 8)
             case 3:
                 made = b.softmax(x)
             case 4:

@@ -16,7 +16,7 @@ from tinycomp.ir.types import Dim, TensorType, Type, bits, compatible, type_of
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
-from tinycomp.ops.rows import row_sources
+from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
@@ -198,13 +198,13 @@ class Lowering:
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
             beside = self._values + self._contexts
-            what = "the values alive there, its arena and results of unknown size"
-            reserve_bytes(beside + made.arena_bytes + made.room, f"region {node.op}", what)
+            what = "the values alive there and its arena"
+            reserve_bytes(beside + made.arena_bytes, f"region {node.op}", what)
             region = NativeRegion(made, self.pool, self.weights, beside)
             self._contexts += region.native.context_bytes if keep else 0
             return region
         body = node.body
-        counted = row_sources(body)
+        counted = following_rows(body)
         if counted:
             raise _depends_on_data(node, next(iter(counted)), "C source writes arrays of known sizes, and ")
         if not is_static(node):
@@ -372,7 +372,7 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
         target=node.target,
         sources=node.sources,
     )
-    counted = row_sources(body)
+    counted = following_rows(body)
     unknown = [v for v in _inside(body) if v not in counted and v.static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise _depends_on_data(node, unknown[0])
@@ -390,7 +390,7 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
 
 def is_static(node: Node) -> bool:
     """Tell whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
-    counted = row_sources(node.body)
+    counted = following_rows(node.body)
     inside = [value for value in _inside(node.body) if value not in counted]
     return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None
 

@@ -1,8 +1,7 @@
 """Results whose number of rows, the size of their first dimension, depends on data.
 
-An operator's record bounds that number (``row_bound``). Where a graph is to run in memory that is planned beforehand,
-its types are those for the most rows, and every value that follows row by row has as many rows as the result that it
-follows: that result is its *source*.
+An operator's record bounds that number (``row_bound``). Where a graph becomes a program, it is a size like any other,
+with a name of its own; only that a step of the program finds it out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
 from tinycomp.ops.typing import record_of
-from tinycomp.symbolic import Size, dimension
+from tinycomp.symbolic import Size, dimension, substitute, symbol
 
 
 @functools.cache
@@ -41,32 +40,39 @@ def row_bound(node: Node) -> Size | None:
     return None if record is None or record.row_bound is None else record.row_bound(node)
 
 
-def row_sources(graph: Graph) -> dict[Value, Value]:
-    """Return the source of every value in ``graph`` that has one, where all nodes that read such values follow them."""
-    sources: dict[Value, Value] = {}
-    for node in graph.nodes if any_counts_rows(graph) else ():
-        followed = [sources[v] for v in node.inputs if v in sources]
-        for value in node.used_outputs():
-            if counts_rows(node):
-                sources[value] = node.used_outputs()[0]
-            elif followed:
-                sources[value] = followed[0]
-    return sources
+def name_rows(graph: Graph) -> dict[str, Size]:
+    """Give numbers of rows that depend on data a name, and all values the types that follow from that.
 
+    Args:
+        graph: A graph whose inputs have sizes; its types are changed.
 
-def retype_for_most_rows(graph: Graph) -> None:
-    """Give values whose number of rows depends on data the types that they have with the most rows.
+    Returns:
+        By name the most rows that there may be, as a size that follows from those of the inputs.
 
     Raises:
         TypeInferenceError: If operands no longer fit their operators.
     """
+    most: dict[str, Size] = {}
     changed: set[Value] = set()
     for node in graph.nodes if any_counts_rows(graph) else ():
-        bound = row_bound(node)
-        most = None if bound is None else dimension(bound)
-        if most is None and changed.isdisjoint(node.inputs):
+        bound = row_bound(node) if counts_rows(node) else None
+        if bound is None and changed.isdisjoint(node.inputs):
             continue
+        name = f"{node.outputs[0].name}.0"
         for value, inferred in zip(node.outputs, graph.infer(node), strict=True):
             type_ = tensor(inferred)
-            value.type = inferred if most is None else TensorType(type_.dtype, (most, *(type_.shape or ())[1:]))
+            rows = None if bound is None else dimension(symbol(name))
+            value.type = inferred if rows is None else TensorType(type_.dtype, (rows, *(type_.shape or ())[1:]))
             changed.add(value)
+        if bound is not None:
+            most[name] = substitute(bound, most)
+    return most
+
+
+def following_rows(graph: Graph) -> set[Value]:
+    """Return the values whose sizes may follow from numbers of rows that depend on data."""
+    following: set[Value] = set()
+    for node in graph.nodes if any_counts_rows(graph) else ():
+        if counts_rows(node) or not following.isdisjoint(node.inputs):
+            following |= set(node.used_outputs())
+    return following

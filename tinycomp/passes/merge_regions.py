@@ -302,7 +302,7 @@ def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[No
     if not waiting:
         return None
     node, user = waiting[0]
-    return "dynamic-dimension", f"how many rows {node} gives depends on data, and {user} does not work row by row"
+    return "dynamic-dimension", f"how many rows {node} gives depends on data, which {user} in its region would have to know"
 
 
 def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
@@ -416,22 +416,15 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
         graph: A graph whose nodes are claimed.
         targets: The targets by name; of others nothing is known, so nothing may follow there.
     """
-    sources: dict[Value, Value] = {}
     borders: set[Dependency] = set()
     for node in graph.nodes:
         if node.target is not None and node.bodies and node.op in CONTROL_FLOW and not node.domain:
             unknown = [v for v, t in zip(node.outputs, infer_node_types(node), strict=False) if _is_unknown(t)]
             borders |= {(node, user) for v in unknown for user in v.users if user.target == node.target}
     for node in graph.nodes if any_counts_rows(graph) else ():
-        if node.target is None or node.is_region:
-            continue
-        counted = {v: sources[v] for v in node.inputs if v in sources and _producer(v).target == node.target}
-        if counts_rows(node):
-            sources |= dict.fromkeys(node.used_outputs(), node.outputs[0])
-        elif counted and _follows(node, counted, targets.get(node.target)):
-            sources |= dict.fromkeys(node.used_outputs(), next(iter(counted.values())))
-            continue
-        borders |= {(_producer(v), node) for v in counted}
+        target = targets.get(node.target or "")
+        if counts_rows(node) and not node.is_region and (target is None or not target.programs):
+            borders |= {(node, user) for v in node.used_outputs() for user in v.users if user.target == node.target}
     return borders
 
 
@@ -442,7 +435,3 @@ def _is_unknown(type_: Type) -> bool:
 def _producer(value: Value) -> Node:
     assert value.producer is not None, value
     return value.producer
-
-
-def _follows(node: Node, counted: Mapping[Value, Value], target: Target | None) -> bool:
-    return target is not None and len(set(counted.values())) == 1 and target.follows_rows(node, counted.keys())

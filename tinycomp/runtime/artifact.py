@@ -81,7 +81,7 @@ def _check_counts(plan: Plan) -> None:
     for step in plan.steps:
         assert isinstance(step.run, NativeRegion), step
         program = step.run.program
-        counts += [(program.inputs, step.reads), (program.results, step.writes)]
+        counts += [(program.inputs, step.reads), (program.outputs, step.writes)]
     if any(len(described) != len(slots) for described, slots in counts):
         raise ValueError("operands that do not fit a description")
 

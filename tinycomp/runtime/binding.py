@@ -11,13 +11,16 @@ import numpy as np
 from tinycomp.errors import FeedError
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.library import address, ffi, lib
-from tinycomp.runtime.native.program import Array, Program
+from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.plan import Plan
-from tinycomp.runtime.regions import NativeRegion, actual_results
+from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.spec import TensorSpec, array_dtype, misfit
 from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
+
+_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown")
+"""What the short way calls in the C runtime."""
 
 Direct = Callable[..., "list[Array] | None"]
 """Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
@@ -48,17 +51,13 @@ def direct_call(plan: Plan) -> Direct | None:
     ]
     outputs = [
         (plan.output_slots.index(slot), extends.get(number, -1), _format(array_dtype(spec.dtype)),
-         _in_values(native, spec.shape), array_dtype(spec.dtype))
-        for number, (slot, spec) in enumerate(zip(step.writes, program.results, strict=True))
+         None if number in program.grown else _in_values(native, spec.shape), array_dtype(spec.dtype))
+        for number, (slot, spec) in enumerate(zip(step.writes, program.outputs, strict=True))
     ]  # fmt: skip
-    counts = [
-        (number, -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape), array_dtype(spec.dtype))
-        for number, spec in enumerate(program.outputs) if number >= len(outputs)
-    ]  # fmt: skip
-    if any(fields[2] is None for fields in (*inputs, *outputs, *counts)):
+    if any(fields[2] is None for fields in (*inputs, *outputs)):
         return None
     call: Direct = _direct.make(
-        tuple([address(ffi.addressof(lib, name)) for name in ("tc_run", "tc_context_resize", "tc_context_value")]),
+        tuple([address(ffi.addressof(lib, name)) for name in _FUNCTIONS]),
         address(native.handle),
         address(native.pool_handle),
         native,
@@ -67,27 +66,16 @@ def direct_call(plan: Plan) -> Direct | None:
         np.ndarray,
         np.empty,
         tuple(inputs),
-        (*outputs, *counts),
+        tuple(outputs),
         native.sources,
+        program.is_symbolic,
     )
-    if not program.counted:
-        return call
-    return _counting(call, program) if step.writes == plan.output_slots else None
+    return call
 
 
 def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
     """Return a shape as the short way reads it: a dimension that is no number as -1 - v for the value v of a run."""
     return tuple([dim if isinstance(dim, int) else -1 - program.dims[dim] for dim in shape])
-
-
-def _counting(call: Direct, program: Program) -> Direct:
-    """Return the short way where only a run shows how many rows results have."""
-
-    def counted(arrays: Sequence[Any], given: Sequence[Any] | None = None) -> list[Array] | None:
-        outputs = call(arrays) if given is None else None
-        return None if outputs is None else actual_results(program, outputs)
-
-    return counted
 
 
 def _format(dtype: np.dtype[Any] | None) -> str | None:
@@ -160,7 +148,7 @@ def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | Non
         return None
     step = plan.steps[0]
     whole = set(step.reads) <= set(plan.input_slots) and sorted(step.writes) == sorted(plan.output_slots)
-    if not isinstance(step.run, NativeRegion) or not whole or step.run.program.counted:
+    if not isinstance(step.run, NativeRegion) or not whole:
         return None
     reads, writes = (
         [slots.index(slot) for slot in of]

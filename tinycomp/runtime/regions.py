@@ -68,23 +68,6 @@ class BoundedCache(Generic[K, V]):
         return len(self._values)
 
 
-def actual_results(program: Program, outputs: Sequence[Array]) -> list[Array]:
-    """Return the results of a run of ``program`` with the rows that they turned out to have.
-
-    A result with fewer rows than there was room for is a copy: nobody keeps memory for what is not there.
-
-    Args:
-        program: What has run.
-        outputs: What it wrote: its results, and behind them how many rows they have.
-    """
-    results = list(outputs[: len(program.results)])
-    for counted in program.counted:
-        rows = int(outputs[counted.count][()])
-        if rows < len(results[counted.output]):
-            results[counted.output] = results[counted.output][:rows].copy()
-    return results
-
-
 SPECIALISATIONS = 16
 """For how many sets of operand shapes a region that is built per set is kept."""
 
@@ -124,8 +107,7 @@ class NativeRegion:
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
-        results = self.native.call([_ready(x) for x in operands])
-        return actual_results(self.program, results) if self.program.counted else results
+        return self.native.call([_ready(x) for x in operands])
 
     def profile(self, operands: Sequence[Array]) -> list[float]:
         """Run once and return the seconds of every instruction."""

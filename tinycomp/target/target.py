@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Callable, Set, Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from tinycomp.errors import TargetError, TinycompError
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Node
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
@@ -27,11 +27,8 @@ Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the options of the target."""
 RegionCheck = Callable[..., Any]
 """Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
-RowWise = Callable[[Node, Set[Value]], bool]
-"""See :meth:`Target.row_wise`."""
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
-_R = TypeVar("_R", bound=RowWise)
 
 
 class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
@@ -217,7 +214,6 @@ class Target:
         self._composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._region_checks: list[RegionCheck] = []
-        self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
 
     # Describing ----------------------------------------------------------------------------------------------------
@@ -291,16 +287,6 @@ class Target:
         are asked in order; one with a second parameter is also given the options of the target.
         """
         self._region_checks.append(function)
-        return function
-
-    def row_wise(self, function: _R) -> _R:
-        """Make the decorated function say which nodes may follow one whose results have rows that only a run counts.
-
-        It is given a node that the target has claimed and the operands whose first dimension has a size that depends
-        on data, the same for all. It answers whether row i of every result follows from row i of these operands, so
-        that the node may be in one region with what counts the rows. Without such a function, none is.
-        """
-        self._row_wise = function
         return function
 
     def with_options(self, **values: Any) -> Target:
@@ -383,10 +369,6 @@ class Target:
     def reads_quantized(self) -> bool:
         """Tell whether a composite mentions a conversion between real and quantised numbers."""
         return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
-
-    def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
-        """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
-        return self._row_wise is not None and self._row_wise(node, counted)
 
     @property
     def generates(self) -> bool:

@@ -121,7 +121,6 @@ static void TC_NAME(tc_copy_prepare)(tc_prepare *prepare) {
   const tc_copy_params *p = prepare->params;
   const copy_plan plan = copy_plan_make(p);
   prepare->units = plan.rows.units * (plan.transposes ? plan.blocks : 1);
-  tc_lead(prepare, plan.transposes ? 0 : plan.rows.nd.sizes[0]);
   prepare->cost = (double)(TC_PRODUCT(prepare, p->element_size, tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS)));
   prepare->state_bytes = sizeof(copy_plan);
 }

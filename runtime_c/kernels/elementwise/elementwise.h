@@ -106,7 +106,6 @@ static void TC_NAME(tc_elementwise_prepare)(tc_prepare *prepare) {
   element_plan plan;
   element_plan_make(&plan, &program, types);
   prepare->units = count ? plan.rows.units : 0;
-  tc_lead(prepare, plan.rows.nd.sizes[0]);
   prepare->cost = plan.cost;
   prepare->scratch_bytes = plan.scratch;
   prepare->state_bytes = (int64_t)(offsetof(element_plan, step) + (size_t)plan.steps * sizeof(plan.step[0]));

@@ -17,7 +17,6 @@ static void TC_NAME(tc_gather_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, GATHER_INDICES, p->count, (int)p->index_size);
   tc_move(prepare, GATHER_DATA, TC_COUNT(p->outer, tc_min(p->count, p->axis), p->inner), p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->outer, p->count);
-  tc_lead(prepare, prepare->units);
   prepare->cost = (double)prepare->units * (8.0 + (double)p->inner * (double)p->element_size);
 }
 

@@ -33,7 +33,6 @@ static void TC_NAME(tc_gather_nd_prepare)(tc_prepare *prepare) {
   TC_PRODUCT(prepare, p->inner, p->element_size); /* also where another size is 0 */
   tc_move(prepare, GATHER_ND_DATA, TC_COUNT(p->batch, tc_min(p->count, elements), p->inner), p->element_size);
   prepare->units = TC_PRODUCT(prepare, p->batch, p->count);
-  tc_lead(prepare, prepare->units);
   prepare->cost = (double)prepare->units * (8.0 * (double)p->depth + (double)p->inner * (double)p->element_size);
 }
 

@@ -23,7 +23,6 @@ from tinycomp.runtime.native.program import (
     BufferSpec,
     Control,
     Instruction,
-    Limit,
     Operand,
     Program,
 )
@@ -192,7 +191,7 @@ class _Loaded:
         self._constants: list[Any] = []
         self.bodies: list[_Loaded] = []
         self.handle = self._create(isa)
-        self.sizes = _Sizes(program, self.handle) if program.symbols else None
+        self.sizes = _Sizes(program, self.handle) if program.is_symbolic else None
         if self.sizes is None:
             _refuse_sizes(program)
         for constant in constants:
@@ -242,12 +241,9 @@ class _Loaded:
         size = ffi.sizeof(kernel.ctype)
         try:
             array = ffi.new("tc_operand[]", operands)
-            limit = None if call.limit is None else ffi.new("tc_operand *", _place(call.limit.count, where))
         except OverflowError as overflow:
             raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
         if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
-            raise_error(error, self.program.name)
-        if call.limit is not None and lib.tc_program_limit(self.handle, limit, _rows(call.limit, where), error):
             raise_error(error, self.program.name)
         if self.sizes is not None:
             self.sizes.describe_call(call, kernel)
@@ -361,6 +357,8 @@ class NativeProgram:
         """The sizes by symbol that were profiled last."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
+        if program.is_symbolic and not program.symbols:  # the inputs have known sizes
+            self._ready(self.contexts[0], ())
 
     @property
     def dims(self) -> dict[Expression, int]:
@@ -431,8 +429,9 @@ class NativeProgram:
             result, target = self._grown(context, index), outputs[index]
             if (target.shape, target.dtype) != (result.shape, result.dtype):
                 raise FeedError(
-                    f"array {index} does not fit the result of this run", where=self.program.name,
+                    "the result does not fit the array", where=f'output "{self.program.outputs[index].name}"',
                     expected=f"{result.dtype}{list(result.shape)}", found=f"{target.dtype}{list(target.shape)}",
+                    hint="The shape depends on the values of the inputs: call the module itself.",
                 )  # fmt: skip
             target[...] = result
 
@@ -620,6 +619,10 @@ class NativeProgram:
         if error.code == lib.TC_LIMIT:
             raise cast(BaseException, _refusals.__dict__.pop("last"))
         message = ffi.string(error.message).decode("utf-8", "replace")
+        failed = _CONDITION.match(message)
+        if failed is not None:
+            condition = self.program.conditions[int(failed[1])]
+            raise ExecutionError(condition.text, where=f"{self.program.name}, node {condition.node}")
         if error.code == lib.TC_INVALID:
             raise FeedError(message, where=self.program.name)
         call, message = _failed(self.program, message)
@@ -685,13 +688,6 @@ def _place(operand: Operand, where: str) -> tuple[int, int, int]:
         ) from None
 
 
-def _rows(limit: Limit, where: str) -> int:
-    rows = int(_known(limit.rows))
-    if not 0 <= rows < 1 << 63:
-        raise TargetError("not a number of rows", where=where, found=str(rows))
-    return rows
-
-
 def _known(value: float | Size) -> float:
     """Return a number as it is, and 0 for one that a run fills in."""
     return 0 if isinstance(value, Expression) else value
@@ -712,10 +708,10 @@ class _Sizes:
     def __init__(self, program: Program, handle: Any) -> None:
         self.program = program
         self.handle = handle
-        self._formulas = Formulas(program.symbols)
+        self._formulas = Formulas((*program.symbols, *program.found))
         self._told = 0
         self._error = ffi.new("tc_error *")
-        self._tell(lib.tc_program_symbols, len(program.symbols))
+        self._tell(lib.tc_program_symbols, len(program.symbols), len(program.found))
         places = [(i, axis, dim) for i, spec in enumerate(program.inputs) for axis, dim in enumerate(spec.shape)]
         first: dict[str, tuple[int, int]] = {}
         for i, axis, dim in places:
@@ -763,8 +759,9 @@ class _Sizes:
                 byte = ffi.offsetof(kernel.ctype, name)
                 self._tell(lib.tc_program_parameter, byte, self.value(value))
         self.describe_offsets(call)
-        if call.limit is not None and isinstance(call.limit.rows, Expression):
-            self._tell(lib.tc_program_rows, self.value(call.limit.rows))
+        if call.found is not None:
+            found, most = self.value(symbol(call.found.symbol)), self.value(call.found.most)
+            self._tell(lib.tc_program_finds, call.found.operand, found, most)
 
     def describe_offsets(self, call: Instruction) -> None:
         """Say which offsets of operands of the instruction appended last follow from sizes."""
@@ -780,6 +777,7 @@ class _Sizes:
         """
         with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
             sizes = [typical(symbol(name)) for name in self.program.symbols]
+            sizes += [typical(call.found.most) for call in self.program.instructions if call.found is not None]
         self.dims = {
             dim: self.value(dim)
             for index, spec in enumerate((*self.program.outputs, *self.program.inputs))
@@ -789,9 +787,18 @@ class _Sizes:
         """The values that dimensions of inputs and outputs are."""
         for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
             self.value(dim)
+        self._describe_left()
         self._describe_conditions()
         self._tell(lib.tc_program_setup, self.program.setup)
         self._tell(lib.tc_program_typical, sizes)
+
+    def _describe_left(self) -> None:
+        for left in self.program.left:
+            spec = self.program.outputs[left.output]
+            nbytes = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
+            dims = [self.value(dim) for dim in spec.shape]
+            place = ffi.new("tc_operand *", _place(left.place, self.program.name))
+            self._tell(lib.tc_program_leaves, left.output, place, nbytes, len(dims), dims)
 
     def _describe_conditions(self) -> None:
         values = [self.value(condition.value) for condition in self.program.conditions]

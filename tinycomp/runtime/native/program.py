@@ -18,8 +18,8 @@ import numpy as np
 
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native.library import kernel_named, lib
-from tinycomp.runtime.spec import TensorSpec, array_dtype
-from tinycomp.symbolic import Expression, Size, parse, product
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.symbolic import Expression, Size, parse
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,19 +67,21 @@ ABSENT = Operand("none")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """How many rows of a call's results a run wants, along their first dimension.
+class Found:
+    """A size that an instruction finds out, such as how many boxes remain; what is behind it may follow from that.
 
     Args:
-        count: Where an earlier call puts their number, an int64 in the arena or an output.
-        rows: The most that there may be: the parameters of the call are for so many.
+        symbol: What the size is called in expressions.
+        operand: Which operand of the instruction holds it then: an int64 in the arena.
+        most: No more than that, a size that follows from those of the inputs.
     """
 
-    count: Operand
-    rows: Size
+    symbol: str
+    operand: int
+    most: Size
 
     def __str__(self) -> str:
-        return f"first {self.count} of {self.rows} rows"
+        return f"finds {self.symbol} <= {self.most}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Instruction:
         params: Every field of the kernel's parameter struct.
         source: Names of the model's nodes that this call computes.
         macs: Multiply-adds that the call does, for reports.
-        limit: The rows that are wanted, where their number depends on data.
+        found: The size that it finds out, if it does.
         control: The bodies of ``if`` and ``loop``, which are no kernels.
     """
 
@@ -123,14 +125,13 @@ class Instruction:
     params: Mapping[str, float | Size]
     source: tuple[str, ...] = ()
     macs: Size = 0
-    limit: Limit | None = None
+    found: Found | None = None
     control: Control | None = None
 
     @property
     def depends_on_sizes(self) -> bool:
         """Whether some part of it follows from the sizes of a run."""
-        rows = None if self.limit is None else self.limit.rows
-        parts: tuple[Any, ...] = (*self.params.values(), *[operand.offset for operand in self.operands], rows)
+        parts: tuple[Any, ...] = (*self.params.values(), *[operand.offset for operand in self.operands])
         if self.control is not None:
             parts += (*[dim for shape in self.control.shapes for dim in shape], *self.control.results)
         return any(isinstance(part, Expression) for part in parts)
@@ -154,16 +155,16 @@ class BufferSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """An output whose number of rows only a run shows; its buffer has room for the most.
+class Left:
+    """An output that lies in the arena when a run ends, since its size follows from what that finds out.
 
     Args:
         output: Which one.
-        count: The output in which a run puts the number of rows, an int64 without dimensions.
+        place: Where in the arena.
     """
 
     output: int
-    count: int
+    place: Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ class Program:
         instructions: Executed in order.
         arena_bound: The most bytes of the arena that are in use during one instruction: no plan could do with fewer.
             0 where nobody has counted.
-        counted: The outputs whose number of rows depends on data. The numbers are the last outputs, behind the results.
+        left: The outputs that lie in the arena when a run ends.
         arena: The pieces of the arena where sizes are known only in a run; arena operands then name one by index.
         tables: The words of constants that follow from sizes.
         conditions: What sizes must fulfil.
@@ -239,7 +240,7 @@ class Program:
     arena_bytes: int
     instructions: tuple[Instruction, ...]
     arena_bound: int = 0
-    counted: tuple[Counted, ...] = ()
+    left: tuple[Left, ...] = ()
     arena: tuple[ArenaBuffer, ...] = ()
     tables: tuple[TableWord, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -251,6 +252,16 @@ class Program:
         dims = [dim for spec in self.inputs for dim in spec.shape if isinstance(dim, Expression)]
         return tuple(dict.fromkeys([dim.name for dim in dims if dim.name is not None]))
 
+    @functools.cached_property
+    def found(self) -> tuple[str, ...]:
+        """The names of the sizes that instructions find out, in their order."""
+        return tuple([call.found.symbol for call in self.instructions if call.found is not None])
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether it serves sizes that only a run shows."""
+        return bool(self.symbols or self.found)
+
     def walk(self) -> Iterator[Program]:
         """Yield the program and all bodies in it."""
         waiting = [self]
@@ -261,24 +272,12 @@ class Program:
     @functools.cached_property
     def grown(self) -> frozenset[int]:
         """The outputs whose size only a run shows: their memory is the runtime's, and copied when a run has ended."""
-        found = set()
+        grown = {left.output for left in self.left}
         for call in self.instructions:
             if call.control is not None:
                 results = call.operands[len(call.operands) - len(call.control.results) :]
-                found |= {o.index for o, nbytes in zip(results, call.control.results, strict=True) if nbytes is None}
-        return frozenset(found)
-
-    @property
-    def results(self) -> tuple[BufferSpec, ...]:
-        """The outputs without the numbers of rows."""
-        return self.outputs[: min((c.count for c in self.counted), default=len(self.outputs))]
-
-    @property
-    def room(self) -> int:
-        """Bytes that a run needs for results whose size it does not know yet, if the program is for known sizes."""
-        specs = [self.outputs[c.output] for c in self.counted]
-        sizes = [product(spec.shape) * array_dtype(spec.dtype).itemsize for spec in specs]
-        return sum(size for size in sizes if isinstance(size, int))
+                grown |= {o.index for o, nbytes in zip(results, call.control.results, strict=True) if nbytes is None}
+        return frozenset(grown)
 
     @property
     def in_place(self) -> frozenset[tuple[int, int]]:
@@ -308,7 +307,7 @@ class Program:
             "outputs": [_spec_to_dict(spec) for spec in self.outputs],
             "arena_bytes": self.arena_bytes,
             "arena_bound": self.arena_bound,
-            "counted": [[c.output, c.count] for c in self.counted],
+            "left": [[each.output, _operand_to_list(each.place)] for each in self.left],
             "arena": [[_size_to_json(piece.nbytes), list(piece.above)] for piece in self.arena],
             "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
             "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
@@ -332,13 +331,13 @@ class Program:
                 arena_bytes=int(data["arena_bytes"]),
                 instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
                 arena_bound=int(data.get("arena_bound", 0)),
-                counted=tuple(Counted(int(output), int(count)) for output, count in data.get("counted", ())),
+                left=tuple(Left(int(output), _operand_from_list(place)) for output, place in data.get("left", ())),
                 arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
                 tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
                 conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
                 setup=int(data.get("setup", 0)),
             )
-            _check_counted(program)
+            _check_found(program)
             return program
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtifactError(
@@ -356,9 +355,9 @@ class Program:
                 lines.append(f"  {'':{width}} -- what is above runs only where sizes are new")
             operands = ", ".join(map(str, call.operands))
             params = " ".join(f"{name}={_number(value)}" for name, value in call.params.items())
-            limit = f" {call.limit}" if call.limit else ""
+            found = f" {call.found}" if call.found else ""
             source = f"  # {', '.join(call.source)}" if call.source else ""
-            lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{limit}{source}")
+            lines.append(f"  {i:>{width}} {call.kernel}({operands}) {params}{found}{source}")
             for body in call.control.bodies if call.control is not None else ():
                 lines += [f"  {'':{width}} {line}" for line in body.to_text().splitlines()]
         return "\n".join(lines)
@@ -421,15 +420,14 @@ def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     return BufferSpec(spec.name, spec.dtype, tuple(_size_from_json(dim) for dim in spec.shape))
 
 
-def _check_counted(program: Program) -> None:
-    """Refuse rows that are counted where there are none, or by what is no number."""
-    results = program.results
-    for counted in program.counted:
-        if not (0 <= counted.output < len(results) <= counted.count < len(program.outputs)):
-            raise ValueError(f"output {counted.count} cannot count the rows of output {counted.output}")
-        output, count = results[counted.output], program.outputs[counted.count]
-        if not output.shape or (count.dtype, count.shape) != ("int64", ()):
-            raise ValueError(f"{count} cannot count the rows of {output}")
+def _check_found(program: Program) -> None:
+    """Refuse sizes with the name of another one, and outputs that nothing leaves behind."""
+    names = (*program.symbols, *program.found)
+    if len(set(names)) < len(names):
+        raise ValueError(f"a size is found twice: {', '.join(names)}")
+    for left in program.left:
+        if not 0 <= left.output < len(program.outputs):
+            raise ValueError(f"there is no output {left.output}")
 
 
 def _operand_to_list(operand: Operand) -> list[Any]:
@@ -444,9 +442,6 @@ def _operand_from_list(data: Sequence[Any]) -> Operand:
 
 
 def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
-    limit = (
-        {} if call.limit is None else {"limit": [_operand_to_list(call.limit.count), _size_to_json(call.limit.rows)]}
-    )
     return {
         "kernel": call.kernel,
         "operands": [_operand_to_list(operand) for operand in call.operands],
@@ -454,9 +449,20 @@ def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
         "params": {name: _param_to_json(value) for name, value in call.params.items()},
         "source": list(call.source),
         "macs": _size_to_json(call.macs),
-        **limit,
+        **({} if call.found is None else {"found": _found_to_list(call.found)}),
         **({} if call.control is None else {"control": _control_to_dict(call.control)}),
     }
+
+
+def _found_to_list(found: Found) -> list[Any]:
+    return [found.symbol, found.operand, _size_to_json(found.most)]
+
+
+def _found_from_list(data: Sequence[Any], operands: int) -> Found:
+    symbol, operand, most = data
+    if not isinstance(symbol, str) or not 0 <= int(operand) < operands:
+        raise ValueError(f"a size {symbol!r} in operand {operand}")
+    return Found(symbol, int(operand), _size_from_json(most))
 
 
 def _control_to_dict(control: Control) -> dict[str, Any]:
@@ -493,10 +499,6 @@ def _control_from_dict(kernel: str, operands: int, data: Mapping[str, Any]) -> C
 
 def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
     operands = tuple(_operand_from_list(operand) for operand in data["operands"])
-    limit = None
-    if "limit" in data:
-        count, rows = data["limit"]
-        limit = Limit(_operand_from_list(count), _size_from_json(rows))
     params = {str(name): _number_from(value) for name, value in data["params"].items()}
     source = tuple(str(name) for name in data["source"])
     kernel = str(data["kernel"])
@@ -505,7 +507,8 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
         raise ValueError(f"{kernel} with or without bodies")
     if "control" in data:
         control = _control_from_dict(kernel, len(operands), data["control"])
-    return Instruction(kernel, operands, params, source, _size_from_json(data["macs"]), limit, control)
+    found = _found_from_list(data["found"], len(operands)) if "found" in data else None
+    return Instruction(kernel, operands, params, source, _size_from_json(data["macs"]), found, control)
 
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:

@@ -5,10 +5,9 @@ A rule per operator (check, layout, lowering) stands in the family files; :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Set
 from importlib import import_module
 
-from tinycomp.ir.graph import COMPOSITE, Node, Value
+from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
@@ -56,11 +55,6 @@ def _make_target() -> Target:
             continue  # its own check has taken it
         check = whole(_accepts) if not domain and name in CONTROL_FLOW else with_sizes(rule.check)
         target.op(f"{domain}::{name}" if domain else name)(check)
-
-    @target.row_wise
-    def follows(node: Node, counted: Set[Value]) -> bool:
-        rule = TABLE.get((node.domain, node.op))
-        return rule is not None and rule.row_wise is not None and rule.row_wise(node, counted)
 
     @target.codegen
     def build(region: Node, settings: Settings) -> Program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -20,14 +20,14 @@ from tinycomp.runtime.native.program import (
     BufferSpec,
     Condition,
     Control,
-    Counted,
+    Found,
     Instruction,
-    Limit,
+    Left,
     Operand,
     Program,
     TableWord,
 )
-from tinycomp.symbolic import Expression, Size, product, typical
+from tinycomp.symbolic import Expression, Size, product, substitute, typical
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import sized_type
 
@@ -39,8 +39,6 @@ OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
 
 MAX_RANK = 8
 """The most dimensions that the runtime's strided kernels take."""
-_COUNT_BYTES = 8
-"""Of a number of rows."""
 
 
 @dataclass(eq=False)
@@ -99,7 +97,7 @@ class _Call:
     params: Params
     sources: tuple[str, ...]
     macs: Size = 0
-    limit: tuple[View, Size] | None = None
+    found: Found | None = None
     control: Control | None = None
 
 
@@ -110,8 +108,7 @@ class Emitter:
     Args:
         graph: The region's graph: every dimension is a number or an expression, and layouts are assigned.
         settings: What the user asks of the compilation.
-        sources: With which result the rows of a value are counted, where only a run shows their number. The types are
-            for the most rows.
+        most: The most that sizes may be which a run finds out, by their symbols.
         derived: Where other forms of values lie that several calls read, by whatever names them.
         lower_body: Makes the program of a body, given its graph and a name.
         outer: Of a body: what holds the constants of everything.
@@ -119,7 +116,7 @@ class Emitter:
 
     graph: Graph
     settings: Settings = field(default_factory=Settings)
-    sources: Mapping[Value, Value] = field(default_factory=dict)
+    most: Mapping[str, Size] = field(default_factory=dict)
     lower_body: Callable[[Emitter, Graph, str], Program] | None = None
     outer: Emitter | None = None
     calls: list[_Call] = field(default_factory=list)
@@ -129,7 +126,6 @@ class Emitter:
     _constants: dict[int, tuple[Buffer, np.ndarray]] = field(default_factory=dict)
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
     _unwritten: dict[Value, Callable[[], None]] = field(default_factory=dict)
-    _counts: dict[Value, View] = field(default_factory=dict)
     _tables: dict[Buffer, list[tuple[int, Expression]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -241,7 +237,7 @@ class Emitter:
         """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
         views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
         sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
-        self.calls.append(_Call(kernel, views, dict(params), sources, 0, self._limit(nodes) if self.sources else None))
+        self.calls.append(_Call(kernel, views, dict(params), sources))
 
     def body(self, graph: Graph, name: str) -> Program:
         """Return the program of a body of control flow in this program."""
@@ -259,20 +255,11 @@ class Emitter:
         self.alias(value, place)
         return place
 
-    def count_of(self, source: Value) -> View:
-        """Return where the number of rows of a result lies that only a run shows: behind the region's results."""
-        if source not in self._counts:
-            index = len(self.graph.outputs) + len(self._counts)
-            self._counts[source] = View(Buffer(_COUNT_BYTES, "output", index))
-        return self._counts[source]
-
-    def _limit(self, nodes: Sequence[Node]) -> tuple[View, Size] | None:
-        """Return the rows that a call on behalf of ``nodes`` has to compute; None for all."""
-        for value in (v for node in nodes for v in node.used_outputs() if v in self.sources):
-            source = self.sources[value]
-            if source.producer not in nodes:
-                return self.count_of(source), sized_type(source)[1][0]
-        return None
+    def finds(self, size: Size, operand: int) -> None:
+        """State that the last call finds out a size and puts it, an int64, into one of its operands."""
+        assert isinstance(size, Expression), size
+        assert size.name is not None, size
+        self.calls[-1] = dataclasses.replace(self.calls[-1], found=Found(size.name, operand, self.most[size.name]))
 
     def demand(self, value: Size, text: str, node: Node) -> None:
         """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
@@ -286,47 +273,59 @@ class Emitter:
 
     def finish(self, name: str) -> Program:
         """Return the program, its buffers placed in one arena."""
-        self._place_outputs()
+        left = self._place_outputs()
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
-        is_symbolic = any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
+        is_symbolic = bool(self.most) or any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
         setup = self._move_setup() if is_symbolic else 0
-        lives = self._lifetimes(setup)
+        lives = self._lifetimes(setup, left.values())
         arena = plan_arena(list(lives.values()))
         places = _symbolic_places(lives) if is_symbolic else _static_places(lives, arena)
         instructions = tuple([_instruction(call, places) for call in self.calls])
         arrays = () if self.outer is not None else self._constants.values()
         constants = tuple([np.ascontiguousarray(array) for _, array in arrays])
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
-        counts = tuple(BufferSpec(f"rows of {source.name}", "int64", ()) for source in self._counts)
         if not is_symbolic:
-            results = (*outputs, *counts)
-            return Program(
-                name, inputs, results, constants, arena.size, instructions, arena.lower_bound, self._counted()
-            )
+            return Program(name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound)
         above = placed_above(list(lives.values()), arena.offsets)
         return Program(
-            name, inputs, (*outputs, *counts), constants, 0, instructions, 0, self._counted(),
-            arena=tuple([ArenaBuffer(b.nbytes, below) for b, below in zip(lives, above, strict=True)]),
+            name, inputs, outputs, constants, 0, instructions,
+            left=tuple([Left(index, _operand(view, places)) for index, view in left.items()]),
+            arena=tuple([ArenaBuffer(self._room(b), below) for b, below in zip(lives, above, strict=True)]),
             tables=self._table_words(), setup=setup,
         )  # fmt: skip
 
     def _table_words(self) -> tuple[TableWord, ...]:
         return tuple([TableWord(table.index, i, word) for table, words in self._tables.items() for i, word in words])
 
-    def _counted(self) -> tuple[Counted, ...]:
-        outputs = enumerate(self.graph.outputs)
-        return tuple(Counted(i, self.count_of(self.sources[v]).buffer.index) for i, v in outputs if v in self.sources)
+    def _place_outputs(self) -> dict[int, View]:
+        """Let results be computed in place where their buffer is all theirs; copy the others at the end.
 
-    def _place_outputs(self) -> None:
-        """Let results be computed in place where their buffer is all theirs; copy the others at the end."""
+        Returns:
+            By index the results that stay in the arena, since a run finds out how large they are.
+        """
+        left: dict[int, View] = {}
         for index, value in enumerate(self.graph.outputs):
             view, size = self.view(value), nbytes(tensor(value.type))
-            if view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
+            if self._is_found(size):
+                if view.buffer.space != "arena":
+                    view, source = self.scratch(size), view
+                    self._copy_bytes(view, source, size)
+                left[index] = view
+            elif view.buffer.space == "arena" and view.offset == 0 and view.buffer.nbytes == size:
                 view.buffer.space, view.buffer.index = "output", index
             elif (view.buffer.space, view.buffer.index, view.offset) == ("output", index, 0):
                 continue  # written there by control flow
             elif size != 0:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
+        return left
+
+    def _is_found(self, size: Size) -> bool:
+        """Tell whether a size follows from what a run finds out."""
+        return isinstance(size, Expression) and not size.symbols.isdisjoint(self.most)
+
+    def _room(self, buffer: Buffer) -> Size:
+        """Return the bytes of a buffer's place: those for the most, where its size is found out."""
+        return substitute(buffer.nbytes, self.most) if self._is_found(buffer.nbytes) else buffer.nbytes
 
     def _copy_bytes(self, target: View, source: View, size: Size) -> None:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
@@ -344,7 +343,7 @@ class Emitter:
                 places = {view.buffer for view in call.operands if view is not None}
                 if index in setup and (
                     call.control is not None
-                    or call.limit is not None
+                    or self._follows_found(call)
                     or not places.isdisjoint(foreign)
                     or any(place.space in ("input", "output") for place in places)
                 ):
@@ -355,8 +354,22 @@ class Emitter:
         self.calls = [*[self.calls[index] for index in sorted(setup)], *others]
         return len(setup)
 
-    def _lifetimes(self, setup: int) -> dict[Buffer, Lifetime]:
-        """Return when each buffer of the arena is in use; what the first calls make for others, till the next run."""
+    def _follows_found(self, call: _Call) -> bool:
+        """Tell whether some part of a call follows from what a run finds out, or it is what finds that out."""
+        if not self.most:
+            return False
+        views = [view for view in call.operands if view is not None]
+        words = [word for view in views for _, word in self._tables.get(view.buffer, ())]
+        parts = [*call.params.values(), *[view.offset for view in views], *words]
+        return call.found is not None or any(isinstance(p, Expression) and self._is_found(p) for p in parts)
+
+    def _lifetimes(self, setup: int, left: Iterable[View]) -> dict[Buffer, Lifetime]:
+        """Return when each buffer of the arena is in use.
+
+        Args:
+            setup: How many of the first calls run only where sizes are new: others read what they make in every run.
+            left: What is read when a run has ended.
+        """
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
         for index, call in enumerate(self.calls):
@@ -365,7 +378,8 @@ class Emitter:
                     first.setdefault(view.buffer, index)
                     is_kept = first[view.buffer] < setup <= index
                     last[view.buffer] = len(self.calls) if is_kept else index
-        return {b: Lifetime(typical(b.nbytes), first[b], last[b]) for b in first}
+        last |= {view.buffer: len(self.calls) for view in left}
+        return {b: Lifetime(typical(self._room(b)), first[b], last[b]) for b in first}
 
 
 def _written(call: _Call) -> list[Buffer]:
@@ -421,8 +435,7 @@ def _operand(view: View | None, places: _Places) -> Operand:
 
 def _instruction(call: _Call, places: _Places) -> Instruction:
     operands = tuple([_operand(view, places) for view in call.operands])
-    limit = None if call.limit is None else Limit(_operand(call.limit[0], places), call.limit[1])
-    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, limit, call.control)
+    return Instruction(call.kernel, operands, call.params, call.sources, call.macs, call.found, call.control)
 
 
 def _spec(name: str, value: Value) -> BufferSpec:

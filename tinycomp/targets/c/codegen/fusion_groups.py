@@ -1,23 +1,22 @@
 """Fusion groups: which element-wise operators of a region become one kernel call.
 
-A fusion group is made of operators whose results have one shape and layout, also where only a run shows how many rows
-there are. It runs at the place of its last member, so that everything it reads is there; what it gives must not be
-wanted before. That holds as long as nothing outside has read one of its results when the next operator joins: then the
-group is closed. So contracting all groups is acyclic in the order of the graph, and the search is one walk over it.
+A fusion group is made of operators whose results have one shape and layout. It runs at the place of its last member, so
+that everything it reads is there; what it gives must not be wanted before. That holds as long as nothing outside has
+read one of its results when the next operator joins: then the group is closed. So contracting all groups is acyclic in
+the order of the graph, and the search is one walk over it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
 from tinycomp.targets.c.codegen.element_program import MAX_IMMEDIATES, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Steps
 
-Space = tuple[tuple[Dim, ...] | None, str, Value | None]
-"""Shape, layout, and the result with which the number of rows is counted, if only a run shows it."""
+Space = tuple[tuple[Dim, ...] | None, str]
+"""Shape and layout."""
 
 
 @dataclass(eq=False)
@@ -48,17 +47,14 @@ class FusionGroup:
         return [n.output for n in self.nodes if n.output in results or not members.issuperset(n.output.users)]
 
 
-def find_fusion_groups(
-    graph: Graph, build: Callable[[Node], Steps | None], sources: Mapping[Value, Value] = MappingProxyType({})
-) -> dict[Node, FusionGroup]:
+def find_fusion_groups(graph: Graph, build: Callable[[Node], Steps | None]) -> dict[Node, FusionGroup]:
     """Return the fusion group of every element-wise operator, which may be one of one.
 
     Args:
         graph: A region with static shapes and layouts.
         build: The steps of an operator alone, or None if it is not element-wise.
-        sources: With which result the rows of a value are counted, where only a run shows their number.
     """
-    grouping = _Grouping(frozenset(graph.outputs), sources)
+    grouping = _Grouping(frozenset(graph.outputs))
     nodes = graph.nodes
     for node in nodes:
         grouping.take(node, build(node))
@@ -74,12 +70,10 @@ class _Grouping:
 
     Attributes:
         wanted: The results of the region.
-        sources: See :func:`find_fusion_groups`.
         groups: The fusion group of every element-wise operator.
     """
 
     wanted: frozenset[Value]
-    sources: Mapping[Value, Value]
     groups: dict[Node, FusionGroup] = field(default_factory=dict)
 
     def take(self, node: Node, steps: Steps | None) -> None:
@@ -88,7 +82,7 @@ class _Grouping:
         read = dict.fromkeys(self.groups[p] for p in reversed(producers) if p is not None)
         group = None
         if steps is not None:
-            group = self.groups[node] = _alone(node, steps, self.sources.get(node.output))
+            group = self.groups[node] = _alone(node, steps)
             for other in read:
                 if other.is_open and other.space == group.space and self._join(other, group):
                     group = other
@@ -117,8 +111,8 @@ class _Grouping:
         return value in self.wanted or any(self.groups.get(user) not in groups for user in value.users)
 
 
-def _alone(node: Node, steps: Steps, source: Value | None) -> FusionGroup:
+def _alone(node: Node, steps: Steps) -> FusionGroup:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # a copy, where the result is no step of its own
     reads = {v for v in steps.inputs if isinstance(v, Value)}
-    return FusionGroup((type_.shape, type_.layout, source), [node], size, len(steps.immediates), reads, [node])
+    return FusionGroup((type_.shape, type_.layout), [node], size, len(steps.immediates), reads, [node])

@@ -11,7 +11,7 @@ from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions
 from tinycomp.ops.equal_sizes import implied_sizes
-from tinycomp.ops.rows import retype_for_most_rows, row_sources
+from tinycomp.ops.rows import name_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -57,11 +57,17 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
     """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
+    most = name_rows(graph)
+    is_symbolic = is_symbolic or bool(most)
     demanded = _conditions(graph) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
-    with symbolic.expecting(symbolic.expected_sizes(shapes)):
-        program = _generated(name, graph, table, settings, is_symbolic, outer)
+    with symbolic.expecting(symbolic.expected_sizes(shapes)), symbolic.expecting(_typical(most)):
+        program = _generated(name, graph, table, settings, is_symbolic, most, outer)
     return dataclasses.replace(program, conditions=(*demanded, *program.conditions))
+
+
+def _typical(most: Mapping[str, Size]) -> dict[str, int]:
+    return {name: symbolic.typical(size) for name, size in most.items()}
 
 
 def _conditions(graph: Graph) -> tuple[Condition, ...]:
@@ -87,22 +93,27 @@ def _fold_sizes(graph: Graph) -> None:
 
 
 def _generated(
-    name: str, graph: Graph, table: Table, settings: Settings, is_symbolic: bool, outer: Emitter | None
+    name: str,
+    graph: Graph,
+    table: Table,
+    settings: Settings,
+    is_symbolic: bool,
+    most: Mapping[str, Size],
+    outer: Emitter | None,
 ) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
     if is_symbolic:
         _fold_sizes(graph)
     EliminateDeadCode().run(graph)
     own_parameters(graph)
-    retype_for_most_rows(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
     AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
 
     def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
         return _of_graph(f"{name}/{body_name}", body, table, settings, around)
 
-    emit = Emitter(graph, settings, row_sources(graph), lower_body, outer)
-    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table), emit.sources)
+    emit = Emitter(graph, settings, most, lower_body, outer)
+    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table))
     for node in graph.nodes:
         if node not in groups:
             _lower(emit, node, table)

@@ -31,5 +31,6 @@ def non_max_suppression(emit: Emitter, node: Node) -> None:
     }  # fmt: skip
     emit.call("nms_f32", [positions, counts, boxes, scores, *thresholds], params, node)
     sizes = {"segments": segments, "room": room, "rank": len(shape)}
-    count = emit.count_of(node.output)
+    count = emit.scratch(_INDEX_BYTES)
     emit.call("coordinates", [node.output, count, positions, counts], sizes | eight("size", shape, 1), node)
+    emit.finds(sized_type(node.output)[1][0], 1)

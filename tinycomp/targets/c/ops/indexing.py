@@ -11,7 +11,7 @@ from tinycomp.symbolic import Size, maximum, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy
-from tinycomp.targets.c.codegen.rules import LoweringRules, gathering, gathering_tuples, known_rank
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, sized_type
 
@@ -30,7 +30,7 @@ def around_axis(shape: tuple[Size, ...], axis: int) -> dict[str, Size]:
     return {"outer": product(shape[:place]), "axis": shape[place], "inner": product(shape[place + 1 :])}
 
 
-@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR, row_wise=gathering)
+@FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
 def gather(emit: Emitter, node: Node) -> None:
     """Emit a gather of slices along one axis."""
     data, indices = node.operand(0), node.operand(1)
@@ -84,7 +84,6 @@ def tuple_params(indices: Value, shape: tuple[Size, ...], batch: int = 0) -> dic
     "GatherND",
     check=all_of(movable, tuple_check, known_rank, index_check),
     layout=LayoutRule.ROW_MAJOR,
-    row_wise=gathering_tuples,
 )
 def gather_nd(emit: Emitter, node: Node) -> None:
     """Emit a gather of the slices that tuples of indices address."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tinycomp.symbolic import Size, maximum, minimum, product
 from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
-from tinycomp.targets.c.codegen.rules import LoweringRules, inside_rows, known_rank, reshaping, taken, transposing
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
@@ -92,7 +92,7 @@ def constant_of_shape(emit: Emitter, node: Node) -> None:
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
-@FAMILY.lower(*RESHAPES, check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR, row_wise=reshaping)
+@FAMILY.lower(*RESHAPES, check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
@@ -153,7 +153,7 @@ def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size
     return tuple(reversed(result))
 
 
-@FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE, row_wise=transposing)
+@FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE)
 def transpose(emit: Emitter, node: Node) -> None:
     """Exchange strides; a copy follows where somebody needs the elements in the result's own order."""
     if emit.is_placed(node.output):
@@ -164,7 +164,7 @@ def transpose(emit: Emitter, node: Node) -> None:
     leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
 
 
-@FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
+@FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
 def concat(emit: Emitter, node: Node) -> None:
     """Copy every operand into its slice of the result, but for those that have been computed there."""
     result, shape = sized_type(node.output)
@@ -180,7 +180,7 @@ def concat(emit: Emitter, node: Node) -> None:
         start = start + part[axis]
 
 
-@FAMILY.lower("Split", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.FOLLOW, row_wise=inside_rows)
+@FAMILY.lower("Split", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.FOLLOW)
 def split(emit: Emitter, node: Node) -> None:
     """Make every result a slice of the operand."""
     source = node.operand(0)
@@ -198,17 +198,10 @@ def _slices_are_known(node: Node) -> Verdict:
     return slices_of(node) is not None or reject("its axes or steps are not known")
 
 
-def _slices_rows_alike(node: Node, counted: Set[Value]) -> bool:
-    """Tell whether it takes the same part of every row."""
-    rank = node.operand(0).rank or 1
-    return all(axis % rank > 0 for axis, *_ in slices_of(node) or ())
-
-
 @FAMILY.lower(
     "Slice",
     check=all_of(movable, known_rank, settled(1, 2), constant(3, 4), _slices_are_known),
     layout=LayoutRule.FOLLOW,
-    row_wise=_slices_rows_alike,
 )
 def slice_(emit: Emitter, node: Node) -> None:
     """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
