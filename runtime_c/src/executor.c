@@ -486,6 +486,7 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
   memcpy(context->values, context->sized.values, (size_t)tc_formulas_values(formulas) * sizeof(int64_t));
   context->values[step->symbol] = size;
   context->is_sized = false; /* until all steps are ready */
+  error->code = TC_OK;
   if (tc_formulas_evaluate(formulas, context->values, tc_formulas_stage_of(formulas, step->symbol), error)) {
     return error->code;
   }

@@ -543,6 +543,7 @@ class NativeProgram:
             self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
             self._raise_run(context.error)
+        self._give_grown(context, outputs)
         return [seconds[i] for i in range(len(self.program.instructions))]
 
     def work(self, instruction: int) -> Work:
@@ -797,7 +798,7 @@ class _Sizes:
             spec = self.program.outputs[left.output]
             nbytes = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
             dims = [self.value(dim) for dim in spec.shape]
-            place = ffi.new("tc_operand *", _place(left.place, self.program.name))
+            place = [_place(left.place, self.program.name)]
             self._tell(lib.tc_program_leaves, left.output, place, nbytes, len(dims), dims)
 
     def _describe_conditions(self) -> None:
