@@ -37,8 +37,8 @@ MEMBERS = {
     "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
     "Pipeline": {"run"},
     "Target": {
-        *("composite", "op", "accept", "codegen", "row_wise"),
-        *("rules_for", "follows_rows", "generates", "build", "require"),
+        *("composite", "op", "accept", "codegen", "row_wise", "region_check", "checks_regions", "judge"),
+        *("rules_for", "follows_rows", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "for_plan", "composites"),
     },
     "TinycompError": set(),

@@ -5,11 +5,15 @@ A :class:`Target` is a plain object. Passes take targets as arguments; there is 
 
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.target import OpRule, Target, Tolerance, answer_reason
+from tinycomp.target.region import Region, Split, split
+from tinycomp.target.target import Decline, OpRule, Target, Tolerance, answer_reason
 
 __all__ = [
+    "Decline",
     "OpRule",
     "Policy",
+    "Region",
+    "Split",
     "Target",
     "Tolerance",
     "TransferCost",
@@ -17,4 +21,5 @@ __all__ = [
     "find",
     "find_all",
     "names",
+    "split",
 ]
