@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type, bits, compatible, type_of
+from tinycomp.ir.types import Dim, TensorType, Type, bits
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
+from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
@@ -148,7 +147,8 @@ class Lowering:
                 self.programs[key] = made
             return self._generated(made, node, keep)
         if callable(made):
-            return lambda operands: _checked(made(*operands), node)
+            where = f"{node.target}, region {node.op}"
+            return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(
             "the code generator returned something that cannot run",
             where=f"{node.target}, region {node.op}",
@@ -187,8 +187,7 @@ class Lowering:
                 found=", ".join(str(v.type) for v in (*body.inputs, *body.outputs) if v.static_shape is None),
                 hint="Describe the target with static_shapes=True: its regions are then built for each set of sizes.",
             )
-        inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
-        return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
+        return CRegion(made, *_interface(body), Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
         target = self.targets.get(node.target or "")
@@ -286,32 +285,6 @@ def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: tuple(plan.run(operands))
 
 
-def _checked(returned: Any, node: Node) -> Sequence[Any]:
-    """Accept one array for one result, else a sequence of the right length; arrays must have the types declared."""
-    results = returned if isinstance(returned, (tuple, list)) else (returned,)
-    if len(results) != len(node.outputs):
-        raise TargetError(
-            "the region's code returned a wrong number of results",
-            where=f"{node.target}, region {node.op}",
-            expected=str(len(node.outputs)),
-            found=str(len(results)),
-        )
-    for value, result in zip(node.outputs, results, strict=True):
-        if isinstance(result, np.ndarray) and not _fits(result, value.type):
-            raise TargetError(
-                f'the region\'s code returned a wrong array for "{value.name}"',
-                where=f"{node.target}, region {node.op}",
-                expected=str(value.type),
-                found=f"{result.dtype}{list(result.shape)}",
-            )
-    return results
-
-
-def _fits(array: np.ndarray, type_: Type) -> bool:
-    """Tell whether an array has the dtype and sizes that are known of a type."""
-    return array.dtype.kind == "O" or compatible(type_, type_of(array))
-
-
 def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
     """Return the shapes of ``values`` if every one is a tensor of known shape, else None."""
     shapes = []
@@ -369,6 +342,11 @@ def is_static(node: Node) -> bool:
 
 def _inside(body: Graph) -> list[Value]:
     return [value for node in body.nodes for value in node.used_outputs()]
+
+
+def _interface(body: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Return what a region takes and gives."""
+    return specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:
