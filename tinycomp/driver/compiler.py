@@ -23,6 +23,7 @@ from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, pa
 from tinycomp.driver.report import make_report
 from tinycomp.errors import FallbackError, OptionError, TargetError, TinycompWarning, did_you_mean
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
+from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
@@ -170,6 +171,7 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     if isinstance(model, Graph):
         graph = model.clone()
         use_records(graph)
+        name_outputs_apart(graph)
         if shapes:
             _give_shapes(graph, shapes)
     else:
