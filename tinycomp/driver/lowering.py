@@ -113,10 +113,9 @@ class Lowering:
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
             return self.region(node), node.target or "", ()
-        if node.is_call:
-            plan = self.plan(node.body)
-            return plan.run, "numpy", ()
         bodies = tuple(self.plan(body) for body in node.bodies.values())
+        if node.is_call:
+            return bodies[0].run, "numpy", bodies
         return *_on_the_host(node, bodies), bodies
 
     def region(self, node: Node) -> Run:
@@ -278,7 +277,7 @@ def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
 
 
 def _with_bodies(node: Node, plans: Sequence[Plan]) -> Run:
-    return _on_the_host(node, plans)[0]
+    return plans[0].run if node.is_call else _on_the_host(node, plans)[0]
 
 
 def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
