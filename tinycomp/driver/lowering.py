@@ -24,7 +24,7 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.target import Target
+from tinycomp.target import Decline, Target
 
 Shapes = tuple[tuple[Dim, ...], ...]
 Programs = dict[tuple[str, Shapes], Program | CSource]
@@ -70,10 +70,25 @@ class Lowering:
     programs: Programs = field(default_factory=dict)
     reference: bool = False
     specialize: bool = False
+    callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
+    """What else regions became."""
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
     _contexts: int = field(default=0, init=False)
     """Bytes that the regions lowered so far keep for their runs."""
+
+    def anew(self) -> Lowering:
+        """Return a lowering that knows what was generated so far, for a graph that has changed."""
+        return Lowering(
+            self.targets, self.pool, self.weights, self.constants, self.programs, self.reference, self.specialize,
+            self.callables,
+        )  # fmt: skip
+
+    def forget(self, region: Node) -> None:
+        """Forget what was generated for a region, whose symbol may be given to another one."""
+        for known in (self.programs, self.callables):
+            for key in [key for key in known if key[0] == region.op]:
+                del known[key]
 
     def plan(self, graph: Graph) -> Plan:
         """Return the plan of a graph; nested bodies become plans of their own.
@@ -132,13 +147,24 @@ class Lowering:
             target.build(node)
         needs_sizes = self.specialize or (target is not None and target.static_shapes)
         if needs_sizes and not is_static(node):
-            return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+            return PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes), shapes))
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
+
+    def _built_at_run(self, node: Node, shapes: Shapes) -> Run:
+        try:
+            return self._built(node, shapes, keep=False)
+        except Decline as declined:
+            raise TargetError(
+                f"the code generator declined the sizes of a run: {declined.reason}", where=declined.where,
+                found=", ".join(map(str, shapes)), hint="Refuse such a region while the model is compiled: see"
+                " Target.region_check.",
+            ) from declined  # fmt: skip
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
         key = (node.op, shapes)
-        made: Any = self.programs[key] if key in self.programs else self._made(node, keep)
+        known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
+        made: Any = known[key] if key in known else self._made(node, keep)
         if isinstance(made, Program):
             made = settled(made, self.constants)
         if isinstance(made, (Program, CSource)):
@@ -146,6 +172,8 @@ class Lowering:
                 self.programs[key] = made
             return self._generated(made, node, keep)
         if callable(made):
+            if keep:
+                self.callables[key] = made
             where = f"{node.target}, region {node.op}"
             return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(

@@ -32,7 +32,7 @@ MINIMUM = "minimum"
 """The rule named by the remark that a number of regions may not be minimal."""
 BARRIERS = ("transparent", "binding", "identity")
 REGION_CHECK = "region_check"
-"""The rule named by the remarks on regions that a target's own check has refused or split."""
+"""The rule, behind the target's name, of the remarks on regions that a target's own check has refused or split."""
 MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
 _MORE = f"only the first {MOST} borders between regions are explained"
@@ -95,7 +95,7 @@ class MergeRegions(Pass):
             found = [(scope, self._regions(scope, checks, given_back, remarks)) for scope in open_graphs(graph)]
             if not given_back.offer(graph):
                 break
-            graph.remarks += [r for r in remarks if r.rule == REGION_CHECK or r.rule.startswith("policy.")]
+            graph.remarks += [r for r in remarks if r.rule.startswith("policy.") or r.rule.endswith(REGION_CHECK)]
         graph.remarks += remarks
         numbers = itertools.count()
         for scope, regions in found:
@@ -124,7 +124,7 @@ class MergeRegions(Pass):
             splits |= wanted
         _admit_doubt(graph, search, remarks)
         explain_borders(graph, regions, remarks, borders, splits)
-        rejected = [(region, REGION_CHECK, reason) for region in kept for reason in checks.refusals(graph, region)]
+        rejected = [(region, _check_of(region), reason) for region in kept for reason in checks.refusals(graph, region)]
         for region, rule, reason in (*refused, *rejected):
             sources = tuple(dict.fromkeys(s for n in region for s in n.sources))
             remarks.append(Remark(self.name, sources, region[0].target or "", rule, reason))
@@ -308,7 +308,11 @@ def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[No
 def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
     """Return the rule and reason if a target has asked for a border between the regions."""
     reasons = (reason for (node, user), reason in splits.items() if node in first and user in second)
-    return next(((REGION_CHECK, reason) for reason in reasons), None)
+    return next(((_check_of(first), reason) for reason in reasons), None)
+
+
+def _check_of(region: Iterable[Node]) -> str:
+    return f"{next(iter(region)).target}.{REGION_CHECK}"
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:

@@ -60,6 +60,9 @@ from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random
 from tinycomp.target import Policy, Target, find
 
+MOST_BYTES = FoldConstants.max_bytes
+"""Most bytes of constants that one target is shown dequantised; the others are offered as they are."""
+
 
 @dataclass(frozen=True)
 class OfferToTarget(Pass):
@@ -149,7 +152,7 @@ class _Dequantized:
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
         self.target = target
-        self.budget = FoldConstants.max_bytes
+        self.budget = MOST_BYTES
         self.arrays: dict[Value, np.ndarray] = {}
         self.original: dict[Value, Value] = {}
         self.in_composites = frozenset[tuple[str, str]]()

@@ -4,6 +4,7 @@ A :class:`Target` is a plain object. Passes take targets as arguments; there is 
 """
 
 from tinycomp.target.lookup import find, find_all, names
+from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
 from tinycomp.target.region import Region, Split, split
 from tinycomp.target.target import Decline, OpRule, Target, Tolerance, answer_reason
@@ -11,6 +12,7 @@ from tinycomp.target.target import Decline, OpRule, Target, Tolerance, answer_re
 __all__ = [
     "Decline",
     "OpRule",
+    "Placement",
     "Policy",
     "Region",
     "Split",

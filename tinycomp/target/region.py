@@ -13,7 +13,7 @@ from tinycomp.target.policy import macs, operators
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Show a region before it is cut out; nothing of it may be changed.
+    """Show a region before it is cut out, as long as a check looks at it; nothing of it may be changed.
 
     Bytes and multiply-accumulates count a dimension of unknown size as 1.
 

@@ -17,6 +17,7 @@ from tinycomp.errors import TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
+from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
 from tinycomp.target.region import Region, Split
 
@@ -171,6 +172,7 @@ class Target:
 
     Attributes:
         options: The options in force; None if the target declares none.
+        placement: Where the user of a compilation wants nodes; see :meth:`under`.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -206,6 +208,7 @@ class Target:
         self.claims_structural = claims_structural
         self.tolerance = tolerance or Tolerance()
         self.policy = policy or Policy()
+        self.placement = Placement()
         self.description = description
         self.programs = programs
         self.static_shapes = static_shapes
@@ -316,6 +319,12 @@ class Target:
         }
         return made
 
+    def under(self, policy: Policy | None, placement: Placement) -> Target:
+        """Return the target for one compilation: with another policy, if one is given, and what the user places."""
+        made = self._configured(self.options)
+        made.policy, made.placement = policy or self.policy, placement
+        return made
+
     def for_plan(self, threads: int) -> Target:
         """Return the target as its code generator is to be asked for the regions of one plan on so many threads.
 
@@ -368,7 +377,7 @@ class Target:
             graph: The graph.
             policy: What counts beside the target's own policy.
         """
-        return self.policy.excluded(graph) | policy.excluded(graph)
+        return self.policy.excluded(graph) | policy.excluded(graph) | self.placement.excluded(graph, self.name)
 
     @property
     def reads_quantized(self) -> bool:
