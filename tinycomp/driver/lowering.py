@@ -16,6 +16,7 @@ from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
+from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
@@ -145,8 +146,8 @@ class Lowering:
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
             target.build(node)
-        needs_sizes = self.specialize or (target is not None and target.static_shapes)
-        if needs_sizes and not is_static(node):
+        needs_sizes = target is not None and target.static_shapes
+        if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
             return PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes), shapes))
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
@@ -358,6 +359,11 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
         found=f'"{value.name}": {value.type}',
         hint="Let the target refuse the node that makes it.",
     )
+
+
+def _follows_from_sizes(node: Node) -> bool:
+    """Tell whether all sizes in a region follow from those of its operands, or are numbers of rows that are counted."""
+    return not data_dependent(node.body, node.body.nodes, row_sources(node.body))
 
 
 def is_static(node: Node) -> bool:

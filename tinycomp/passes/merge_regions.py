@@ -18,9 +18,10 @@ import networkx as nx
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
-from tinycomp.ops.rows import any_counts_rows, counts_rows
+from tinycomp.ops.rows import any_counts_rows, counts_rows, row_sources
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
+from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.given_back import GivenBack
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
@@ -33,6 +34,8 @@ MINIMUM = "minimum"
 BARRIERS = ("transparent", "binding", "identity")
 REGION_CHECK = "region_check"
 """The rule, behind the target's name, of the remarks on regions that a target's own check has refused or split."""
+STATIC_SHAPES = "static_shapes"
+"""The rule named by the remarks on nodes whose sizes depend on data, where their target needs to know every size."""
 MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
 _MORE = f"only the first {MOST} borders between regions are explained"
@@ -95,7 +98,7 @@ class MergeRegions(Pass):
             found = [(scope, self._regions(scope, checks, given_back, remarks)) for scope in open_graphs(graph)]
             if not given_back.offer(graph):
                 break
-            graph.remarks += [r for r in remarks if r.rule.startswith("policy.") or r.rule.endswith(REGION_CHECK)]
+            graph.remarks += [r for r in remarks if _gives_back(r.rule)]
         graph.remarks += remarks
         numbers = itertools.count()
         for scope, regions in found:
@@ -117,6 +120,8 @@ class MergeRegions(Pass):
         while True:
             search = RegionSearch()
             regions = find_regions(graph, search, borders | splits.keys())
+            if _without_data_dependent(graph, regions, given_back, remarks):
+                continue
             kept, refused = apply_policy(graph, regions, self.policy, targets)
             wanted = checks.splits(graph, kept)
             if not wanted:
@@ -140,6 +145,25 @@ class MergeRegions(Pass):
                 reason = f"{node.op} cuts regions here"
                 remarks.append(Remark(self.name, node.sources, node.target, f"barriers={self.barriers}", reason))
                 node.target = None
+
+
+def _without_data_dependent(
+    graph: Graph, regions: Sequence[Sequence[Node]], given_back: GivenBack, remarks: list[Remark]
+) -> bool:
+    """Take nodes whose sizes depend on data from targets that need to know every size; tell whether there were any."""
+    particular = {t.name: t for t in given_back.targets if t.static_shapes}
+    found = False
+    for region in regions if particular else ():
+        target = particular.get(region[0].target or "")
+        if target is None:
+            continue
+        bounded = row_sources(graph).keys() if target.serves_bounds else ()
+        for node, reason in data_dependent(graph, region, bounded):
+            found = True
+            why = f"{reason}, and {target.name} needs to know every size"
+            remarks.append(Remark(MergeRegions.name, node.sources, target.name, f"{target.name}.{STATIC_SHAPES}", why))
+            given_back.add(graph, [node], target.name)
+    return found
 
 
 def _admit_doubt(graph: Graph, search: RegionSearch, remarks: list[Remark]) -> None:
@@ -313,6 +337,10 @@ def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]
 
 def _check_of(region: Iterable[Node]) -> str:
     return f"{next(iter(region)).target}.{REGION_CHECK}"
+
+
+def _gives_back(rule: str) -> bool:
+    return rule.startswith("policy.") or rule.endswith((REGION_CHECK, STATIC_SHAPES))
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:

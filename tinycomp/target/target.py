@@ -384,6 +384,11 @@ class Target:
         """Tell whether a composite mentions a conversion between real and quantised numbers."""
         return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
 
+    @property
+    def serves_bounds(self) -> bool:
+        """Tell whether the target plans for bounds of sizes that only a run shows, see :meth:`row_wise`."""
+        return self._row_wise is not None
+
     def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
         """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
         return self._row_wise is not None and self._row_wise(node, counted)
