@@ -398,6 +398,18 @@ def test_placements_and_policies(call) -> None:
     assert both["pool"] == "c"
 
 
+def test_a_model_can_be_partitioned_as_it_stands(call) -> None:
+    def nodes(*options: str) -> dict[str, int]:
+        return call("report", "digits", "-t", "npu_sim", *options, "--json").json["totals"]["nodes"]
+
+    stands = nodes("--no-optimize")
+    assert stands["offloaded"] + stands["host"] == len(tinycomp.from_onnx(digits_model()).nodes)
+    assert nodes()["offloaded"] + nodes()["host"] < stands["offloaded"] + stands["host"]
+    text = call("compile", "digits", "--no-optimize", "--emit", "tir").out
+    assert "BatchNormalization" in text
+    assert "BatchNormalization" not in call("compile", "digits", "--emit", "tir").out
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import itertools
 import pkgutil
 import re
 import time
@@ -224,7 +225,9 @@ def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
     ]
 
 
-def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
+def partitioning_passes(
+    targets: Sequence[Target], policy: Policy | None = None, *, optimize: bool = True
+) -> list[Pass]:
     """Return the passes that give every node to a target or to the host.
 
     All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
@@ -234,8 +237,14 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
     Args:
         targets: In priority order; each has a policy of its own, too.
         policy: What every region must fulfil, whatever its target.
+        optimize: Whether nodes may be folded or replaced by what defines them; without it, the graph is partitioned as
+            it stands.
     """
     policy = policy or Policy()
+    merging_regions = [MergeRegions(policy=policy, targets=tuple(targets)), PartitionGraph(targets=tuple(targets))]
+    if not optimize:
+        claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
+        return [*itertools.chain.from_iterable(claiming), *merging_regions]
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
@@ -245,6 +254,5 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
         EliminateDeadCode(),
         ExpandFunctions(last, policy),
         AnnotateTarget(last, policy),
-        MergeRegions(policy=policy, targets=tuple(targets)),
-        PartitionGraph(targets=tuple(targets)),
+        *merging_regions,
     ]

@@ -14,7 +14,7 @@ from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
+from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
 from tinycomp.target.policy import macs
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -149,7 +149,14 @@ def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> Reg
         bytes_out=_bytes(node.outputs, sizes),
         sources=tuple(dict.fromkeys([source for n in (node, *inside) for source in n.sources])),
         position=position,
+        members=tuple(_composite_row(n) for n in node.body.nodes if n.is_composite),
     )
+
+
+def _composite_row(node: Node) -> CompositeRow:
+    inside = node.operators()
+    sources = dict.fromkeys(source for n in (node, *inside) for source in n.sources)
+    return CompositeRow(node.op, tuple(n.qualified_op for n in inside), tuple(sources))
 
 
 def _bytes(values: Iterable[Value], sizes: Mapping[str, int]) -> int:
