@@ -30,7 +30,7 @@ SIGNATURES = {
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
-    "to_onnx": "(graph, *, model_name=None)",
+    "to_onnx": "(graph, *, model_name=None, functions=True)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
