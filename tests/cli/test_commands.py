@@ -137,7 +137,7 @@ def test_emitted_onnx_holds_functions_only_on_request(call, tmp_path, image, tar
     feeds = {"image": np.load(image)}
     (found,) = onnxruntime.InferenceSession(str(flat), providers=["CPUExecutionProvider"]).run(None, feeds)
     np.testing.assert_allclose(
-        found, tinycomp.compile(functions)(**feeds), rtol=1e-4, atol=1e-2 if target == "npu_sim" else 1e-6
+        found, tinycomp.compile(functions, target)(**feeds), rtol=1e-4, atol=1e-2 if target == "npu_sim" else 1e-6
     )
     assert call("compile", model, "--keep-functions").code == exits.USAGE
 

@@ -359,7 +359,7 @@ class Compiler:
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
         if self.passes is None:
-            first = optimisation_passes(self.targets) if self.optimize else []
+            first = optimisation_passes(self.targets, self.policy) if self.optimize else []
             return [*first, *partitioning_passes(self.targets, self.policy, optimize=self.optimize)]
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 

@@ -25,6 +25,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
+from tinycomp.passes.keep_forms import KeepForms, wishes
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
@@ -209,15 +210,19 @@ def _option_value(kind: type[Pass], field: str, text: str) -> Any:
     return value
 
 
-def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
+def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = None) -> list[Pass]:
     """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised.
 
     Args:
-        targets: Functions that one of these takes whole are not inlined.
+        targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
+            so where it would not take it simplified.
+        policy: What every region must fulfil, whatever its target.
     """
+    keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
         FoldConstants(),
+        *(keeping if any(map(wishes, targets)) else []),
         Simplify(),
         FoldConstants(),
         EliminateCommonSubexpressions(),
