@@ -18,10 +18,10 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False, options=None, static_shapes=False)",
+    " requires=None, programs=False, options=None, static_shapes=False, canonical=False)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, place=None, options=None, specialize=False)",
+    " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True)",
     "from_onnx": "(model, shapes=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
     " config=None)",
@@ -30,15 +30,15 @@ SIGNATURES = {
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
-    "to_onnx": "(graph, *, model_name=None)",
+    "to_onnx": "(graph, *, model_name=None, functions=True)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
     "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
     "Pipeline": {"run"},
     "Target": {
-        *("composite", "op", "accept", "codegen", "row_wise", "region_check", "checks_regions", "judge"),
-        *("rules_for", "follows_rows", "generates", "build", "require", "excluded", "reads_quantized"),
+        *("composite", "op", "accept", "codegen", "region_check", "checks_regions", "judge"),
+        *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites"),
     },
     "TinycompError": set(),

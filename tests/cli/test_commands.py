@@ -122,6 +122,26 @@ def test_compile_emits_onnx_that_other_runtimes_read(call, tmp_path, image) -> N
     np.testing.assert_allclose(found, tinycomp.compile(path)(array), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("target", ["c", "npu_sim"])
+def test_emitted_onnx_holds_functions_only_on_request(call, tmp_path, image, target) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = "digits-int8" if target == "npu_sim" else "digits"
+    flat, functions = tmp_path / "flat.onnx", tmp_path / "functions.onnx"
+    assert call("compile", model, "-t", target, "--emit", "onnx", "-o", flat).code == exits.OK
+    assert call("compile", model, "-t", target, "--emit", "onnx", "--keep-functions", "-o", functions).code == exits.OK
+    assert [n.domain for n in onnx.load(flat).graph.node if n.domain] == []
+    assert not onnx.load(flat).functions
+    assert {entry.domain for entry in onnx.load(flat).opset_import} == {""}
+    assert onnx.load(functions).functions
+    onnx.checker.check_model(onnx.load(flat), full_check=True)
+    feeds = {"image": np.load(image)}
+    (found,) = onnxruntime.InferenceSession(str(flat), providers=["CPUExecutionProvider"]).run(None, feeds)
+    np.testing.assert_allclose(
+        found, tinycomp.compile(functions, target)(**feeds), rtol=1e-4, atol=1e-2 if target == "npu_sim" else 1e-6
+    )
+    assert call("compile", model, "--keep-functions").code == exits.USAGE
+
+
 def test_compile_emits_onnx_only_into_a_file(call) -> None:
     result = call("compile", "digits", "--emit", "onnx")
     assert result.code == exits.USAGE
@@ -397,6 +417,18 @@ def test_placements_and_policies(call) -> None:
     assert where("--policy", "exclude=MaxPool")["pool"] == "host"
     both = where("--policy", "npu_sim:exclude=MaxPool", "--policy", "npu_sim:min-nodes=1", "--policy", "min_nodes=1")
     assert both["pool"] == "c"
+
+
+def test_a_model_can_be_partitioned_as_it_stands(call) -> None:
+    def nodes(*options: str) -> dict[str, int]:
+        return call("report", "digits", "-t", "npu_sim", *options, "--json").json["totals"]["nodes"]
+
+    stands = nodes("--no-optimize")
+    assert stands["offloaded"] + stands["host"] == len(tinycomp.from_onnx(digits_model()).nodes)
+    assert nodes()["offloaded"] + nodes()["host"] < stands["offloaded"] + stands["host"]
+    text = call("compile", "digits", "--no-optimize", "--emit", "tir").out
+    assert "BatchNormalization" in text
+    assert "BatchNormalization" not in call("compile", "digits", "--emit", "tir").out
 
 
 @pytest.mark.parametrize(

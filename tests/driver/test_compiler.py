@@ -34,6 +34,23 @@ def model(*ops: str):
     return make_model(nodes, {"x": X}, {"w": W}, [f"v{len(ops)}"])
 
 
+@pytest.mark.parametrize("target", ["c", "host"])
+def test_an_output_listed_twice_has_two_names(tmp_path, target):
+    proto = model("Relu")
+    proto.graph.output.append(proto.graph.output[0])
+    for form in (proto, tinycomp.from_onnx(proto)):
+        module = tinycomp.compile(form, target, verify=True)
+        assert [spec.name for spec in module.outputs] == ["v1", "v1_1"]
+        results = module.run({"x": X})
+        assert list(results) == ["v1", "v1_1"]
+        assert results["v1"] is not results["v1_1"]
+        np.testing.assert_array_equal(results["v1"], results["v1_1"])
+    module.save(tmp_path / "m.tcm")
+    assert list(tinycomp.load(tmp_path / "m.tcm").run({"x": X})) == ["v1", "v1_1"]
+    exported = tinycomp.to_onnx(tinycomp.from_onnx(proto))
+    assert [output.name for output in exported.graph.output] == ["v1", "v1_1"]
+
+
 def test_every_kind_of_model_gives_the_same_module(tmp_path):
     proto = model("Relu")
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())

@@ -11,7 +11,10 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
+from tinycomp.driver.pipeline import partitioning_passes
+from tinycomp.errors import FallbackError
 from tinycomp.runtime.report import Report
+from tinycomp.targets.c import TARGET
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 W = np.ones((4, 5), np.float32)
@@ -127,3 +130,50 @@ def test_profiles(form):
     assert module.report().totals["seconds"]["share"] == 1.0
     assert "GFLOP/s" in str(profile)
     assert json.loads(json.dumps(profile.to_dict()))["runs"] == 3
+
+
+def calling(*ops: str) -> tinycomp.Graph:
+    """Return a graph that calls a function twice, once from inside another one."""
+    body = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"], name=op.lower()) for i, op in enumerate(ops)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    inner = helper.make_function("local", "Inner", ["v0"], [f"v{len(ops)}"], body, opsets)
+    call = helper.make_node("Inner", ["a"], ["b"], domain="local", name="inner")
+    outer = helper.make_function("local", "Outer", ["a"], ["b"], [call], opsets)
+    nodes = [
+        helper.make_node("Outer", ["x"], ["m"], domain="local", name="first"),
+        helper.make_node("Inner", ["m"], ["y"], domain="local", name="second"),
+    ]
+    model = make_model(nodes, {"x": X}, {}, ["y"])
+    model.functions.extend([inner, outer])
+    model.opset_import.append(opsets[1])
+    return tinycomp.from_onnx(model)
+
+
+def test_regions_in_functions_are_reported(tmp_path):
+    passes = partitioning_passes([TARGET])  # without those that inline functions
+    module = tinycomp.compile(calling("Relu", "Neg"), "c", passes=passes, strict=True)
+    report = module.report()
+    assert [(r.symbol, r.position, r.sources) for r in report.regions] == [
+        ("c_1", (0, 0, 0, 0, 0), ("first/inner/relu", "first/inner/neg")),
+        ("c_0", (1, 0, 0), ("second/relu", "second/neg")),
+    ]
+    assert report.hosts == ()
+    assert report.totals["nodes"] == {"offloaded": 4, "host": 0, "share": 1.0}
+    np.testing.assert_array_equal(module(X), np.zeros_like(X))
+    module.profile(X, runs=2)
+    assert all(row.seconds is not None for row in module.report().regions)
+    module.save(tmp_path / "m.tcm")
+    assert tinycomp.load(tmp_path / "m.tcm").report().totals["nodes"] == report.totals["nodes"]
+
+
+def test_host_nodes_in_functions_are_reported_and_refused_by_strict():
+    passes = partitioning_passes([TARGET])
+    graph = calling("Relu", "LpNormalization")
+    report = tinycomp.compile(graph, "c", passes=passes).report()
+    assert [(h.name, h.op) for h in report.hosts] == [
+        ("first/inner/lpnormalization", "LpNormalization"),
+        ("second/lpnormalization", "LpNormalization"),
+    ]
+    assert [str(r) for r in report.why("second/lpnormalization")[0].reasons] == ["c: no rule for LpNormalization"]
+    with pytest.raises(FallbackError, match=r"2 node\(s\) would run on the host.*second/lpnormalization"):
+        tinycomp.compile(graph, "c", passes=passes, strict=True)

@@ -23,12 +23,14 @@ from tests.frontend.samples import (
 )
 from tests.frontend.test_import import float_info, make
 from tests.models import light_models, shipped_models
+from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.errors import TinycompWarning, UnsupportedError
 from tinycomp.frontend import export_model, import_model
 from tinycomp.frontend.onnx_export import choose_opsets, interval
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Graph
 from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.target import find
 
 
 def exported(graph: Graph) -> onnx.ModelProto:
@@ -182,6 +184,22 @@ def test_composites_and_regions_become_functions_and_come_back(quantized: bool) 
     kinds = [(n.op, n.domain, n.target) for n in graph.nodes]
     assert [(n.op, n.domain, n.target) for n in found.nodes] == kinds
     assert {n.domain for n in found.nodes} >= {REGION, COMPOSITE}
+
+
+@pytest.mark.parametrize("text", [FUNCTIONS, NESTED, BRANCHES], ids=["functions", "nested", "branches"])
+def test_calls_in_functions_and_bodies_are_inlined_on_request(text: str) -> None:
+    model = parse(text)
+    graph = import_model(model)
+    nodes = str(graph)
+    for target in ((), ("c",)):
+        partitioned = Pipeline(partitioning_passes([find(name) for name in target]))(graph)
+        flat = export_model(partitioned, functions=False)
+        onnx.checker.check_model(flat, full_check=True)
+        assert not flat.functions
+        assert {entry.domain for entry in flat.opset_import} == {""}
+        feeds = feeds_for(model)
+        assert_same(run(flat, feeds), run(model, feeds))
+    assert str(graph) == nodes
 
 
 def test_equal_functions_are_written_once() -> None:

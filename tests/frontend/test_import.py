@@ -14,6 +14,7 @@ from tinycomp.data import digits_model
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import import_model
 from tinycomp.ir.types import TensorType
+from tinycomp.ir.verify import verify
 
 
 def float_info(name: str, shape: list[int | str | None]) -> onnx.ValueInfoProto:
@@ -186,7 +187,17 @@ def test_an_output_may_be_an_input_a_constant_or_listed_twice() -> None:
     )
     graph = import_model(model)
     assert [v.name for v in graph.outputs] == ["x", "w", "r", "r"]
+    assert graph.output_names == ("x", "w", "r", "r_1")
     assert graph.use_count(graph.values["r"]) == 2
+    verify(graph)
+
+
+def test_names_of_outputs_listed_twice_avoid_those_of_others() -> None:
+    model = make(
+        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Neg", ["x"], ["r_1"])],
+        outputs=[float_info(name, [2, 4]) for name in ("r", "r", "x", "r", "x")],
+    )
+    assert import_model(model).output_names == ("r", "r_2", "x", "r_3", "x_1")
 
 
 def test_declared_types_refine_what_inference_leaves_open() -> None:

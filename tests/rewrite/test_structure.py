@@ -5,7 +5,9 @@ import pytest
 from tests.rewrite.build import IMAGE, TYPE, Net, root
 from tests.rewrite.test_operators import why
 from tinycomp.ir import Graph
+from tinycomp.ir.verify import verify
 from tinycomp.rewrite import P, pattern
+from tinycomp.rewrite.composites import partition
 
 
 def test_one_sub_pattern_object_is_one_node() -> None:
@@ -94,6 +96,60 @@ def test_through_can_name_operators() -> None:
     net = Net()
     assert both.match(root(net.done(net.Neg(net.StopFusion(net.Relu(net.x[0]), domain="tinycomp")))))
     assert not both.match(root(net.done(net.Neg(net.Identity(net.Relu(net.x[0]))))))
+
+
+SWISH_OPERANDS = {
+    "one": lambda v, stop: (v, stop(v)),
+    "other": lambda v, stop: (stop(v), v),
+    "both": lambda v, stop: (stop(v), stop(v)),
+    "several": lambda v, stop: (stop(stop(v)), stop(v)),
+    "shared": lambda v, stop: (lambda s: (stop(s), stop(s)))(stop(v)),
+}
+
+
+@pytest.mark.parametrize("barrier", ["Identity", "StopFusion", "Dropout"])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("place", SWISH_OPERANDS)
+def test_no_ops_before_one_use_of_a_value_are_looked_through(place: str, swapped: bool, barrier: str) -> None:
+    @pattern
+    def swish(x):
+        return P.Mul(P.Sigmoid(x), x) if swapped else P.Mul(x, P.Sigmoid(x))
+
+    net = Net()
+    domain = "tinycomp" if barrier == "StopFusion" else ""
+    first, second = SWISH_OPERANDS[place](net.Relu(net.x[0]), lambda v: net.node(barrier, v, domain=domain).output)
+    graph = net.done(net.Mul(first, net.Sigmoid(second)))
+    match = swish.match(root(graph))
+    assert match
+    assert match.free == (match.x,)
+    assert match.x.producer.op == (barrier if place == "shared" else "Relu")
+    (made,) = partition(graph, swish, target="npu")
+    verify(graph)
+    assert [v.producer.op for v in made.inputs] == [match.x.producer.op]
+    assert {n.op for n in made.body.nodes} == {"Mul", "Sigmoid", barrier}
+
+
+def test_a_value_that_is_another_one_is_no_repeated_one() -> None:
+    @pattern
+    def swish(x):
+        return P.Mul(x, P.Sigmoid(x))
+
+    net = Net(2)
+    graph = net.done(net.Mul(net.Identity(net.x[0]), net.Sigmoid(net.Identity(net.x[1]))))
+    assert why(swish, graph) == "expected x (identity) again, found Identity at identity2"
+
+
+def test_what_is_held_again_is_given_up_with_its_choice() -> None:
+    @pattern
+    def one_of_two(x, y):
+        return P.Add(P.Mul(x, P.Sigmoid(x)), y) | P.Add(P.Mul(x, y), P.Neg(x))
+
+    net = Net(2)
+    stopped = net.Identity(net.x[0])
+    graph = net.done(net.Add(net.Mul(stopped, net.x[1]), net.Neg(net.x[0])))
+    match = one_of_two.match(root(graph))
+    assert (match.x, match.y) == (net.x[0], net.x[1])
+    assert sorted(n.op for n in match.nodes) == ["Add", "Identity", "Mul", "Neg"]
 
 
 def test_a_dropout_that_trains_is_not_looked_through() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.sized import Builder
-from tinycomp.errors import ExecutionError, TargetError
+from tinycomp.errors import ExecutionError, FeedError, TargetError
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import Condition, Found, Instruction, Left, Operand, Program, TableWord
 from tinycomp.symbolic import symbol
@@ -78,7 +78,7 @@ def test_arrays_for_results_must_have_the_size_found():
     x, y = np.ones((6, 4), np.float32), np.zeros((3, 5), np.float32)
     native.run([x], [y])
     np.testing.assert_array_equal(y, native.call([x])[0])
-    with pytest.raises(Exception, match="the result does not fit the array"):
+    with pytest.raises(FeedError, match="the result does not fit the array"):
         native.run([x], [np.zeros((2, 5), np.float32)])
 
 
@@ -137,7 +137,6 @@ def nowhere(program: Program) -> Program:
         (in_an_output, "finds out no symbol"),
         (growing_memory, "sizes of memory follow from what is found out"),
         (found_bound, "sizes of memory follow from what is found out"),
-        (too_small, "too small for a size"),
         (read_operand, "finds out no symbol"),
         (nowhere, "cannot lie there"),
     ],
@@ -145,6 +144,12 @@ def nowhere(program: Program) -> Program:
 def test_programs_that_do_not_hold_together(damage, text):
     with pytest.raises(TargetError, match=text):
         NativeProgram(damage(counting()))
+
+
+def test_an_operand_that_holds_no_size():
+    native = NativeProgram(too_small(counting()))
+    with pytest.raises(FeedError, match="operand 0 is too small for a size"):
+        native.call([np.array([4]), np.ones((2, 4), np.float32)])
 
 
 def test_a_result_larger_than_its_place():

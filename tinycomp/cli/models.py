@@ -96,11 +96,15 @@ def compile_model(options: Namespace, session: Session, graph: Graph | None = No
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
             graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
-            policy=policies_of(options), place=place_of(options), **more,
+            policy=policies_of(options), place=place_of(options),
+            optimize=not options.no_optimize, **more,
         )  # fmt: skip
 
 
 def compiler_of(options: Namespace, **more: Any) -> Compiler:
     """Return what compiles graphs as ``options`` say, with ``more`` attributes of it."""
     targets, policy = steered(resolve_targets(targets_of(options)), policies_of(options), place_of(options))
-    return Compiler(targets, Pool(options.threads), memory_limit=options.memory_limit, policy=policy, **more)
+    return Compiler(
+        targets, Pool(options.threads), memory_limit=options.memory_limit, policy=policy,
+        optimize=not options.no_optimize, **more,
+    )  # fmt: skip

@@ -45,13 +45,16 @@ def add_compilation(parser: ArgumentParser) -> None:
         "--policy", action="append", default=[], metavar="[TARGET:]FIELD=VALUE,…",
         help="what regions must fulfil, of one target or of all: npu:min_nodes=2,exclude=Softmax+head/*",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
+    )
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 
 
 def chosen(options: Namespace) -> list[str]:
     """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
-    names = ("--target", "--shape", "--place", "--policy", "--memory-limit")
+    names = ("--target", "--shape", "--place", "--policy", "--memory-limit", "--no-optimize")
     return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
 
 

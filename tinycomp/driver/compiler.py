@@ -24,6 +24,7 @@ from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, pa
 from tinycomp.driver.report import make_report
 from tinycomp.errors import (
     FallbackError,
+    ModelError,
     OptionError,
     PlacementError,
     TargetError,
@@ -31,7 +32,9 @@ from tinycomp.errors import (
     did_you_mean,
 )
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
+from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict
@@ -120,6 +123,7 @@ def compile(  # noqa: A001 - the public name
     place: Mapping[Which, str] | None = None,
     options: Mapping[str, Any] | None = None,
     specialize: bool = False,
+    optimize: bool = True,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -143,6 +147,8 @@ def compile(  # noqa: A001 - the public name
             are described in :class:`tinycomp.targets.c.options.COptions`.
         specialize: Build regions with dynamic dimensions for each set of sizes that comes, and keep the last 16,
             instead of one program that serves all sizes: for few sizes that come again and again.
+        optimize: Simplify the graph before it is partitioned; without it, the targets are asked about the nodes of the
+            model as they stand. Ignored where ``passes`` are given.
 
     Returns:
         The module.
@@ -166,7 +172,7 @@ def compile(  # noqa: A001 - the public name
         targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
-            specialize,
+            specialize, optimize,
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
@@ -194,7 +200,9 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
     if isinstance(model, Graph):
         graph = model.clone()
+        _refuse_absent(graph)
         use_records(graph)
+        name_outputs_apart(graph)
         if shapes:
             _give_shapes(graph, shapes)
     else:
@@ -203,6 +211,15 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     if named != [v.type for v in graph.inputs]:
         retype(graph, named)
     return graph
+
+
+def _refuse_absent(graph: Graph) -> None:
+    absent = next((v for v in constants_of(graph) if isinstance(v.const, AbsentArray)), None)
+    if absent is not None:
+        raise ModelError(
+            "the elements of a constant are not there", where=f'graph "{graph.name}", "{absent.name}"',
+            hint="The graph of a loaded module may know types and hashes alone: take the graph from before saving.",
+        )  # fmt: skip
 
 
 def _give_shapes(graph: Graph, shapes: Shapes) -> None:
@@ -317,6 +334,7 @@ class Compiler:
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
         policy: What every region must fulfil.
         specialize: Whether to build regions for each set of sizes.
+        optimize: Whether the default pipeline simplifies the graph first.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, likewise.
@@ -331,6 +349,7 @@ class Compiler:
     threads: int | None = None
     policy: Policy | None = None
     specialize: bool = False
+    optimize: bool = True
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
 
@@ -340,7 +359,8 @@ class Compiler:
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
         if self.passes is None:
-            return [*optimisation_passes(self.targets), *partitioning_passes(self.targets, self.policy)]
+            first = optimisation_passes(self.targets, self.policy) if self.optimize else []
+            return [*first, *partitioning_passes(self.targets, self.policy, optimize=self.optimize)]
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 
     def partition(self, graph: Graph) -> Graph:
@@ -436,7 +456,7 @@ class Compiler:
             outputs=specs(partitioned.output_names, partitioned.outputs),
             plan=lowered.plan,
             report=report,
-            graph=functools.partial(_text, partitioned),
+            graph=functools.partial(copied, partitioned),
             pack=functools.partial(self._packed, lowered, report),
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in partitioned.defaults.items()},
@@ -467,9 +487,14 @@ class Compiler:
         return report.with_arenas(arenas(lowered.plan))
 
 
-def _text(graph: Graph) -> str:
+def copied(graph: Graph) -> Graph:
+    """Return a copy of a partitioned graph, for whoever wants to look at it; the arrays of its constants are shared.
+
+    Raises:
+        ModelError: If the file in which constants lie has changed.
+    """
     check_files(constants_of(graph))
-    return str(graph)
+    return graph.clone()
 
 
 def _refuse_misplaced(compiler: Compiler, partitioned: Graph) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,20 @@ def load(
     archive = Archive.from_bytes(data, where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything
-    module = load_native(archive, data, threads)
+    module = load_native(archive, data, threads, _graph)
     if module is None:
         from tinycomp.driver.restore import restore
 
         module = restore(archive, data, targets, threads, trusted=trusted)
     return module
+
+
+def _graph(text: str) -> Any:
+    """Return the graph of a module whose constants have been packed, so that of the large ones it has hashes only."""
+    from tinycomp.ir.text.parser import parse_graph
+    from tinycomp.ops.typing import infer_node_types
+
+    return parse_graph(text, infer=infer_node_types, absent=True)
 
 
 def _kept(source: bytes) -> NDArray[np.uint8]:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type, bits, compatible, type_of
+from tinycomp.ir.types import Dim, TensorType, Type, bits
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
+from tinycomp.passes.data_dependent import data_dependent
+from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
@@ -129,10 +129,9 @@ class Lowering:
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
             return self.region(node), node.target or "", ()
-        if node.is_call:
-            plan = self.plan(node.body)
-            return plan.run, "numpy", ()
         bodies = tuple(self.plan(body) for body in node.bodies.values())
+        if node.is_call:
+            return bodies[0].run, "numpy", bodies
         return *_on_the_host(node, bodies), bodies
 
     def region(self, node: Node) -> Run:
@@ -147,8 +146,8 @@ class Lowering:
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates:  # known already, even where the first run's sizes are not
             target.build(node)
-        needs_sizes = self.specialize or (target is not None and target.static_shapes)
-        if needs_sizes and not is_static(node):
+        needs_sizes = target is not None and target.static_shapes
+        if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
             return PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes), shapes))
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
@@ -176,7 +175,8 @@ class Lowering:
         if callable(made):
             if keep:
                 self.callables[key] = made
-            return lambda operands: _checked(made(*operands), node)
+            where = f"{node.target}, region {node.op}"
+            return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(
             "the code generator returned something that cannot run",
             where=f"{node.target}, region {node.op}",
@@ -215,8 +215,7 @@ class Lowering:
                 found=", ".join(str(v.type) for v in (*body.inputs, *body.outputs) if v.static_shape is None),
                 hint="Describe the target with static_shapes=True: its regions are then built for each set of sizes.",
             )
-        inputs, outputs = specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
-        return CRegion(made, inputs, outputs, Origin(node.target or "", node.op, str(body)))
+        return CRegion(made, *_interface(body), Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
         target = self.targets.get(node.target or "")
@@ -307,37 +306,11 @@ def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
 
 
 def _with_bodies(node: Node, plans: Sequence[Plan]) -> Run:
-    return _on_the_host(node, plans)[0]
+    return plans[0].run if node.is_call else _on_the_host(node, plans)[0]
 
 
 def _as_function(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     return lambda *operands: tuple(plan.run(operands))
-
-
-def _checked(returned: Any, node: Node) -> Sequence[Any]:
-    """Accept one array for one result, else a sequence of the right length; arrays must have the types declared."""
-    results = returned if isinstance(returned, (tuple, list)) else (returned,)
-    if len(results) != len(node.outputs):
-        raise TargetError(
-            "the region's code returned a wrong number of results",
-            where=f"{node.target}, region {node.op}",
-            expected=str(len(node.outputs)),
-            found=str(len(results)),
-        )
-    for value, result in zip(node.outputs, results, strict=True):
-        if isinstance(result, np.ndarray) and not _fits(result, value.type):
-            raise TargetError(
-                f'the region\'s code returned a wrong array for "{value.name}"',
-                where=f"{node.target}, region {node.op}",
-                expected=str(value.type),
-                found=f"{result.dtype}{list(result.shape)}",
-            )
-    return results
-
-
-def _fits(array: np.ndarray, type_: Type) -> bool:
-    """Tell whether an array has the dtype and sizes that are known of a type."""
-    return array.dtype.kind == "O" or compatible(type_, type_of(array))
 
 
 def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
@@ -388,6 +361,11 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
     )
 
 
+def _follows_from_sizes(node: Node) -> bool:
+    """Tell whether all sizes in a region follow from those of its operands, or are numbers of rows that are counted."""
+    return not data_dependent(node.body, node.body.nodes, following_rows(node.body))
+
+
 def is_static(node: Node) -> bool:
     """Tell whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
     counted = following_rows(node.body)
@@ -397,6 +375,11 @@ def is_static(node: Node) -> bool:
 
 def _inside(body: Graph) -> list[Value]:
     return [value for node in body.nodes for value in node.used_outputs()]
+
+
+def _interface(body: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Return what a region takes and gives."""
+    return specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:

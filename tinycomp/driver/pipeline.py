@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import itertools
 import pkgutil
 import re
 import time
@@ -24,6 +25,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
+from tinycomp.passes.keep_forms import KeepForms, wishes
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
@@ -208,15 +210,19 @@ def _option_value(kind: type[Pass], field: str, text: str) -> Any:
     return value
 
 
-def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
+def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = None) -> list[Pass]:
     """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised.
 
     Args:
-        targets: Functions that one of these takes whole are not inlined.
+        targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
+            so where it would not take it simplified.
+        policy: What every region must fulfil, whatever its target.
     """
+    keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
         FoldConstants(),
+        *(keeping if any(map(wishes, targets)) else []),
         Simplify(),
         FoldConstants(),
         EliminateCommonSubexpressions(),
@@ -224,7 +230,9 @@ def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
     ]
 
 
-def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
+def partitioning_passes(
+    targets: Sequence[Target], policy: Policy | None = None, *, optimize: bool = True
+) -> list[Pass]:
     """Return the passes that give every node to a target or to the host.
 
     All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
@@ -234,8 +242,14 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
     Args:
         targets: In priority order; each has a policy of its own, too.
         policy: What every region must fulfil, whatever its target.
+        optimize: Whether nodes may be folded or replaced by what defines them; without it, the graph is partitioned as
+            it stands.
     """
     policy = policy or Policy()
+    merging_regions = [MergeRegions(policy=policy, targets=tuple(targets)), PartitionGraph(targets=tuple(targets))]
+    if not optimize:
+        claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
+        return [*itertools.chain.from_iterable(claiming), *merging_regions]
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
@@ -245,6 +259,5 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
         EliminateDeadCode(),
         ExpandFunctions(last, policy),
         AnnotateTarget(last, policy),
-        MergeRegions(policy=policy, targets=tuple(targets)),
-        PartitionGraph(targets=tuple(targets)),
+        *merging_regions,
     ]

@@ -14,7 +14,7 @@ from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
+from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
 from tinycomp.target.policy import macs
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -49,7 +49,7 @@ def make_report(
         if node.is_region:
             regions.append(_region_row(node, position, sizes))
             conversions += [_conversion_row(inner, node.op, sizes) for inner in node.body.nodes if _converts(inner)]
-        else:
+        elif not _is_open_call(node):
             hosts.append(_host_row(node, position, reasons, sizes))
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
@@ -86,14 +86,22 @@ def _doubts(graph: Graph) -> list[str]:
 
 
 def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
-    """Return every node of the graph and of the bodies of host nodes, as a plan's steps are ordered and placed."""
+    """Return every node of the graph and of the bodies of host nodes, as a plan's steps are ordered and placed.
+
+    Calls of functions that were not inlined are among them, before what the functions hold.
+    """
     stack = _placed(graph)
     while stack:
         position, node = stack.pop()
         yield position, node
-        if not node.is_call:
+        if not node.is_call or _is_open_call(node):
             bodies = [_placed(body, (*position, index)) for index, body in enumerate(node.bodies.values())]
             stack.extend(each for body in reversed(bodies) for each in body)
+
+
+def _is_open_call(node: Node) -> bool:
+    """Tell whether a node does nothing but run the nodes of a function, each of which has a row of its own."""
+    return node.is_call and not node.is_composite and not node.is_region
 
 
 def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:
@@ -141,7 +149,14 @@ def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> Reg
         bytes_out=_bytes(node.outputs, sizes),
         sources=tuple(dict.fromkeys([source for n in (node, *inside) for source in n.sources])),
         position=position,
+        members=tuple(_composite_row(n) for n in node.body.nodes if n.is_composite),
     )
+
+
+def _composite_row(node: Node) -> CompositeRow:
+    inside = node.operators()
+    sources = dict.fromkeys(source for n in (node, *inside) for source in n.sources)
+    return CompositeRow(node.op, tuple(n.qualified_op for n in inside), tuple(sources))
 
 
 def _bytes(values: Iterable[Value], sizes: Mapping[str, int]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.driver.compiler import Compiler
+from tinycomp.driver.compiler import Compiler, copied
 from tinycomp.errors import OptionError, TargetError
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
@@ -51,7 +51,8 @@ def restore(
                 key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
                 lowering.programs[key] = generated_from_dict(entry, archive)
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
-    return Module(module_parts(archive, data, lowering.plan(partitioned), compiler.pool.threads))
+    plan = lowering.plan(partitioned)
+    return Module(module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned)))
 
 
 def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

@@ -7,6 +7,7 @@ error that is formatted each time.
 from __future__ import annotations
 
 import heapq
+import itertools
 import warnings
 from collections.abc import Collection, Sequence
 
@@ -14,6 +15,7 @@ import onnx
 
 from tinycomp.errors import ModelError, TinycompWarning, UnsupportedError, did_you_mean
 from tinycomp.frontend.loading import check_text
+from tinycomp.ir.graph import Graph
 
 MAX_NESTING = 64
 
@@ -83,6 +85,23 @@ def unique(names: Sequence[str], known: set[str], what: str, where: str) -> set[
             raise ModelError(f'the value name "{name}" is defined twice', where=where, found=f"a second {what}")
         seen.add(name)
     return seen
+
+
+def name_outputs_apart(graph: Graph) -> None:
+    """Give each output of a graph a name of its own: ONNX lists a value twice under one name.
+
+    The first of them keeps the name, the others are ``y_1``, ``y_2``, … after it.
+    """
+    if len(set(graph.output_names)) == len(graph.output_names):
+        return
+    taken = {*graph.values, *graph.output_names}
+    names: dict[str, None] = {}
+    for name in graph.output_names:
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        chosen = name if name not in names else next(each for each in numbered if each not in taken)
+        names[chosen] = None
+        taken.add(chosen)
+    graph.set_outputs(graph.outputs, list(names))
 
 
 def free_names(graph: onnx.GraphProto) -> dict[str, None]:

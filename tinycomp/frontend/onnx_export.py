@@ -23,6 +23,7 @@ import onnx
 from onnx import defs, helper
 
 from tinycomp.errors import ModelError, UnsupportedError
+from tinycomp.frontend.inlining import without_calls
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.frontend.microsoft import is_extension_call
 from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
@@ -36,7 +37,7 @@ _OLDEST_IR = 8
 _IR_WITH_METADATA = 10
 
 
-def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelProto:
+def export_model(graph: Graph, *, model_name: str | None = None, functions: bool = True) -> onnx.ModelProto:
     """Return a graph as an ONNX model.
 
     Each domain is imported in a version under which the nodes keep the operator version they have. Names of inputs,
@@ -46,6 +47,8 @@ def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelPr
     Args:
         graph: The graph.
         model_name: Name of the exported graph; by default the name it has.
+        functions: Whether composites, regions and calls become functions; otherwise they are inlined, which is for
+            runtimes that do not know functions, or their domains.
 
     Raises:
         ModelError: If it is not a graph.
@@ -58,6 +61,7 @@ def export_model(graph: Graph, *, model_name: str | None = None) -> onnx.ModelPr
             found=type(graph).__name__,
             hint="Graphs come from tinycomp.from_onnx and leave a tinycomp.Pipeline.",
         )
+    graph = graph if functions else without_calls(graph)
     library = Library()
     chosen = choose_opsets(graph)
     writer = Writer(library, chosen)

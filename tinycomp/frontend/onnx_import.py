@@ -32,6 +32,7 @@ from tinycomp.frontend.naming import (
     check_nesting,
     defined_names,
     free_names,
+    name_outputs_apart,
     node_label,
     produced_names,
     sorted_nodes,
@@ -113,6 +114,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
     scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
     _import_inputs(scope, proto, context, overrides, loaded.where)
     import_contents(scope, proto, context, loaded.where, loaded.weights)
+    name_outputs_apart(graph)
     for value in graph.inputs:
         if value.name in graph.defaults:
             check_default(value.name, value.type, type_of(graph.defaults[value.name]))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onnx import defs, helper, numpy_helper
 
 from tinycomp.errors import MemoryLimitError, ModelError, UnsupportedError
+from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import (
     UNKNOWN,
     UNKNOWN_DTYPE,
@@ -332,7 +333,16 @@ def type_to_proto(type_: Type) -> onnx.TypeProto:
 
 
 def tensor_to_proto(array: np.ndarray, name: str = "") -> onnx.TensorProto:
-    """Return the TensorProto of an array; object arrays are string tensors."""
+    """Return the TensorProto of an array; object arrays are string tensors.
+
+    Raises:
+        ModelError: If the elements of the array are not there.
+    """
+    if isinstance(array, AbsentArray):
+        raise ModelError(
+            "the elements of a constant are not there", where=f'constant "{name}"',
+            hint="The graph of a loaded module may know types and hashes alone: take the graph from before saving.",
+        )  # fmt: skip
     if dtype_name(array.dtype) == "string":
         encoded: list[Any] = [str(s).encode() for s in array.reshape(-1)]
         return helper.make_tensor(name, onnx.TensorProto.STRING, array.shape, encoded)

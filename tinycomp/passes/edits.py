@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -124,3 +124,25 @@ def choose_branch(graph: Graph, node: Node, condition: bool) -> list[Node]:
     node.bodies = {}
     take_over(graph, node, call)
     return graph.inline(call)
+
+
+def excerpt(graph: Graph, nodes: Sequence[Node]) -> Graph:
+    """Return a copy of some nodes, producers first, as a graph of their own with the values around as its interface."""
+    copy = Graph("excerpt", infer=graph.infer, opsets=graph.opsets)
+    copies: dict[Value, Value] = {}
+    for value in dict.fromkeys(v for node in nodes for v in node.inputs if v is not None):
+        if value.producer not in nodes:
+            const, name = value.const, copy.fresh(value.name)
+            copies[value] = copy.add_input(name, value.type) if const is None else copy.add_const(const, name)
+    for node in nodes:
+        twin = copy.add(
+            node.op, [None if v is None else copies[v] for v in node.inputs], node.attrs, domain=node.domain,
+            version=node.version, outputs=[v.name and copy.fresh(v.name) for v in node.outputs],
+            types=[v.type for v in node.outputs], bodies={name: body.clone() for name, body in node.bodies.items()},
+            captures=node.captures, sources=node.sources,
+        )  # fmt: skip
+        copies.update(zip(node.outputs, twin.outputs, strict=True))
+    inside = set(nodes)
+    leaving = (v for n in nodes for v in n.used_outputs() if graph.is_output(v) or not inside.issuperset(v.users))
+    copy.set_outputs([copies[v] for v in leaving])
+    return copy

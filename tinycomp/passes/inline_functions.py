@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinycomp.frontend.inlining import inline_call
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.rules import open_graphs
@@ -59,15 +60,5 @@ def _inline_all(graph: Graph, targets: Sequence[Target]) -> bool:
         if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
             continue
         changed = True
-        _bind_absent_operands(node)
-        waiting += (inner for inner in graph.inline(node) if is_function_call(inner))
+        waiting += (inner for inner in inline_call(graph, node) if is_function_call(inner))
     return changed
-
-
-def _bind_absent_operands(node: Node) -> None:
-    """Make a formal whose operand the call leaves out absent inside as well."""
-    for formal, actual in zip(node.body.inputs, node.inputs, strict=True):
-        for user in list(formal.users) if actual is None else ():
-            for index, value in enumerate(user.inputs):
-                if value is formal:
-                    node.body.set_input(user, index, None)

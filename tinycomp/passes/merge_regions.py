@@ -18,9 +18,10 @@ import networkx as nx
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
-from tinycomp.ops.rows import any_counts_rows, counts_rows
+from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
+from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.given_back import GivenBack
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
@@ -33,6 +34,8 @@ MINIMUM = "minimum"
 BARRIERS = ("transparent", "binding", "identity")
 REGION_CHECK = "region_check"
 """The rule, behind the target's name, of the remarks on regions that a target's own check has refused or split."""
+STATIC_SHAPES = "static_shapes"
+"""The rule named by the remarks on nodes whose sizes depend on data, where their target needs to know every size."""
 MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
 _MORE = f"only the first {MOST} borders between regions are explained"
@@ -95,7 +98,7 @@ class MergeRegions(Pass):
             found = [(scope, self._regions(scope, checks, given_back, remarks)) for scope in open_graphs(graph)]
             if not given_back.offer(graph):
                 break
-            graph.remarks += [r for r in remarks if r.rule.startswith("policy.") or r.rule.endswith(REGION_CHECK)]
+            graph.remarks += [r for r in remarks if _gives_back(r.rule)]
         graph.remarks += remarks
         numbers = itertools.count()
         for scope, regions in found:
@@ -117,6 +120,8 @@ class MergeRegions(Pass):
         while True:
             search = RegionSearch()
             regions = find_regions(graph, search, borders | splits.keys())
+            if _without_data_dependent(graph, regions, given_back, remarks):
+                continue
             kept, refused = apply_policy(graph, regions, self.policy, targets)
             wanted = checks.splits(graph, kept)
             if not wanted:
@@ -140,6 +145,25 @@ class MergeRegions(Pass):
                 reason = f"{node.op} cuts regions here"
                 remarks.append(Remark(self.name, node.sources, node.target, f"barriers={self.barriers}", reason))
                 node.target = None
+
+
+def _without_data_dependent(
+    graph: Graph, regions: Sequence[Sequence[Node]], given_back: GivenBack, remarks: list[Remark]
+) -> bool:
+    """Take nodes whose sizes depend on data from targets that need to know every size; tell whether there were any."""
+    particular = {t.name: t for t in given_back.targets if t.static_shapes}
+    found = False
+    for region in regions if particular else ():
+        target = particular.get(region[0].target or "")
+        if target is None:
+            continue
+        bounded = following_rows(graph) if target.programs else ()
+        for node, reason in data_dependent(graph, region, bounded):
+            found = True
+            why = f"{reason}, and {target.name} needs to know every size"
+            remarks.append(Remark(MergeRegions.name, node.sources, target.name, f"{target.name}.{STATIC_SHAPES}", why))
+            given_back.add(graph, [node], target.name)
+    return found
 
 
 def _admit_doubt(graph: Graph, search: RegionSearch, remarks: list[Remark]) -> None:
@@ -260,7 +284,7 @@ def explain_borders(
     graph: Graph,
     regions: Sequence[Sequence[Node]],
     remarks: list[Remark],
-    counted: Set[Dependency] = frozenset(),
+    unknown: Set[Dependency] = frozenset(),
     splits: Mapping[Dependency, str] = MappingProxyType({}),
 ) -> None:
     """Add a remark for every pair of regions of one target between which data flows directly.
@@ -269,7 +293,7 @@ def explain_borders(
         graph: The graph.
         regions: Its regions.
         remarks: Where to add the remarks.
-        counted: Dependencies that no region may hold, because only a run shows how many rows there are.
+        unknown: Dependencies that no region may hold, because only a run shows how large results are.
         splits: Dependencies that no region may hold, because a target has asked for that, with its reasons.
     """
     label = {node: i for i, region in enumerate(regions) for node in region}
@@ -291,18 +315,18 @@ def explain_borders(
         sources = (*node.sources, *user.sources)
         parts = set(regions[pair[0]]), set(regions[pair[1]])
         rule, reason = (
-            _uncounted(counted, *parts) or _asked(splits, *parts) or ("acyclic", _reason(graph, place, *parts))
+            _unmeasured(unknown, *parts) or _asked(splits, *parts) or ("acyclic", _reason(graph, place, *parts))
         )
         remarks.append(Remark("merge-regions", sources, node.target or "", rule, reason))
 
 
-def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
-    """Return the rule and reason if the second region waits for a number of rows that the first one finds out."""
-    waiting = sorted((node.label, user.label) for node, user in counted if node in first and user in second)
+def _unmeasured(unknown: Set[Dependency], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
+    """Return the rule and reason if the second region waits for sizes of results that the first one shows."""
+    waiting = sorted((node.label, user.label) for node, user in unknown if node in first and user in second)
     if not waiting:
         return None
     node, user = waiting[0]
-    return "dynamic-dimension", f"how many rows {node} gives depends on data, which {user} in its region would have to know"
+    return "dynamic-dimension", f"how large the results of {node} are depends on data, and {user} has to know"
 
 
 def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
@@ -313,6 +337,10 @@ def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]
 
 def _check_of(region: Iterable[Node]) -> str:
     return f"{next(iter(region)).target}.{REGION_CHECK}"
+
+
+def _gives_back(rule: str) -> bool:
+    return rule.startswith("policy.") or rule.endswith((REGION_CHECK, STATIC_SHAPES))
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:
@@ -410,7 +438,10 @@ class _RegionChecks:
 
 
 def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:
-    """Return the dependencies between nodes of one target that must be borders between regions.
+    """Return the dependencies that must be borders between regions of targets that generate programs.
+
+    A program knows the sizes of all that it computes, but for results of control flow: their sizes are known when it
+    has ended.
 
     Args:
         graph: A graph whose nodes are claimed.
@@ -418,13 +449,11 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
     """
     borders: set[Dependency] = set()
     for node in graph.nodes:
-        if node.target is not None and node.bodies and node.op in CONTROL_FLOW and not node.domain:
+        target = targets.get(node.target or "")
+        free = node.target is None or (target is not None and not target.programs)
+        if not free and node.bodies and node.op in CONTROL_FLOW and not node.domain:
             unknown = [v for v, t in zip(node.outputs, infer_node_types(node), strict=False) if _is_unknown(t)]
             borders |= {(node, user) for v in unknown for user in v.users if user.target == node.target}
-    for node in graph.nodes if any_counts_rows(graph) else ():
-        target = targets.get(node.target or "")
-        if counts_rows(node) and not node.is_region and (target is None or not target.programs):
-            borders |= {(node, user) for v in node.used_outputs() for user in v.users if user.target == node.target}
     return borders
 
 

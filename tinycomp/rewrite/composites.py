@@ -135,7 +135,7 @@ class Selection:
                 continue
             answer = find(composite.pattern, root, self.graph, accept, feasible)
             if isinstance(answer, Match):
-                self._take(composite, answer)
+                self.take(composite, answer)
             else:
                 failed.append((root, answer))
         return failed
@@ -158,7 +158,8 @@ class Selection:
         starts = (node for head in rarest.heads for node in self._by_head.get(head, ()))
         return _within_reach(self.graph, starts, rarest.depth)
 
-    def _take(self, composite: Composite, match: Match) -> None:
+    def take(self, composite: Composite, match: Match) -> None:
+        """Accept a match that goes with those chosen before."""
         copies = copies_needed(match, self.graph)
         assert not isinstance(copies, Remark)
         chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))

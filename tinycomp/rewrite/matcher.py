@@ -455,6 +455,8 @@ Choice = tuple[Goal, ...]
 _Pending = tuple[Goal, Any] | None
 _Open = tuple[int, Iterator[Choice], _Pending]
 """A goal with choices left: the length of the trail before it, the choices, and what is pending behind it."""
+_NEW = object()
+"""In the place of what a table held before, where that was nothing."""
 _NONE = cast("_Pending", object())
 """In the place of what is pending when no choice is left."""
 
@@ -493,7 +495,7 @@ class Search:
         self._steps = 0
         self._formals: dict[Value, Value] = {}
         self._bodies: dict[Graph, None] = {}
-        self._trail: list[tuple[dict[Any, Any], Any]] = []
+        self._trail: list[tuple[dict[Any, Any], Any, Any]] = []
         self._furthest = -1
         self._reason = ""
         self._failed_at: Node | None = None
@@ -537,7 +539,7 @@ class Search:
         """Enter ``key`` into one of the tables until the search goes back beyond this point."""
         if key not in table:
             table[key] = value
-            self._trail.append((table, key))
+            self._trail.append((table, key, _NEW))
 
     def add_member(self, node: Node) -> None:
         """Record a matched node, unless it lies in a body of another matched node."""
@@ -664,17 +666,47 @@ class Search:
 
     def _undo(self, mark: int) -> None:
         while len(self._trail) > mark:
-            table, key = self._trail.pop()
-            del table[key]
+            table, key, before = self._trail.pop()
+            if before is _NEW:
+                del table[key]
+            else:
+                table[key] = before
 
     def _holds(self, pattern: ValuePattern, value: Value | None) -> bool:
         """Tell whether ``value`` is the one that ``pattern`` stands for already."""
         held = self.values[pattern]
-        if held is value:
+        if held is value or self._meet(held, value):
             return True
         text = f"{pattern.name or 'the value'} ({held.name})" if held is not None else f"{pattern.name} absent"
         self.fail(f"expected {text} again, found {self.describe(value)}")
         return False
+
+    def _meet(self, held: Value | None, value: Value | None) -> bool:
+        """Tell whether two values are one behind no-ops, which then belong to the match, and that one is what is held.
+
+        So both operands of ``Mul(v, Sigmoid(StopFusion(v)))`` may be the ``x`` of a pattern.
+        """
+        ours, theirs = self._behind_no_ops(held), self._behind_no_ops(value)
+        common = next((each for each in theirs if each in ours), None)
+        if common is None:
+            return False
+        for chain in (ours, theirs):
+            for crossed in itertools.takewhile(lambda each: each is not common, chain):
+                assert crossed.producer is not None, "a no-op makes it"
+                self.add_member(crossed.producer)
+        for pattern in [p for p, v in self.values.items() if v is held and common is not held]:
+            if not isinstance(pattern, (OpPattern, Result)):
+                self._trail.append((self.values, pattern, held))
+                self.values[pattern] = common
+        return True
+
+    def _behind_no_ops(self, value: Value | None) -> list[Value]:
+        """Return a value and what lies behind it, as far as the pattern looks through no-ops, the nearest first."""
+        chain: list[Value] = []
+        while value is not None:
+            chain.append(value)
+            value = self.resolve(_first_operand(value)) if self.looks_through(value) else None
+        return chain
 
     def combined(self, pattern: ValuePattern, value: Value | None, choices: Iterable[Choice]) -> Iterator[Choice]:
         """Yield ``choices`` with ``pattern`` standing for ``value``; the empty one where it does so already."""
@@ -685,6 +717,10 @@ class Search:
         for choice in choices:
             self.record(self.values, pattern, value)
             yield choice
+
+
+def _first_operand(value: Value) -> Value | None:
+    return None if value.producer is None else value.producer.inputs[0]
 
 
 def _push(goals: Choice, rest: _Pending) -> _Pending:

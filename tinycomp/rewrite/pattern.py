@@ -30,6 +30,8 @@ ShapePattern = tuple["int | str | EllipsisType | None", ...]
 
 OWN_OPS = frozenset({"Relayout", "StopFusion"})
 """Operators of tinycomp's own domain, which patterns and replacements name without it."""
+_SUM = frozenset({("", "Sum")})
+_SUM_OF_TWO = _SUM | {("", "Add")}
 _REPEAT_REACH = 16
 """How many operators a repetition counts as where distances are asked for."""
 
@@ -444,7 +446,8 @@ class Builder:
         """Ask for an operator by name, by one of several names, or (None) for any operator.
 
         Args:
-            names: Operator names; one with a dot is a composite's qualified name.
+            names: Operator names; one with a dot is a composite's qualified name. A Sum of two operands is an Add as
+                well: simplification makes one of it.
             operands: A pattern each; None asks for an absent operand, a number or array for a constant, and a trailing
                 ``...`` allows any further operands.
             attrs: What each attribute must be: a literal, a set of literals, a predicate, or ``P.attr``. For a nested
@@ -455,6 +458,8 @@ class Builder:
         fixed = operands[:-1] if variadic else operands
         if any(item is ... for item in fixed):
             raise PatternError('"..." may only stand last', where=str(names), hint="Write P.any for one operand.")
+        if heads == _SUM and len(fixed) == 2 and not variadic:
+            heads = _SUM_OF_TWO
         bodies = {k: v if isinstance(v, tuple) else (v,) for k, v in attrs.items() if _is_body(v)}
         plain = {k: v for k, v in attrs.items() if k not in bodies}
         return OpPattern(heads, tuple(map(to_pattern, fixed)), variadic, plain, bodies)

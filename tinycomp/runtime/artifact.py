@@ -5,7 +5,8 @@ A module whose steps are all native regions is rebuilt from its programs alone, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,14 +128,23 @@ def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | 
     return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 
 
-def load_native(archive: Archive, data: NDArray[np.uint8], threads: int | None) -> Module | None:
-    """Return the module of an archive that holds native regions only; None if it needs the compiler."""
+def load_native(
+    archive: Archive, data: NDArray[np.uint8], threads: int | None, graph: Callable[[str], Any]
+) -> Module | None:
+    """Return the module of an archive that holds native regions only; None if it needs the compiler.
+
+    Args:
+        archive: The contents of the file.
+        data: The file itself.
+        threads: Threads that a run may use.
+        graph: Makes the graph of the module of its text, if somebody asks for it.
+    """
     about = archive.manifest
     if about.get("plan") is None:
         return None
     pool = pool_for(archive, threads)
     plan = native_plan_from_dict(about["plan"], archive, pool)
-    return Module(module_parts(archive, data, plan, pool.threads))
+    return Module(module_parts(archive, data, plan, pool.threads, graph))
 
 
 def pool_for(archive: Archive, threads: int | None) -> Pool:
@@ -149,7 +159,9 @@ def pool_for(archive: Archive, threads: int | None) -> Pool:
     return Pool(threads or remembered or default_threads())
 
 
-def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int) -> ModuleParts:
+def module_parts(
+    archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int, graph: Callable[[str], Any]
+) -> ModuleParts:
     """Return what every loaded module is made of, around its plan.
 
     Raises:
@@ -167,7 +179,7 @@ def module_parts(archive: Archive, data: NDArray[np.uint8], plan: Plan, threads:
             outputs=outputs,
             plan=plan,
             report=lambda sizes: report,
-            graph=lambda: text,
+            graph=functools.partial(graph, text),
             pack=lambda: _unchanged(data),
             threads=threads,
             defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},

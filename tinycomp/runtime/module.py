@@ -34,7 +34,7 @@ class ModuleParts:
         outputs: What it gives.
         plan: What it does.
         report: Tells what runs where, for sizes by symbol as far as they are known; asked when somebody wants to know.
-        graph: Prints the partitioned graph.
+        graph: Makes a copy of the partitioned graph.
         defaults: Values of inputs that may be left out.
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
@@ -45,7 +45,7 @@ class ModuleParts:
     outputs: tuple[TensorSpec, ...]
     plan: Plan
     report: Callable[[Mapping[str, int]], Report]
-    graph: Callable[[], str]
+    graph: Callable[[], Any]
     pack: Pack
     threads: int
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -68,6 +68,7 @@ class Module:
     def __init__(self, parts: ModuleParts) -> None:
         self._parts = parts
         self._report: Report | None = None
+        self._graph: Any = None
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
         self._known_names = frozenset(self._names)
@@ -91,9 +92,16 @@ class Module:
         return self._parts.defaults
 
     @property
-    def graph(self) -> str:
-        """Return the partitioned IR as text, constants as hashes; ``compile(dump=…)`` writes what can be read back."""
-        return self._parts.graph()
+    def graph(self) -> Any:
+        """Return the partitioned graph, a :class:`tinycomp.Graph`, the same one every time; ``str`` of it is its text.
+
+        It is a copy: changing it does not change the module. In the text large constants are hashes;
+        ``compile(dump=…)`` writes what can be read back. A saved module that is native throughout has packed its large
+        constants: once loaded, its graph knows their types and hashes alone, and cannot be compiled.
+        """
+        if self._graph is None:
+            self._graph = self._parts.graph()
+        return self._graph
 
     @property
     def threads(self) -> int:

@@ -28,6 +28,21 @@ Position = tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class CompositeRow:
+    """One composite of a region.
+
+    Attributes:
+        name: Its qualified name, such as ``npu.conv_relu``.
+        ops: The operators in it.
+        sources: Source names of the nodes behind it.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RegionRow:
     """One offloaded region.
 
@@ -47,6 +62,7 @@ class RegionRow:
         arena: Bytes of the arena for its intermediate values, where it runs on the C runtime.
         arena_bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
         integer_macs: Those of :attr:`macs` that multiply 8-bit integers.
+        members: The composites themselves, in order of execution, with the nodes that each took.
     """
 
     symbol: str
@@ -64,6 +80,7 @@ class RegionRow:
     arena: int = 0
     arena_bound: int = 0
     integer_macs: int = 0
+    members: tuple[CompositeRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,6 +203,11 @@ class Report:
                 return region.symbol
         return "host" if self.why(node) else None
 
+    def composite(self, node: str) -> CompositeRow | None:
+        """Return the composite that took a source name, or None if none did; of several, the first."""
+        members = (member for region in self.regions for member in region.members)
+        return next((member for member in members if node in member.sources), None)
+
     def how(self, node: str) -> list[LayerRow]:
         """Return the algorithms that compute a source name; empty if its kernels leave no choice."""
         return [layer for layer in self.layers if node in layer.sources]
@@ -216,7 +238,7 @@ class Report:
         return cls(
             data["model"],
             tuple(data["targets"]),
-            tuple(RegionRow(**{**r, **_tuples(r)}) for r in data["regions"]),
+            tuple(map(_region_row, data["regions"])),
             tuple(_host_row(h) for h in data["hosts"]),
             tuple(data["notes"]),
             {source: tuple(Remark.from_dict(r) for r in reasons) for source, reasons in data["reasons"].items()},
@@ -259,6 +281,11 @@ class Report:
 
     def __str__(self) -> str:
         return drawn(self, _WIDTH)
+
+
+def _region_row(data: Mapping[str, Any]) -> RegionRow:
+    members = (CompositeRow(m["name"], tuple(m["ops"]), tuple(m["sources"])) for m in data.get("members", ()))
+    return RegionRow(**{**data, **_tuples(data), "members": tuple(members)})
 
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:

@@ -165,6 +165,8 @@ class Target:
             may constants lie in the model's file, at any address, while a region is built.
         static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
             then built for each set of sizes that comes, and the last 16 are kept.
+        canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
+            is kept for it as the model has it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
 
     Attributes:
@@ -195,6 +197,7 @@ class Target:
         programs: bool = False,
         options: Any = None,
         static_shapes: bool = False,
+        canonical: bool = False,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -209,6 +212,7 @@ class Target:
         self.description = description
         self.programs = programs
         self.static_shapes = static_shapes
+        self.canonical = canonical
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []

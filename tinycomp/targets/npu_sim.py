@@ -50,6 +50,7 @@ TARGET = Target(
     tolerance=Tolerance(rtol=1e-4, atol=1e-5),
     description="a simulated int8 and float32 NPU; the worked example of a target",
     static_shapes=True,
+    canonical=True,
 )
 
 # Composites: what the device runs as one instruction. Earlier ones win. -----------------------------------------------

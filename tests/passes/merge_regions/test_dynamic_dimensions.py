@@ -19,11 +19,9 @@ from tinycomp.passes.region_search import HOST, topological_order
 OPS = ("NonMaxSuppression", "Neg", "Abs", "Add")
 
 
-def partitioned(body, output, follows=None):
+def partitioned(body, output):
     """A suppression, whose result is %kept, and what follows, claimed by one target and grouped."""
     target = target_of("npu", *OPS)
-    if follows is not None:
-        target.row_wise(follows)
     head = 'graph @main opset {"" = 17} (%b: float32[1, 5, 4], %s: float32[1, 2, 5])'
     text = f"{head} -> (%{output}) {{\n%kept = NonMaxSuppression(%b, %s)\n{body}\n}}"
     graph = parse_graph(text, infer=infer_node_types)
@@ -34,37 +32,17 @@ def partitioned(body, output, follows=None):
     return graph
 
 
-def only_neg(node, counted):
-    assert counted <= set(node.inputs)
-    return node.op == "Neg"
-
-
-def test_what_reads_a_dynamic_dimension_is_elsewhere():
-    graph = partitioned("%n = Neg(%kept)", "n")
-    assert regions(graph) == [{"kept"}, {"n"}]
-    reason = "how many rows kept gives depends on data, and n does not work row by row"
-    assert remarks(graph, "merge-regions") == [(("kept", "n"), "npu", "dynamic-dimension", reason)]
+def test_what_reads_a_dynamic_dimension_is_in_the_region():
+    graph = partitioned("%n = Neg(%kept)\n%m = Neg(%n)\n%a = Abs(%m)\n%o = Add(%a, %n)", "o")
+    assert regions(graph) == [{"kept", "n", "m", "a", "o"}]
+    assert remarks(graph, "merge-regions") == []
     PartitionGraph().run(graph)
-    assert sum(n.is_region for n in graph.nodes) == 2
+    assert sum(n.is_region for n in graph.nodes) == 1
 
 
-def test_what_follows_row_by_row_is_not():
-    graph = partitioned("%n = Neg(%kept)\n%m = Neg(%n)\n%a = Abs(%m)\n%o = Neg(%a)", "o", only_neg)
-    assert regions(graph) == [{"kept", "n", "m"}, {"a", "o"}]
-
-
-def test_a_way_around_joins_nothing():
-    """The last node reads from before and behind the border."""
-    graph = partitioned("%n = Neg(%kept)\n%a = Abs(%n)\n%o = Add(%a, %n)", "o", only_neg)
-    assert regions(graph) == [{"kept", "n"}, {"a", "o"}]
-
-
-def test_rows_of_two_results_are_not_taken_for_the_same():
-    body = "%more = NonMaxSuppression(%b, %s)\n%sum = Add(%kept, %more)"
-    graph = partitioned(body, "sum", lambda node, counted: True)
-    assert regions(graph) == [{"kept"}, {"more"}, {"sum"}]
-    graph = partitioned("%n = Neg(%kept)\n%sum = Add(%kept, %n)", "sum", lambda node, counted: True)
-    assert regions(graph) == [{"kept", "n", "sum"}]
+def test_two_results_of_unknown_size():
+    graph = partitioned("%more = NonMaxSuppression(%b, %s)\n%sum = Add(%kept, %more)", "sum")
+    assert regions(graph) == [{"kept", "more", "sum"}]
 
 
 @pytest.mark.parametrize("seed", range(40))

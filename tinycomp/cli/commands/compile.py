@@ -32,11 +32,17 @@ def _configure(parser: ArgumentParser) -> None:
         "--emit", choices=("tir", "onnx", "program"),
         help="instead of a module, give the partitioned graph as text or ONNX, or the kernel calls of its regions",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep-functions", action="store_true",
+        help="with --emit onnx: write regions, composites and calls as functions, which not every runtime runs",
+    )  # fmt: skip
 
 
 def _run(options: Namespace, session: Session) -> int:
     if options.emit == "onnx" and options.output is None:
         raise UsageError("ONNX is binary", where="--emit onnx", expected="a file", hint="Add -o FILE.onnx.")
+    if options.keep_functions and options.emit != "onnx":
+        raise UsageError("there are no functions to keep", where="--keep-functions", expected="it with --emit onnx")
     return _emit(options, session) if options.emit else _compile(options, session)
 
 
@@ -63,7 +69,7 @@ def _emit(options: Namespace, session: Session) -> int:
     with session.progress(f"compiling {options.model}"):
         partitioned = compiler.partition(load_graph(options))
         if options.emit == "onnx":
-            write_file(options.output, tinycomp.to_onnx(partitioned).SerializeToString())
+            write_file(options.output, _onnx(partitioned, options.keep_functions))
             session.show(f"Wrote {options.output}.")
             session.result({"emit": "onnx", "output": options.output})
             return OK
@@ -75,6 +81,11 @@ def _emit(options: Namespace, session: Session) -> int:
         sys.stdout.write(f"{text.rstrip()}\n")  # plain: rich would wrap the lines
     session.result({"emit": options.emit, "output": options.output, "text": text})
     return OK
+
+
+def _onnx(partitioned: Graph, functions: bool) -> bytes:
+    data: bytes = tinycomp.to_onnx(partitioned, functions=functions).SerializeToString()
+    return data
 
 
 def _programs(compiler: Compiler, partitioned: Graph) -> str:

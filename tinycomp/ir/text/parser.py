@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.errors import ParseError, TypeInferenceError, VerifyError, did_you_mean
 from tinycomp.ir.graph import Graph, InferTypes, Node, Value
 from tinycomp.ir.text.lexer import END, Token, TokenStream
-from tinycomp.ir.text.literals import array_from_hex, array_from_items
+from tinycomp.ir.text.literals import AbsentArray, array_from_hex, array_from_items
 from tinycomp.ir.types import (
     UNKNOWN,
     UNKNOWN_DTYPE,
@@ -32,11 +32,13 @@ class AttributeParser(TokenStream):
     Args:
         source: The text.
         constants: Large arrays by content hash.
+        absent: Whether large arrays that are not there are stood for by their types and hashes.
     """
 
-    def __init__(self, source: str, constants: Mapping[str, np.ndarray] | None) -> None:
+    def __init__(self, source: str, constants: Mapping[str, np.ndarray] | None, absent: bool = False) -> None:
         super().__init__(source)
         self._store = constants
+        self._absent = absent
 
     # Types ---------------------------------------------------------------------------------------------------------
 
@@ -176,6 +178,8 @@ class AttributeParser(TokenStream):
         token = self.advance()
         key = token.text[1:]
         array = None if self._store is None else self._store.get(key)
+        if array is None and self._absent:
+            return AbsentArray.of(key, type_)
         if array is None:
             self.fail(
                 f"the elements of constant #{key} are not at hand",
@@ -197,7 +201,11 @@ def _number(text: str) -> int | float:
 
 
 def parse_graph(
-    text: str, *, constants: Mapping[str, np.ndarray] | None = None, infer: InferTypes | None = None
+    text: str,
+    *,
+    constants: Mapping[str, np.ndarray] | None = None,
+    infer: InferTypes | None = None,
+    absent: bool = False,
 ) -> Graph:
     """Return the graph that ``text`` describes; its nodes stand in the order of the text.
 
@@ -205,11 +213,12 @@ def parse_graph(
         text: One graph in the textual form.
         constants: Large constants by content hash, as filled by :func:`tinycomp.ir.text.printer.print_graph`.
         infer: Output types of a node, used where the text gives none; by default the rule of :class:`Graph`.
+        absent: Let an :class:`~tinycomp.ir.text.literals.AbsentArray` stand for a large constant that is not there.
 
     Raises:
         ParseError: If the text is not valid; the message shows the line with a caret.
     """
-    parser = _GraphParser(text, constants)
+    parser = _GraphParser(text, constants, absent)
     graph = parser.graph(infer, None)
     if parser.now.kind != END:
         parser.fail("the text goes on behind the graph", expected="the end")

@@ -39,12 +39,23 @@ from tinycomp.passes.simplify import affine, movement, no_ops, quantized
 from tinycomp.rewrite import Engine, Rule
 
 RULES: tuple[Rule, ...] = (*no_ops.RULES, *movement.RULES, *affine.RULES, *quantized.RULES)
+HIDING: tuple[Rule, ...] = (
+    no_ops.sum_to_add, no_ops.name_type, no_ops.merge_clamps, *movement.RULES, *affine.RULES, *quantized.RULES
+)  # fmt: skip
+"""The rules that put operators in the place of others; what the others leave out, nobody misses."""
 _ENGINE = Engine(RULES, claimed=False)
+_PLAIN_ENGINE = Engine([rule for rule in RULES if rule not in HIDING], claimed=False)
 
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Apply every rule until none applies, in the graph and in the bodies of unclaimed nodes; claimed nodes stay."""
+    """Apply every rule until none applies, in the graph and in the bodies of unclaimed nodes; claimed nodes stay.
+
+    Attributes:
+        hiding: Whether to apply the rules that put operators in the place of others as well.
+    """
+
+    hiding: bool = True
 
     def run(self, graph: Graph) -> bool:
         """Run the engine until nothing is left to do.
@@ -54,7 +65,8 @@ class Simplify(Pass):
         """
         sweep = EliminateDeadCode()
         changed = sweep.run(graph)
-        while _ENGINE.run(graph):
+        engine = _ENGINE if self.hiding else _PLAIN_ENGINE
+        while engine.run(graph):
             sweep.run(graph)
             changed = True
         return changed

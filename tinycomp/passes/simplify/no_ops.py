@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
-from tinycomp.passes.edits import bypass, replace_by_constant, version_of
+from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     ints,
@@ -201,10 +201,13 @@ def constant_on_the_right(graph: Graph, node: Node) -> bool:
     return True
 
 
-@replaces(lambda x, y: P.Sum(x, y))
-def sum_to_add(op: GraphBuilder, x: Value, y: Value) -> Value | None:
+@rule("Sum")
+def sum_to_add(graph: Graph, node: Node) -> bool:
     """Replace a Sum of two operands by an Add."""
-    return op.Add(x, y) if version_of(op.graph, "Add") >= 7 else None
+    if len(node.inputs) != 2 or version_of(graph, "Add") < 7:
+        return False
+    names = [graph.fresh(node.output.name)]
+    return take_over(graph, node, graph.add("Add", node.inputs, outputs=names, at=node, sources=node.sources))
 
 
 # Casts --------------------------------------------------------------------------------------------------------------

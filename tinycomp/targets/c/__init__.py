@@ -47,6 +47,7 @@ def _make_target() -> Target:
         tolerance=Tolerance(rtol=1e-4, atol=1e-6),
         description="The built-in C runtime for CPUs (scalar, AVX2, AVX-512).",
         programs=True,
+        canonical=True,
         options=COptions,
     )
     add_composites(target)

@@ -1,0 +1,171 @@
+"""KeepForms: claim what a target takes as the model has it and would not take simplified.
+
+>>> from tinycomp.ir.text.parser import parse_graph
+>>> npu = Target("npu")
+>>> npu.accept("Sum", "Relu")
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17} (%x: float32[2], %y: float32[2]) -> (%r) {
+...   %s: float32[2] = Sum(%x, %y)
+...   %f: float32[2] = Sum(%s, %x, %y)
+...   %r: float32[2] = Relu(%f)
+... }''')
+>>> KeepForms([npu]).run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17} (%x: float32[2], %y: float32[2]) -> (%r) {
+  %s: float32[2] = Sum@13(%x, %y) target "npu"
+  %f: float32[2] = Sum@13(%s, %x, %y)
+  %r: float32[2] = Relu@14(%f)
+}
+
+A Sum of two operands would have become an Add, which this target does not take. The other nodes are claimed when it is
+their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.passes.base import Pass
+from tinycomp.passes.edits import excerpt
+from tinycomp.passes.offer_to_target import offer
+from tinycomp.passes.simplify import HIDING, Simplify
+from tinycomp.rewrite import Composite, RewriteRule
+from tinycomp.rewrite.composites import Selection, outline_all
+from tinycomp.rewrite.matcher import Match
+from tinycomp.rewrite.rules import open_graphs
+from tinycomp.target import Policy, Target, find_all
+
+_ABSORBING = frozenset({"BatchNormalization", "Conv", "ConvTranspose", "Gemm"})
+_ABSORBED = frozenset({"Add", "BatchNormalization", "Div", "Mul", "Sub"})
+_VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_SINGLE = frozenset({"CastLike", "GatherND", "Sum", "Transpose"}) | _VIEWS - {"Reshape"}
+"""Operators that simplification replaces by others, whatever stands around them."""
+_PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
+    (_ABSORBED, _ABSORBING),
+    (frozenset({"AveragePool", "Conv", "MaxPool"}), frozenset({"Pad"})),
+    (frozenset({"Clip", "Relu"}), frozenset({"Clip"})),
+    (frozenset({"Conv", "Gemm", "MatMul"}), frozenset({"Cast"})),
+    (frozenset({"Gemm"}), frozenset({"Reshape"})),
+    (frozenset({"QuantizeLinear"}), frozenset({"Concat", "DequantizeLinear", "Expand", "Gather", "MaxPool", "Resize",
+                                               "Slice", "Split", "Tile"}) | _VIEWS),
+)  # fmt: skip
+"""Operators, and what may stand before them, that simplification makes something else of."""
+_GROUPS = tuple(rule for rule in HIDING if isinstance(rule, RewriteRule))
+
+
+@dataclass(frozen=True)
+class KeepForms(Pass):
+    """Claim matches and nodes whose form a target takes, where it takes nothing that simplification makes of them.
+
+    What a target is described by is a wish for that form. Each match of its composites, and each node that its operator
+    rules accept, is simplified by itself, as far as a rule of :class:`~tinycomp.passes.simplify.Simplify` puts other
+    operators in its place. If neither this target nor one before it takes all of what comes out, this one claims the
+    original now, and simplification leaves it alone. Targets that are ``canonical`` need none of that.
+
+    Before and after, for ``P.Relu(P.Add(P.Conv(x, w), b))`` and a target that takes no Conv with a bias::
+
+        %c = Conv(%x, %w)      ->  %r = tinycomp.composite::"npu.conv_add_relu"(%x, %w, %b) target "npu" body = …
+        %a = Add(%c, %b)
+        %r = Relu(%a)
+
+    Attributes:
+        targets: Targets, or names of targets, in priority order.
+        policy: What counts beside the targets' own policies.
+    """
+
+    targets: Sequence[Target | str]
+    policy: Policy = field(default_factory=Policy)
+
+    def run(self, graph: Graph) -> bool:
+        """Claim in ``graph`` and its open bodies.
+
+        Raises:
+            TargetError: If a target is unknown, or one of its rules fails.
+        """
+        targets = find_all(self.targets)
+        changed = False
+        for scope in open_graphs(graph):
+            for place, target in enumerate(targets):
+                if wishes(target):
+                    changed |= _Keeper(scope, targets[: place + 1], self.policy).run()
+        return changed
+
+
+def wishes(target: Target) -> bool:
+    """Tell whether a target is described by forms that simplification may hide."""
+    if target.canonical:
+        return False
+    ops = {name for domain, name in target.rules if not domain and name != "*"}
+    return bool(ops & _SINGLE) or _holds_pair(ops) or any(map(_may_be_hidden, target.composites))
+
+
+def _may_be_hidden(composite: Composite) -> bool:
+    ops = {name for domain, name in composite.pattern.operators if not domain}
+    return bool(ops & _SINGLE) or _holds_pair(ops)
+
+
+def _holds_pair(ops: set[str]) -> bool:
+    return any(ops & above and ops & below for above, below in _PAIRS)
+
+
+class _Keeper:
+    """The wishes of the last of some targets, in one scope."""
+
+    def __init__(self, graph: Graph, targets: Sequence[Target], policy: Policy) -> None:
+        self.graph = graph
+        self.targets = targets
+        self.target = targets[-1]
+        self.barred: Mapping[Node, str] = self.target.excluded(graph, policy)
+
+    def run(self) -> bool:
+        kept = self._keep_composites()
+        for nodes in self._groups():
+            if all(map(self._accepts, nodes)) and self._is_lost(nodes):
+                kept = True
+                for node in nodes:
+                    node.target = self.target.name
+        return kept
+
+    def _keep_composites(self) -> bool:
+        selection, kept = Selection(self.graph, self.barred), Selection(self.graph, self.barred)
+        for composite in filter(_may_be_hidden, self.target.composites):
+            if not composite.pattern.mentions_composites:
+                selection.choose(composite, explained=lambda root: True)
+        for chosen in selection.chosen:
+            if self._is_lost(chosen.match.nodes):
+                kept.take(chosen.composite, chosen.match)
+        return bool(outline_all(kept))
+
+    def _groups(self) -> Iterable[Sequence[Node]]:
+        """Yield nodes that simplification may put others in the place of."""
+        for node in self.graph.nodes:
+            if node.domain or node.target is not None:
+                continue
+            if node.op in _SINGLE:
+                yield (node,)
+            before = node.inputs[0].producer if node.op in _ABSORBED and node.inputs[0] is not None else None
+            if before is not None and before.op in _ABSORBING:
+                yield before, node
+            for rule in _GROUPS:
+                if rule.pattern.can_start_at(node):
+                    match = rule.pattern.match(node, self.graph)
+                    if isinstance(match, Match) and len(match.matched) > 1:
+                        yield match.nodes
+
+    def _accepts(self, node: Node) -> bool:
+        if node.target is not None or node in self.barred:
+            return False
+        return any(rule.refusal(node) is None for rule in self.target.rules_for(node))
+
+    def _is_lost(self, nodes: Sequence[Node]) -> bool:
+        """Tell whether no target that may have the nodes would take what simplification makes of them."""
+        simplified = excerpt(self.graph, nodes)
+        return Simplify().run(simplified) and not any(_takes(each, simplified.clone()) for each in self.targets)
+
+
+def _takes(target: Target, graph: Graph) -> bool:
+    offer(graph, target, Policy())
+    return all(node.target is not None for node in graph.nodes)
