@@ -92,6 +92,7 @@ def test_an_archive_for_one_input(call, tmp_path) -> None:
         ("image=1,x!,8,8", 'found: "x!" in image=1,x!,8,8'),
         ("imag=1,1,8,8", 'hint: Did you mean "image"?'),
         ("image=1,1,8", "the given shape has the wrong rank"),
+        ("image=5..1,1,8,8", "not the bounds of a dimension"),
     ],
 )
 def test_a_wrong_shape_option(call, shape: str, text: str) -> None:

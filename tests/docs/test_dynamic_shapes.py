@@ -22,4 +22,4 @@ def test_the_page_prints_what_it_says():
                 exec(text, names)
         else:
             assert printed.getvalue() == text
-    assert len(blocks) == 4
+    assert len(blocks) == 6

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from tinycomp.cli.exits import UsageError
 from tinycomp.driver.compiler import ALL
+from tinycomp.frontend import Given
 from tinycomp.target.placement import Which
 from tinycomp.target.policy import Policy, read_policy
 
-Shape = tuple[int | str | None, ...]
+Shape = tuple[Given, ...]
 
 
 def add_model(parser: ArgumentParser, *, saved: bool = False, optional: bool = False) -> None:
@@ -25,7 +27,11 @@ def add_model(parser: ArgumentParser, *, saved: bool = False, optional: bool = F
 def add_shape(parser: ArgumentParser) -> None:
     """Add the shapes of inputs."""
     parser.add_argument(
-        "--shape", action="append", default=[], metavar="INPUT=DIMS", help="shape of an input: image=1,3,224,224"
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=DIMS",
+        help="shape of an input: image=1,3,224,224; with bounds: ids=batch,1..512",
     )
 
 
@@ -124,7 +130,11 @@ def shapes_of(options: Namespace) -> dict[str, Shape] | None:
     return shapes or None
 
 
-def _dim(text: str, whole: str) -> int | str | None:
+def _dim(text: str, whole: str) -> Given:
+    bounds = re.fullmatch(r"(?:(\w+):)?(\d+)\.\.(\d+)", text)
+    if bounds is not None:
+        name, least, most = bounds[1], int(bounds[2]), int(bounds[3])
+        return (least, most) if name is None else (name, least, most)
     if text.isdecimal():
         return int(text)
     if text == "?":
@@ -132,7 +142,7 @@ def _dim(text: str, whole: str) -> int | str | None:
     if text.isidentifier():
         return text
     raise UsageError(
-        "cannot read a dimension", where="--shape", expected="a size, a name, or ? for unknown",
+        "cannot read a dimension", where="--shape", expected="a size, a name, 1..512, name:1..512, or ? for unknown",
         found=f'"{text}" in {whole}',
     )  # fmt: skip
 

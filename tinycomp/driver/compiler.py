@@ -31,7 +31,7 @@ from tinycomp.errors import (
     TinycompWarning,
     did_you_mean,
 )
-from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
+from tinycomp.frontend import Shapes, bounds_of, checked_shapes, fixed_symbols, import_model
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.literals import AbsentArray
@@ -50,6 +50,7 @@ from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Report
+from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import saved_values
 from tinycomp.target.placement import HOST, Place, Which
@@ -130,7 +131,9 @@ def compile(  # noqa: A001 - the public name
     Args:
         model: Path or bytes of an ONNX file, a ModelProto, or a graph.
         target: Name of a target, a Target, or several in order of priority; ``"host"`` for none.
-        shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``.
+        shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``. A
+            dimension is a size, a name, None for unknown, or has bounds that every run is held to: ``(1, 512)``, or
+            ``("seq", 1, 512)`` with a name.
         threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
         strict: Raise if any node is left to the host.
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
@@ -210,6 +213,8 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     named = [_with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
         retype(graph, named)
+    if shapes:
+        graph.bounds.update(bounds_of(graph, shapes))
     return graph
 
 
@@ -383,7 +388,8 @@ class Compiler:
         """
         for placement in dict.fromkeys(t.placement for t in self.targets):
             placement.check(graph)
-        Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
+        with assuming(graph.bounds):
+            Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
         if self.verify:
             from tinycomp.checking import check_regions
 
@@ -461,6 +467,7 @@ class Compiler:
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in partitioned.defaults.items()},
             memory_limit=self.memory_limit,
+            bounds=dict(partitioned.bounds),
         )
         return Module(parts)
 
@@ -474,6 +481,7 @@ class Compiler:
             "threads": self.threads,
             "passes": self.passes if isinstance(self.passes, str) else None,
             "specialize": self.specialize,
+            "bounds": {name: list(bounds) for name, bounds in lowered.graph.bounds.items()},
         }
         return pack(about, lowered, report({}))
 

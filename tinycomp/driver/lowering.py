@@ -25,6 +25,7 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
 
 Shapes = tuple[tuple[Dim, ...], ...]
@@ -99,6 +100,10 @@ class Lowering:
             UnsupportedError: If no tier knows an operator.
             MemoryLimitError: If values of known size exceed the budget in force.
         """
+        with assuming(graph.bounds):
+            return self._plan(graph)
+
+    def _plan(self, graph: Graph) -> Plan:
         slots = _Slots(graph, self.constants)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)

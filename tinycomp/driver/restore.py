@@ -17,7 +17,7 @@ from tinycomp.errors import OptionError, TargetError
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, damaged
-from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for
+from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for, saved_bounds
 from tinycomp.runtime.module import Module
 from tinycomp.target import Target, find
 
@@ -51,6 +51,7 @@ def restore(
                 key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
                 lowering.programs[key] = generated_from_dict(entry, archive)
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
+        partitioned.bounds.update(saved_bounds(about))
     plan = lowering.plan(partitioned)
     return Module(module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned)))
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.ir.graph import Graph
 from tinycomp.ir.types import Dim, TensorType, Type
+from tinycomp.symbolic import Range
 
-Shapes = Mapping[str, Sequence[int | str | None]]
+Given = int | str | None | tuple[int, int] | tuple[str, int, int]
+"""A dimension as a user gives it: a size, a name, unknown, from one size to another, or that with a name."""
+Shapes = Mapping[str, Sequence[Given]]
 
 
 def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> dict[str, TensorType]:
@@ -50,8 +54,9 @@ def _example(type_: Type) -> tuple[int, ...]:
     return tuple(dim if isinstance(dim, int) else 1 for dim in dims or ())
 
 
-def _checked_shape(name: str, type_: TensorType, shape: Sequence[int | str | None]) -> tuple[Dim, ...]:
-    dims = tuple(shape)
+def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tuple[Dim, ...]:
+    declared = type_.shape if type_.shape is not None and len(type_.shape) == len(shape) else (None,) * len(shape)
+    dims = tuple(_unbounded(name, dim, before) for dim, before in zip(shape, declared, strict=True))
     if type_.shape is not None and len(type_.shape) != len(dims):
         raise ModelError(
             "the given shape has the wrong rank",
@@ -64,10 +69,60 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[int | str | Non
             raise ModelError(
                 "a dimension of the given shape is not valid",
                 where=f'input "{name}"',
-                expected="a size of at least 0, a symbol or None",
+                expected="a size of at least 0, a symbol, None, (least, most) or (symbol, least, most)",
                 found=repr(dim),
             )
     return dims
+
+
+def _unbounded(name: str, dim: Given, declared: Dim) -> Dim:
+    """Return a dimension without its bounds; one without a name keeps the declared one.
+
+    Raises:
+        ModelError: If these are no bounds.
+    """
+    if not isinstance(dim, tuple):
+        return dim
+    symbol, least, most = dim if len(dim) == 3 else (declared, *dim) if len(dim) == 2 else (0, 0, 0)
+    sound = all(type(bound) is int for bound in (least, most)) and 0 <= least <= most
+    if not sound or not (symbol is None or isinstance(symbol, str)):
+        raise ModelError(
+            "not the bounds of a dimension", where=f'input "{name}"',
+            expected="(least, most) or (symbol, least, most), sizes of at least 0, for a dimension that is no number",
+            found=repr(dim) if symbol is None or isinstance(symbol, str) else f"{dim!r} for the size {declared}",
+        )  # fmt: skip
+    return symbol
+
+
+def bounds_of(graph: Graph, shapes: Shapes) -> dict[str, Range]:
+    """Return the bounds that shapes give the sizes of a graph's inputs, by symbol.
+
+    Args:
+        graph: A graph with these shapes, and a symbol for every dimension that is no number.
+        shapes: The shapes by input name.
+
+    Raises:
+        ModelError: If no size fulfils them all.
+    """
+    bounds: dict[str, Range] = {}
+    for value in graph.inputs:
+        for given, dim in zip(shapes.get(value.name, ()), value.shape or (), strict=False):
+            if not isinstance(given, tuple):
+                continue
+            least, most = given[-2:]
+            if isinstance(dim, int):  # another input, or an operator, has fixed it
+                low, high = dim, dim
+            else:
+                name = dim if isinstance(dim, str) else ""
+                before = bounds.get(name, (0, None))
+                low, high = max(least, before[0]), most if before[1] is None else min(most, before[1])
+                bounds[name] = low, high
+            if not least <= low <= high <= most:
+                raise ModelError(
+                    f'the bounds of "{dim}" leave no size', where=f'input "{value.name}"',
+                    expected="bounds of its dimensions that agree", found=f"from {low} to {high}, and {given}",
+                )  # fmt: skip
+    return bounds
 
 
 def fixed_symbols(declared: Mapping[str, Type], given: Mapping[str, TensorType]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from tinycomp.errors import VerifyError
 from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
 from tinycomp.remark import Remark
-from tinycomp.symbolic import Size
+from tinycomp.symbolic import Range, Size
 
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
@@ -349,6 +349,7 @@ class Graph:
 
     Attributes:
         defaults: Values of inputs that may be left out, by input name.
+        bounds: The least and the most that sizes may be, by symbol; of the graph of a model alone.
         default_inference: Output types of a node where a graph is not told how to infer them.
         printer: The textual form of a graph.
     """
@@ -366,6 +367,7 @@ class Graph:
         self.remarks: list[Remark] = []
         self.inputs: list[Value] = []
         self.defaults: dict[str, np.ndarray] = {}
+        self.bounds: dict[str, Range] = {}
         self.output_names: tuple[str, ...] = ()
         self._outputs: tuple[Value, ...] = ()
         self._output_counts: dict[Value, int] = {}
@@ -750,6 +752,7 @@ class Graph:
         copy = Graph(self.name, infer=self.infer, opsets=self.opsets)
         copy.metadata = dict(self.metadata)
         copy.defaults = dict(self.defaults)
+        copy.bounds = dict(self.bounds)
         copy.remarks = list(self.remarks)
         mapping = {value: Value(value.name, value.type, None, value.const) for value in self.values.values()}
         copy.inputs = [mapping[value] for value in self.inputs]

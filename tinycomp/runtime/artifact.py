@@ -183,7 +183,20 @@ def module_parts(
             pack=lambda: _unchanged(data),
             threads=threads,
             defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
+            bounds=saved_bounds(about),
         )
+
+
+def saved_bounds(about: Mapping[str, Any]) -> dict[str, tuple[int, int | None]]:
+    """Return the bounds of sizes that a description holds.
+
+    Raises:
+        ValueError: If it holds something else.
+    """
+    bounds = {str(symbol): (least, most) for symbol, (least, most) in about.get("bounds", {}).items()}
+    if not all(type(least) is int and (most is None or type(most) is int) for least, most in bounds.values()):
+        raise ValueError(f"bounds {bounds}")
+    return bounds
 
 
 def _unchanged(data: NDArray[np.uint8]) -> bytes:

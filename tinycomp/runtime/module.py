@@ -39,6 +39,7 @@ class ModuleParts:
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        bounds: The least and the most that sizes may be, by symbol.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -50,6 +51,7 @@ class ModuleParts:
     threads: int
     defaults: Mapping[str, Any] = field(default_factory=dict)
     memory_limit: int | None = None
+    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
 
 class Module:
@@ -188,7 +190,7 @@ class Module:
         arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
         for spec, value in zip(specs, arrays, strict=True):
             check_bindable(spec, value, "input")
-        bind_symbols(specs, arrays)
+        self._check_sizes(arrays)
         return bind_plan(self._parts.plan, arrays, _in_order(self._names, outputs))
 
     def report(self) -> Report:
@@ -255,8 +257,23 @@ class Module:
             args = order_feeds(specs, args, named, self._parts.defaults)
         arrays = [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
         if self._symbolic:
-            bind_symbols(specs, arrays)
+            self._check_sizes(arrays)
         return arrays
+
+    def _check_sizes(self, arrays: Sequence[Any]) -> None:
+        """Refuse arrays whose sizes disagree, or leave their bounds."""
+        sizes = bind_symbols(self._parts.inputs, arrays)
+        for symbol, (least, most) in self._parts.bounds.items():
+            if not least <= sizes.get(symbol, least) <= (sizes.get(symbol, least) if most is None else most):
+                where = next(
+                    f'input "{spec.name}", dimension {spec.shape.index(symbol)}'
+                    for spec in self._parts.inputs
+                    if spec.shape is not None and symbol in spec.shape
+                )
+                raise FeedError(
+                    "a size is not within its bounds", where=where, expected=f"{symbol} from {least} to {most}",
+                    found=f"{symbol} = {sizes[symbol]}", hint="Compile with other bounds in shapes=.",
+                )  # fmt: skip
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

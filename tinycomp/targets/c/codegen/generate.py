@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
@@ -59,7 +59,7 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
     most = name_rows(graph)
     is_symbolic = is_symbolic or bool(most)
-    demanded = _conditions(graph) if is_symbolic and outer is None else ()
+    demanded = (*_within_bounds(graph), *_conditions(graph)) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)), symbolic.expecting(_typical(most)):
         program = _generated(name, graph, table, settings, is_symbolic, most, outer)
@@ -78,6 +78,23 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
             for value, text in conditions(inner):
                 found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
     return tuple(found.values())
+
+
+def _within_bounds(graph: Graph) -> Iterator[Condition]:
+    """Yield that the sizes of the inputs are within the bounds assumed."""
+    seen = set[str]()
+    for value in graph.inputs:
+        for dim in tensor(value.type).sizes or ():
+            name = dim.name if isinstance(dim, Expression) else None
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            least, most = symbolic.bounds(dim)
+            with symbolic.assuming({name: (0, None)}):
+                below = symbolic.maximum(least - dim, 0) if least else 0
+                above = symbolic.maximum(dim - most, 0) if most is not None else 0
+            if isinstance(below + above, Expression):
+                yield Condition(below + above, f"{name} is not from {least} to {most}", value.name)
 
 
 def _fold_sizes(graph: Graph) -> None:
