@@ -17,6 +17,7 @@ from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
+from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
@@ -24,7 +25,7 @@ from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
-from tinycomp.runtime.regions import NativeRegion, PerShape, settled
+from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Decline, Target
 
@@ -149,7 +150,12 @@ class Lowering:
             target.build(node)
         needs_sizes = target is not None and target.static_shapes
         if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
-            return PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
+            run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
+            buckets = () if target is None else target.buckets
+            batch = batch_of(node.body) if buckets else None
+            if batch is not None:
+                return Bucketed(run, buckets, [batch in (v.shape or ()) for v in node.body.inputs])
+            return run
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
     def _built_at_run(self, node: Node, shapes: Shapes) -> Run:
