@@ -818,6 +818,26 @@ def typical(value: Size) -> int:
         return 0
 
 
+def sample(value: Size) -> int:
+    """Return the number that a size is where every symbol is as large as is assumed at most, or 1 where nothing is.
+
+    >>> with assuming({"n": (1, 64)}):
+    ...     sample(symbol("n") * 4), sample(symbol("m") * 4)
+    (256, 4)
+    """
+    if isinstance(value, int):
+        return value
+    ranges = _RANGES.get()
+    sizes = {}
+    for name in value.symbols:
+        low, high = ranges.get(name, (0, None))
+        sizes[name] = max(low, 1) if high is None else high
+    try:
+        return evaluate(value, sizes)
+    except ZeroDivisionError:
+        return 0
+
+
 # ---- straight-line code ----
 
 Operation = tuple[str, tuple[int, ...]]

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tinycomp import P
 from tinycomp.driver.lowering import Lowering
 from tinycomp.errors import FallbackError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.native.executor import Pool
+from tinycomp.symbolic import assuming
+from tinycomp.target import Policy, TransferCost
 
 X = np.array([[1, 0, 2, -1], [0, 0, 3, 4]], np.float32)
 
@@ -166,3 +169,73 @@ def test_a_shape_from_outside_is_data() -> None:
     module = tinycomp.compile(graph, target_of("Reshape", "Add", static_shapes=True))
     for rows in (1, 2):
         np.testing.assert_array_equal(module(X[:rows], X[:rows]), X[:rows] * 2)
+
+
+def test_composites_are_asked_again_when_sizes_are_known() -> None:
+    built: list[list[str]] = []
+    npu = tinycomp.Target("npu", static_shapes=True)
+
+    @npu.composite
+    def product_relu(x, w=P.const):
+        return P.Relu(P.MatMul(x, w))
+
+    @product_relu.check
+    def _(match: Any) -> Any:
+        rows = match.x.type.shape[0]
+        return isinstance(rows, int) and (rows % 2 == 0 or tinycomp.reject(f"an even number of rows, got {rows}"))
+
+    npu.accept("MatMul", "Relu", "Neg")
+
+    @npu.codegen
+    def build(region: Node) -> Any:
+        built.append([node.op for node in region.body.nodes])
+        assert {node.target for node in region.body.nodes} == {"npu"}
+        plan = Lowering({}, Pool(1), reference=True).plan(region.body)
+        return lambda *operands: plan.run(operands)
+
+    text = """graph @g opset {"" = 17} (%x: float32[N, 2]) -> (%y, %r) {
+      %w: float32[2, 2] = const [1.0, 2.0, 3.0, -4.0]
+      %p: float32[N, 2] = MatMul(%x, %w) from ["product"]
+      %r: float32[N, 2] = Relu(%p) from ["relu"]
+      %y: float32[N, 2] = Neg(%r) from ["neg"]
+    }"""
+    graph, x = parse_graph(text, infer=infer_node_types), np.ones((4, 2), np.float32)
+    module = tinycomp.compile(graph, npu, strict=True)
+    for rows in (2, 3, 4):
+        for result, wanted in zip(module(x[:rows]), tinycomp.compile(graph, "host")(x[:rows]), strict=True):
+            np.testing.assert_array_equal(result, wanted)
+    assert built == [["npu.product_relu", "Neg"], ["MatMul", "Relu", "Neg"], ["npu.product_relu", "Neg"]]
+
+
+def test_policies_weigh_sizes_by_their_bounds() -> None:
+    text = """graph @g opset {"" = 17} (%x: float32[N, 4]) -> (%y) {
+      %w: float32[4, 4] = const [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+      %y: float32[N, 4] = MatMul(%x, %w) from ["product"]
+    }"""
+    graph = parse_graph(text, infer=infer_node_types)
+    for policy, reason in (
+        (Policy(min_macs=1000), "policy.min_macs: the region has 16 MACs, fewer than 1000"),
+        (Policy(transfer=TransferCost(1e12, 1e-7)), "policy.transfer: moving 32 bytes costs"),
+    ):
+        (host,) = tinycomp.compile(graph, "c", policy=policy).report().hosts
+        assert str(host.reasons[0]).startswith(reason)
+        with assuming({"N": (1, 64)}):
+            assert tinycomp.compile(graph, "c", policy=policy).report().hosts == ()
+
+
+@pytest.mark.parametrize("target", ["c", "npu"])
+@pytest.mark.parametrize("policy", [Policy(min_macs=16), Policy(min_macs=17), Policy(min_nodes=2)])
+def test_a_saved_module_with_a_policy_runs(policy: Policy, target: str, tmp_path: Any) -> None:
+    text = """graph @g opset {"" = 17} (%x: float32[N, 4]) -> (%y) {
+      %w: float32[4, 4] = const [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+      %p: float32[N, 4] = MatMul(%x, %w) from ["product"]
+      %y: float32[N, 4] = Relu(%p) from ["relu"]
+    }"""
+    graph = parse_graph(text, infer=infer_node_types)
+    npu = target_of("MatMul", "Relu", static_shapes=True)
+    module = tinycomp.compile(graph, "c" if target == "c" else npu, policy=policy)
+    module.save(tmp_path / "m.tcm")
+    loaded = tinycomp.load(tmp_path / "m.tcm", targets=[npu])
+    for rows in (1, 2):
+        np.testing.assert_array_equal(loaded(X[:rows]), module(X[:rows]))
+    assert loaded.report().to_dict() == module.report().to_dict()

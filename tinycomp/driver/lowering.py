@@ -17,13 +17,15 @@ from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
+from tinycomp.passes.independent_rows import batch_of
+from tinycomp.passes.merge_composite import merge_for
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
-from tinycomp.runtime.regions import NativeRegion, PerShape, settled
+from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
@@ -153,7 +155,12 @@ class Lowering:
             target.build(node)
         needs_sizes = target is not None and target.static_shapes
         if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
-            return PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes), shapes))
+            run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
+            buckets = () if target is None else target.buckets
+            batch = batch_of(node.body) if buckets else None
+            if batch is not None:
+                return Bucketed(run, buckets, [batch in (v.shape or ()) for v in node.body.inputs])
+            return run
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
     def _built_at_run(self, node: Node, shapes: Shapes) -> Run:
@@ -329,8 +336,11 @@ def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
     return tuple(shapes)
 
 
-def _with_shapes(node: Node, shapes: Shapes) -> Node:
-    """Return a copy of a region node, alone in a graph of its own, for concrete operand shapes."""
+def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> Node:
+    """Return a copy of a region node, alone in a graph of its own, for concrete operand shapes.
+
+    The composites of the target are asked again: their checks know more than they did.
+    """
     holder = Graph(node.op, infer=node.body.infer, opsets=node.body.opsets)
     body = node.body.clone()
     types: list[Type] = []
@@ -354,7 +364,21 @@ def _with_shapes(node: Node, shapes: Shapes) -> Node:
     unknown = [v for v in _inside(body) if v not in counted and v.static_shape is None]
     if unknown and not any(is_opaque(inner) for _, inner in body.walk()):
         raise _depends_on_data(node, unknown[0])
+    if target is not None:
+        _merge_again(body, target)
     return copy
+
+
+def _merge_again(body: Graph, target: Target) -> None:
+    """Make composites of what a target has claimed node by node, where they match now."""
+    if not target.composites:
+        return
+    for node in body.nodes:
+        if not node.is_composite:
+            node.target = None
+    merge_for(target, body, {}, [])
+    for node in body.nodes:
+        node.target = target.name
 
 
 def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedError:

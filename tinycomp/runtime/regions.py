@@ -147,6 +147,48 @@ class PerShape:
         return self.cache.get(key, lambda: self._build(key))
 
 
+class Bucketed:
+    """Run a region that computes row by row on numbers of rows from a list, and on no others.
+
+    Missing rows repeat the last one, and what comes of them is cut off. More rows than the largest number are run in
+    parts.
+
+    Args:
+        run: The region for any number of rows.
+        buckets: Numbers of rows, the smallest first.
+        batched: Which operands have rows.
+    """
+
+    def __init__(self, run: PerShape, buckets: Sequence[int], batched: Sequence[bool]) -> None:
+        self._run = run
+        self._buckets = tuple(buckets)
+        self._batched = tuple(batched)
+
+    def __call__(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """Return the results for all rows."""
+        numbers = {len(x) for x, rows in zip(operands, self._batched, strict=True) if rows}
+        rows = min(numbers)
+        if len(numbers) > 1 or rows == 0 or rows in self._buckets:
+            return self._run(operands)
+        step = self._buckets[-1]
+        parts = [self._part(operands, start, min(start + step, rows)) for start in range(0, rows, step)]
+        return parts[0] if len(parts) == 1 else [np.concatenate(results) for results in zip(*parts, strict=True)]
+
+    def _part(self, operands: Sequence[Any], start: int, end: int) -> list[Any]:
+        rows = end - start
+        bucket = next(size for size in self._buckets if size >= rows)
+        part = [
+            _padded(x[start:end], bucket) if batched else x
+            for x, batched in zip(operands, self._batched, strict=True)
+        ]  # fmt: skip
+        return [result[:rows] for result in self._run(part)]
+
+
+def _padded(array: Array, rows: int) -> Array:
+    missing = rows - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
+
+
 def _ready(array: Array) -> Array:
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=["C", "A"])

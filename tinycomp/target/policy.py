@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from tinycomp.errors import OptionError, TargetError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
-from tinycomp.symbolic import Size, evaluate
+from tinycomp.symbolic import Size, sample, size, substitute
 
 _N = TypeVar("_N", int, float)
 
@@ -53,7 +53,8 @@ class Policy:
 
     Attributes:
         min_nodes: Nodes that a region must have; the operators inside a composite count each, structural ones not.
-        min_macs: Multiply-accumulates that it must have, counting a dimension of unknown size as 1.
+        min_macs: Multiply-accumulates that it must have; a dimension of unknown size counts as its upper bound where
+            one is declared, else as 1.
         max_regions: Most regions of the target in one graph (each body is a graph of its own); the largest stay.
         transfer: Weighs transfers against time saved; None does not.
         exclude: Source names and operators (globs such as ``"decoder/*"`` or ``"Softmax"``) that stay on the host.
@@ -169,12 +170,10 @@ def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({}))
 
     Args:
         nodes: The nodes.
-        sizes: Sizes by symbol; symbols without one count as 1.
+        sizes: Sizes by symbol; symbols without one count as :func:`tinycomp.symbolic.sample` has them: as their upper
+            bound where one is declared, else as 1.
     """
-    total = symbolic_macs(nodes)
-    if isinstance(total, int):
-        return total
-    return evaluate(total, {**dict.fromkeys(total.symbols, 1), **sizes})
+    return sample(substitute(symbolic_macs(nodes), sizes))
 
 
 def symbolic_macs(nodes: Iterable[Node]) -> Size:
@@ -194,7 +193,14 @@ def transferred_bytes(graph: Graph, region: Sequence[Node]) -> int:
         outside = (v for v in node.inputs if v is not None and not v.is_const and v.producer not in inside)
         crossing |= dict.fromkeys(outside)
         crossing |= dict.fromkeys(v for v in node.outputs if graph.is_output(v) or not inside.issuperset(v.users))
-    return sum(tensor(v.type).nbytes() for v in crossing)
+    return sum(map(sample_bytes, crossing))
+
+
+def sample_bytes(value: Value) -> int:
+    """Return the bytes of a value, counting symbols as :func:`macs` does and unknown sizes as 1."""
+    type_ = tensor(value.type)
+    sizes = tuple(1 if dim is None else sample(size(dim)) for dim in type_.shape or ())
+    return TensorType(type_.dtype, sizes).nbytes()
 
 
 def _traits(node: Node) -> frozenset[str]:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
-from tinycomp.target.policy import macs, operators
+from tinycomp.target.policy import macs, operators, sample_bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
     """Show a region before it is cut out, as long as a check looks at it; nothing of it may be changed.
 
-    Bytes and multiply-accumulates count a dimension of unknown size as 1.
+    Bytes and multiply-accumulates count a dimension of unknown size as its upper bound where one is declared, else as
+    1.
 
     Attributes:
         target: The target that claims it.
@@ -65,7 +65,7 @@ class Region:
     @property
     def constant_bytes(self) -> int:
         """Sum up the bytes of its constants."""
-        return sum(tensor(v.type).nbytes() for v in self.constants)
+        return sum(map(sample_bytes, self.constants))
 
     @functools.cached_property
     def peak_bytes(self) -> int:
@@ -77,11 +77,11 @@ class Region:
         leaving, dying = set(self.outputs), dict[int, int]()
         alive = peak = 0
         for value in self.inputs:
-            alive += tensor(value.type).nbytes()
+            alive += sample_bytes(value)
             _die(value, max(place[user] for user in value.users if user in place), dying)
         for index, node in enumerate(self.nodes):
             for value in node.used_outputs():
-                alive += tensor(value.type).nbytes()
+                alive += sample_bytes(value)
                 if value not in leaving:
                     _die(value, max((place[user] for user in value.users), default=index), dying)
             peak = max(peak, alive)
@@ -90,7 +90,7 @@ class Region:
 
 
 def _die(value: Value, index: int, dying: dict[int, int]) -> None:
-    dying[index] = dying.get(index, 0) + tensor(value.type).nbytes()
+    dying[index] = dying.get(index, 0) + sample_bytes(value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -165,6 +165,9 @@ class Target:
             may constants lie in the model's file, at any address, while a region is built.
         static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
             then built for each set of sizes that comes, and the last 16 are kept.
+        buckets: Numbers of rows, such as ``(1, 8, 32)``, that regions are built for where they compute row by row:
+            missing rows are made up, and more than the largest number are run in parts. Other regions are built for
+            each set of sizes, as with ``static_shapes``.
         canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
             is kept for it as the model has it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
@@ -198,6 +201,7 @@ class Target:
         options: Any = None,
         static_shapes: bool = False,
         canonical: bool = False,
+        buckets: Sequence[int] = (),
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -211,7 +215,15 @@ class Target:
         self.placement = Placement()
         self.description = description
         self.programs = programs
-        self.static_shapes = static_shapes
+        if not all(type(size) is int and size > 0 for size in buckets):
+            raise TargetError(
+                "not numbers of rows",
+                where=f"target {name}, buckets",
+                expected="numbers above 0, such as (1, 8)",
+                found=repr(buckets),
+            )
+        self.buckets = tuple(sorted(set(buckets)))
+        self.static_shapes = static_shapes or bool(buckets)
         self.canonical = canonical
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")

@@ -1,0 +1,141 @@
+"""Targets whose regions are built for a few numbers of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tests.driver.test_static_shapes import target_of
+from tinycomp.data import digits, digits_model
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
+from tinycomp.passes.independent_rows import batch_of
+
+RNG = np.random.default_rng(0)
+INPUTS = "%x: float32[N, 4, 6], %m: float32[N, 6, 4], %v: float32[N, 4]"
+LINES = {
+    "%y: float32[N, 4, 6] = Relu(%x)": True,
+    "%y: float32[N, 4, 6] = Add(%x, %one)": True,
+    "%y: float32[N, 4, 6] = Add(%x, %row)": True,
+    "%y: float32[N, 4, 4] = MatMul(%x, %m)": True,
+    "%y: float32[N, 4, 5] = MatMul(%x, %w)": True,
+    "%y: float32[N, 6] = Gemm(%v, %g)": True,
+    "%y: float32[N, 4, 6] = Softmax(%x) {axis = -1}": True,
+    "%y: float32[N, 4, 6] = Softmax(%x) {axis = 1}": True,
+    "%y: float32[N, 4, 6] = Softmax(%x) {axis = 0}": False,
+    "%y: float32[N, 4, 6] = Softmax(%x) {axis = -3}": False,
+    "%y: float32[N, 6] = ReduceMean(%x) {axes = [1], keepdims = 0}": True,
+    "%y: float32[1, 4, 6] = ReduceMean(%x) {axes = [0]}": False,
+    "%y: float32[1, 1, 1] = ReduceMean(%x)": False,
+    "%y: float32[N, 6, 4] = Transpose(%x) {perm = [0, 2, 1]}": True,
+    "%y: float32[4, N, 6] = Transpose(%x) {perm = [1, 0, 2]}": False,
+    "%y: float32[N, 24] = Flatten(%x)": True,
+    "%y: float32[N, 8, 6] = Concat(%x, %x) {axis = 1}": True,
+    '%y: float32["2*N", 4, 6] = Concat(%x, %x) {axis = 0}': False,
+    "%y: float32[N, 4, 2] = Gather(%x, %picked) {axis = 2}": True,
+    "%y: float32[2, 4, 6] = Gather(%x, %picked) {axis = 0}": False,
+    "%y: float32[N, 4, 6] = CumSum(%x, %zero)": False,
+    "%y: uint8[N, 4, 6] = QuantizeLinear(%x, %half)": True,
+    "%y: uint8[N, 4, 6], %a: float32[], %b: uint8[] = DynamicQuantizeLinear(%x)": False,
+    "%y: int64[3] = Shape(%x)": False,
+    "%p: float32[N, 4, 3], %y: int64[N, 4, 3] = MaxPool(%x) {kernel_shape = [2], strides = [2]}": False,
+    "%y: float32[N, 4, 3] = MaxPool(%x) {kernel_shape = [2], strides = [2]}": True,
+    "%y: float32[N, 4, 6] = RandomNormalLike(%x)": False,
+}
+
+
+def graph_of(line: str) -> tinycomp.Graph:
+    text = f"""graph @g opset {{"" = 17}} ({INPUTS}) -> (%y) {{
+      %one: float32[1, 4, 1] = const [1.0, 2.0, 3.0, 4.0]
+      %row: float32[6] = const [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+      %w: float32[6, 5] = const [{", ".join(["0.5"] * 30)}]
+      %g: float32[4, 6] = const [{", ".join(["0.25"] * 24)}]
+      %picked: int64[2] = const [1, 0]
+      %zero: int64[] = const 0
+      %half: float32[] = const 0.5
+      {line}
+    }}"""
+    return parse_graph(text, infer=infer_node_types)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_which_operators_keep_rows_apart(line: str) -> None:
+    graph = graph_of(line)
+    assert batch_of(graph) == ("N" if LINES[line] else None)
+    if not LINES[line]:
+        return
+    arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in ((5, 4, 6), (5, 6, 4), (5, 4))]
+    module = tinycomp.compile(graph, "host", optimize=False)
+    alone = [module(*(array[i : i + 1] for array in arrays)) for i in range(5)]
+    np.testing.assert_allclose(module(*arrays), np.concatenate(alone), rtol=1e-6, atol=1e-6)
+
+
+def counting(built: list[int], *ops: str, **options: Any) -> tinycomp.Target:
+    """Return a target that notes for how many rows its regions are built."""
+    target = target_of(*ops, **options)
+    build = target.build
+
+    @target.codegen
+    def noted(region: Node) -> Any:
+        built.append(region.body.inputs[0].shape[0])
+        return inner(region)
+
+    inner = target_of(*ops, **options).build
+    assert build is not None
+    return target
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(1, [1]), (2, [4]), (4, [4]), (5, [4, 1]), (7, [4]), (0, [0]), (12, [4])])
+def test_regions_are_built_for_these_numbers_of_rows(rows: int, wanted: list[int]) -> None:
+    built: list[int] = []
+    graph = graph_of("%y: float32[N, 4, 6] = Softmax(%x) {axis = -1}")
+    module = tinycomp.compile(graph, counting(built, "Softmax", buckets=(4, 1)), strict=True)
+    arrays = [RNG.standard_normal((rows, *shape)).astype(np.float32) for shape in ((4, 6), (6, 4), (4,))]
+    for _ in range(2):
+        np.testing.assert_allclose(module(*arrays), tinycomp.compile(graph, "host")(*arrays), rtol=1e-6)
+    assert built == wanted
+
+
+def test_other_regions_are_built_for_each_set_of_sizes() -> None:
+    built: list[int] = []
+    graph = graph_of("%y: float32[N, 4, 6] = Softmax(%x) {axis = 0}")
+    module = tinycomp.compile(graph, counting(built, "Softmax", buckets=(4, 1)), strict=True)
+    for rows in (2, 3, 2):
+        arrays = [RNG.standard_normal((rows, *shape)).astype(np.float32) for shape in ((4, 6), (6, 4), (4,))]
+        np.testing.assert_allclose(module(*arrays), tinycomp.compile(graph, "host")(*arrays), rtol=1e-6)
+    assert built == [2, 3]
+
+
+def test_several_operands_and_results() -> None:
+    text = """graph @g opset {"" = 17} (%x: float32[N, 4], %z: float32[N, 4], %s: float32[1, 4]) -> (%y, %r) {
+      %k: int64[3] = const [-1, 2, 2]
+      %a: float32[N, 4] = Add(%x, %z) from ["add"]
+      %r: float32[N, 4] = Mul(%a, %s) from ["mul"]
+      %y: float32[N, 2, 2] = Reshape(%r, %k) from ["reshape"]
+    }"""
+    graph = parse_graph(text, infer=infer_node_types)
+    module = tinycomp.compile(graph, target_of("Add", "Mul", "Reshape", buckets=(2, 4)), strict=True)
+    for rows in range(10):
+        x, z = (RNG.standard_normal((rows, 4)).astype(np.float32) for _ in range(2))
+        s = np.arange(4, dtype=np.float32)[None]
+        y, r = module(x, z, s)
+        np.testing.assert_array_equal(r, (x + z) * s)
+        np.testing.assert_array_equal(y, r.reshape(rows, 2, 2))
+
+
+def test_a_model_on_buckets_guesses_the_same() -> None:
+    images = digits()[0][:37]
+    ops = ("Conv", "Relu", "Add", "MaxPool", "GlobalAveragePool", "Reshape", "Gemm", "Softmax")
+    module = tinycomp.compile(digits_model(), target_of(*ops, buckets=(1, 8)), strict=True)
+    np.testing.assert_allclose(module(images), tinycomp.compile(digits_model())(images), atol=1e-5)
+
+
+def test_what_is_no_number_of_rows_is_refused() -> None:
+    for wrong in ((0,), (8, -1), (1.5,), ("8",)):
+        with pytest.raises(TargetError, match=r"target npu, buckets: not numbers of rows; expected numbers above 0"):
+            tinycomp.Target("npu", buckets=wrong)
