@@ -15,6 +15,7 @@ import numpy as np
 
 from tinycomp.errors import TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
@@ -273,6 +274,9 @@ class Target:
         options = self.options if _takes_options(predicate) else None
         for op in ops:
             domain, _, name = op.rpartition("::")
+            hint = None if name == "*" else unknown_operator(name, domain)
+            if hint is not None:
+                raise TargetError(f'there is no operator "{op}"', where=f"target {self.name}", hint=hint)
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def codegen(self, function: _F) -> _F:
