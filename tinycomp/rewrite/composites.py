@@ -11,7 +11,7 @@ import bisect
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -258,6 +258,31 @@ def _may_take(node: Node, composite: Composite) -> bool:
     if node.is_region or (node.target is not None and not node.is_composite):
         return False
     return node.target in (None, composite.target)
+
+
+def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node, str]) -> Remark | None:
+    """Return why ``composite`` does not stand at ``node``; None if it could.
+
+    Args:
+        composite: The composite.
+        node: The root.
+        graph: The graph as operators.
+        owners: By node, the target that runs it by itself, or the composite that it is part of.
+    """
+
+    def is_free(match: Match) -> Remark | None:
+        for member in match.matched:
+            owner = owners.get(member, "the host")
+            if owner != composite.target and not is_duplicable(member):
+                return Remark(reason=f"lost {member.label} to {owner}", where=member.label)
+        return None
+
+    def is_closed(match: Match) -> Remark | None:
+        copies = copies_needed(match, graph)
+        return copies if isinstance(copies, Remark) else None
+
+    answer = find(composite.pattern, node, graph, [*composite.predicates, is_free, is_closed])
+    return None if isinstance(answer, Match) else replace(answer, rule=composite.qualified_name)
 
 
 def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:
