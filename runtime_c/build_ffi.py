@@ -97,7 +97,7 @@ def relative(path: Path) -> str:
 def make_ffi() -> cffi.FFI:
     """Return the builder that ``cffi_modules`` in setup.py asks for."""
     ffi = cffi.FFI()
-    ffi.cdef(declarations())
+    ffi.cdef(declarations() + 'extern "Python" int32_t tc_python_permits(void *owner, int64_t bytes);')
     ffi.set_source(
         "tinycomp.runtime._native",
         _PREAMBLE,

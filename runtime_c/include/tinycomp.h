@@ -167,6 +167,17 @@ typedef struct tc_control {
 
 int32_t tc_program_control(tc_program *program, const tc_control *control, tc_error *error);
 
+/* Behind all instructions: how many of the first ones follow from sizes alone. They read constants and the arena, write
+ * what no other instruction writes and no other piece of the arena overlaps, and run only where the sizes are new. */
+int32_t tc_program_setup(tc_program *program, int64_t instructions, tc_error *error);
+
+/* Whether a run may go on whose loops would then hold so many bytes. */
+typedef int32_t (*tc_permits)(void *owner, int64_t bytes);
+
+/* Lets control flow ask before it takes more memory, and loops now and then while they go on; a run that may not ends
+ * with TC_LIMIT. */
+void tc_context_supervise(tc_context *context, tc_permits permits, void *owner);
+
 /* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
 
@@ -207,9 +218,9 @@ int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work 
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **context, tc_error *error);
 /* Makes a context of a program over sizes ready for these; at once if it is already. Kernels check and plan their calls
  * anew, packed weights stay. TC_INVALID if the program does not work for them, TC_LIMIT if the memory does not suffice
- * and may not grow. */
+ * and may not grow; that the results come to more bytes than before counts as that. */
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error);
-/* Bytes of arena and scratch for the sizes asked for last, given or not. */
+/* Bytes of arena, scratch and results for the sizes asked for last, given or not. */
 int64_t tc_context_needed_bytes(const tc_context *context);
 /* A value at the sizes that the context is ready for; -1 if there is none. */
 int64_t tc_context_value(const tc_context *context, int64_t value);

@@ -10,11 +10,20 @@ typedef struct tc_portion {
   int64_t end;
 } tc_portion;
 
+/* What the control flow of a context and of those inside it holds, and who is asked for more. */
+typedef struct tc_supervision {
+  tc_permits permits;
+  void *owner;
+  int64_t bytes;
+  double asked; /* when, in seconds */
+} tc_supervision;
+
 struct tc_context {
   const tc_program *program;
   char *arena;
   char *scratch;
   int64_t arena_room, scratch_room; /* bytes of both */
+  int64_t result_room;              /* bytes of results that sizes so far have had at most */
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
@@ -23,9 +32,12 @@ struct tc_context {
   tc_instance sized;           /* of a program over sizes: what it is at those of the next run */
   int64_t *values;             /* the symbols and formulas to come */
   bool is_sized;               /* whether `sized` is whole */
+  bool is_set_up;              /* whether the steps have run that follow from sizes alone */
   tc_control_state **controls; /* one per instruction with bodies */
   int64_t control_count;
-  tc_grown *grown; /* one per output of a program with such instructions */
+  tc_supervision supervision;
+  tc_supervision *supervisor; /* of this context, or of the one around it */
+  tc_grown *grown;            /* one per output of a program with such instructions */
 };
 
 /* What a program is in the context's next run. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "context.h"
 #include "pool.h"
 
@@ -283,15 +284,47 @@ typedef struct tc_control_call {
   tc_error *error;
 } tc_control_call;
 
+/* Takes so many more bytes, or gives some back, if that is allowed. */
+static int32_t take(const tc_control_call *run, int64_t bytes) {
+  tc_supervision *supervision = run->context->supervisor;
+  if (bytes > 0 && supervision->permits && !supervision->permits(supervision->owner, supervision->bytes + bytes)) {
+    return tc_error_set(run->error, TC_LIMIT, "control flow may not take %lld bytes more", (long long)bytes);
+  }
+  supervision->bytes += bytes;
+  return TC_OK;
+}
+
+/* Asks now and then whether a loop may go on. */
+static int32_t go_on(const tc_control_call *run) {
+  static const double INTERVAL = 0.05;
+  tc_supervision *supervision = run->context->supervisor;
+  const double now = supervision->permits ? tc_seconds_now() : 0;
+  if (supervision->permits && now - supervision->asked > INTERVAL) {
+    supervision->asked = now;
+    if (!supervision->permits(supervision->owner, supervision->bytes)) {
+      return tc_error_set(run->error, TC_LIMIT, "the loop may not go on");
+    }
+  }
+  return TC_OK;
+}
+
 /* Makes room for so many bytes, of which the first `kept` stay; what grows by a little seldom asks for it. */
-static int32_t reserve_bytes(tc_buffer *buffer, int64_t bytes, int64_t kept, tc_error *error) {
+static int32_t reserve_bytes(const tc_control_call *run, tc_buffer *buffer, int64_t bytes, int64_t kept) {
   if (bytes <= buffer->room && buffer->data) {
     return TC_OK;
   }
+  if (bytes < 0 || bytes > TC_MAX_BYTES) {
+    return tc_error_set(run->error, TC_NO_MEMORY, "a loop would make a value of %lld bytes", (long long)bytes);
+  }
   const int64_t room = bytes + bytes / 2;
-  char *larger = bytes < 0 || bytes > TC_MAX_BYTES ? NULL : tc_allocate(room);
+  if (take(run, room - buffer->room)) {
+    return run->error->code;
+  }
+  char *larger = tc_allocate(room);
   if (!larger) {
-    return tc_error_set(error, TC_NO_MEMORY, "no memory for a value of %lld bytes that a loop makes", (long long)bytes);
+    take(run, buffer->room - room);
+    return tc_error_set(run->error, TC_NO_MEMORY, "no memory for a value of %lld bytes that a loop makes",
+                        (long long)bytes);
   }
   if (kept) {
     memcpy(larger, buffer->data, (size_t)kept);
@@ -304,7 +337,19 @@ static int32_t reserve_bytes(tc_buffer *buffer, int64_t bytes, int64_t kept, tc_
 /* Makes a body ready for its sizes; they depend on data, so that it is the run that fails. */
 static int32_t resize_body(const tc_control_call *run, int b) {
   tc_context *inner = run->state->contexts[b];
-  if (tc_program_is_symbolic(inner->program) && tc_context_resize(inner, run->state->symbols[b], true, run->error)) {
+  const int64_t *symbols = run->state->symbols[b];
+  inner->supervisor = run->context->supervisor;
+  if (!tc_program_is_symbolic(inner->program) || !tc_context_resize(inner, symbols, false, run->error)) {
+    return TC_OK;
+  }
+  if (run->error->code == TC_LIMIT) {
+    const int64_t before = inner->arena_room + inner->scratch_room + inner->result_room;
+    if (take(run, tc_max(tc_context_needed_bytes(inner) - before, 0))) {
+      return run->error->code;
+    }
+    tc_context_resize(inner, symbols, true, run->error);
+  }
+  if (run->error->code) {
     run->error->code = run->error->code == TC_INVALID ? TC_FAILED : run->error->code;
     return run->error->code;
   }
@@ -422,7 +467,7 @@ static int32_t place_row(const tc_control_call *run, int32_t result, int64_t tri
     return TC_OK;
   }
   tc_buffer *buffer = &state->buffers[control->carried + result];
-  if (reserve_bytes(buffer, (trip + 1) * bytes, trip * bytes, run->error)) {
+  if (reserve_bytes(run, buffer, (trip + 1) * bytes, trip * bytes)) {
     return run->error->code;
   }
   state->outputs[1 + result] = buffer->data + trip * bytes;
@@ -435,8 +480,7 @@ static int32_t place_results(const tc_control_call *run, int64_t trip) {
   tc_control_state *state = run->state;
   for (int32_t r = 0; r < control->carried; r++) {
     tc_buffer *buffer = &state->buffers[2 * r + (trip & 1)];
-    if (output_bytes(run, 0, 1 + r, &state->row_bytes[r]) ||
-        reserve_bytes(buffer, state->row_bytes[r], 0, run->error)) {
+    if (output_bytes(run, 0, 1 + r, &state->row_bytes[r]) || reserve_bytes(run, buffer, state->row_bytes[r], 0)) {
       return run->error->code;
     }
     state->outputs[1 + r] = buffer->data;
@@ -529,7 +573,7 @@ static int32_t run_loop(const tc_control_call *run) {
   state->outputs[0] = &goes_on;
   for (; goes_on && trip < limit; trip++) {
     int64_t bytes;
-    if (resize_body(run, 0) || check_inputs(run, 0) || output_bytes(run, 0, 0, &bytes)) {
+    if (go_on(run) || resize_body(run, 0) || check_inputs(run, 0) || output_bytes(run, 0, 0, &bytes)) {
       return run->error->code;
     }
     if (bytes != sizeof(goes_on)) {

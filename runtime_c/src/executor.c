@@ -171,6 +171,7 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->program = program;
     context->threads = threads;
     context->patches = program->patches;
+    context->supervisor = &context->supervision;
     if (tc_program_is_symbolic(program)) {
       context->values = malloc((size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t));
       const size_t patches = (size_t)program->patch_count * sizeof(tc_patch);
@@ -251,6 +252,15 @@ static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_erro
   return TC_OK;
 }
 
+/* Bytes of the results at the sizes to come. */
+static int64_t result_bytes(const tc_program *program, const tc_instance *sized) {
+  __int128 bytes = 0;
+  for (int32_t i = 0; i < program->output_count; i++) {
+    bytes += program->output_values[i] < 0 ? 0 : tc_max(sized->values[program->output_values[i]], 0);
+  }
+  return (int64_t)tc_min(bytes, TC_MAX_BYTES);
+}
+
 static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
   tc_instance *sized = &context->sized;
   const bool all = !context->is_sized;
@@ -261,18 +271,21 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   int64_t *before = sized->values;
   sized->values = context->values;
   context->values = before;
-  context->is_sized = false;
+  context->is_sized = context->is_set_up = false;
   tc_fill_tables(program, sized);
   if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
     return error->code;
   }
   const int64_t stride = scratch_stride(sized), scratch = stride * context->threads;
-  if (!may_grow && (sized->arena_bytes > context->arena_room || scratch > context->scratch_room)) {
+  const int64_t results = result_bytes(program, sized);
+  if (!may_grow &&
+      (sized->arena_bytes > context->arena_room || scratch > context->scratch_room || results > context->result_room)) {
     return tc_error_set(error, TC_LIMIT, "more memory is needed");
   }
   if (grow(context, sized->arena_bytes, scratch, error)) {
     return error->code;
   }
+  context->result_room = tc_max(results, context->result_room);
   context->scratch_stride = stride;
   resolve_fixed(program, context);
   for (int64_t i = 0, p = 0; i < program->step_count; i++) {
@@ -285,6 +298,11 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   }
   context->is_sized = true;
   return TC_OK;
+}
+
+void tc_context_supervise(tc_context *context, tc_permits permits, void *owner) {
+  context->supervision.permits = permits;
+  context->supervision.owner = owner;
 }
 
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error) {
@@ -307,7 +325,8 @@ int64_t tc_context_value(const tc_context *context, int64_t value) {
 }
 
 int64_t tc_context_needed_bytes(const tc_context *context) {
-  return context->sized.arena_bytes + scratch_stride(&context->sized) * context->threads;
+  const tc_instance *sized = &context->sized;
+  return sized->arena_bytes + scratch_stride(sized) * context->threads + result_bytes(context->program, sized);
 }
 
 int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work) {
@@ -421,7 +440,7 @@ static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool
                   .failure = &failure,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   const tc_step *steps = steps_of(program, context);
-  for (int64_t s = 0; s < program->step_count; s++) {
+  for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
     task.step = &steps[s];
     if (task.step->control) {
@@ -440,6 +459,7 @@ static int32_t run_steps(const tc_program *program, tc_context *context, tc_pool
       return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)s, tc_step_name(task.step),
                           message);
     }
+    context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
   }
   return TC_OK;
 }

@@ -376,6 +376,26 @@ int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, t
   return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_OFFSET, .place = operand, .value = value}, error);
 }
 
+int32_t tc_program_setup(tc_program *program, int64_t instructions, tc_error *error) {
+  if (program->finished || !tc_program_is_symbolic(program) || instructions < 0 || instructions > program->step_count) {
+    return tc_error_set(error, TC_INVALID, "no program over sizes, or it has no %lld instructions",
+                        (long long)instructions);
+  }
+  for (int64_t s = 0; s < instructions; s++) {
+    const tc_step *step = &program->own.steps[s];
+    bool alone = !step->control;
+    for (int32_t i = 0; i < step->operand_count; i++) {
+      alone = alone && step->operands[i].space != TC_INPUT && step->operands[i].space != TC_OUTPUT;
+    }
+    if (!alone) {
+      return tc_error_set(error, TC_INVALID, "instruction %lld (%s) does not follow from sizes alone", (long long)s,
+                          tc_step_name(step));
+    }
+  }
+  program->setup_count = instructions;
+  return TC_OK;
+}
+
 int32_t tc_program_rows(tc_program *program, int64_t value, tc_error *error) {
   const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
   if (!step || step->operands[step->operand_count].space == TC_NONE) {

@@ -101,6 +101,7 @@ struct tc_program {
   int64_t pointer_count;
   int64_t state_bytes;
   int64_t control_count; /* steps that run bodies */
+  int64_t setup_count;   /* first steps that run only where the sizes are new */
 
   tc_formulas formulas;
   int64_t *input_values, *output_values; /* which value says how many bytes a buffer has, or -1 */

@@ -10,6 +10,7 @@ import pytest
 from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ops import OPS
+from tinycomp.symbolic import symbol
 
 # name: (x shape, w shape, attributes)
 CONVS = {
@@ -222,7 +223,7 @@ def node(op, *shapes, output):
     ("op", "shapes", "output", "macs"),
     [
         ("Conv", [(1, 8, 10, 10), (16, 8, 3, 3)], (1, 16, 8, 8), 16 * 64 * 8 * 9),
-        ("Conv", [("N", 8, 10, 10), (8, 1, 3, 3)], ("N", 8, 8, 8), 8 * 64 * 9),
+        ("Conv", [("N", 8, 10, 10), (8, 1, 3, 3)], ("N", 8, 8, 8), symbol("N") * 8 * 64 * 9),
         ("QLinearConv", [(1, 4, 5), (), (), (6, 4, 3)], (1, 6, 3), 6 * 3 * 4 * 3),
         ("ConvTranspose", [(1, 4, 5), (4, 6, 3)], (1, 6, 7), 4 * 5 * 6 * 3),
     ],

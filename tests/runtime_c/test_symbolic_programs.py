@@ -573,3 +573,66 @@ def test_damaged_programs_are_refused_or_run(seed):
                     native.call(feeds(program, dict.fromkeys(program.symbols, size)))
         except (ArtifactError, TargetError, MemoryLimitError, MemoryError):
             pass
+
+
+# ---- calls that follow from sizes alone ----
+
+
+def adding_up() -> Program:
+    """Add the input to a sum that only the first call sets to 1.5, and so shows how often that has run."""
+    b = Builder(np.random.default_rng(0))
+    x = b.matrix(N, 3)
+    total = b.fill(N, 3)
+    y = b.elementwise(total, x)
+    b.copy(y, total.place)
+    b.give(y)
+    program = b.program()
+    apart = tuple(ArenaBuffer(piece.nbytes, tuple(range(i))) for i, piece in enumerate(program.arena))
+    return dataclasses.replace(program, arena=apart, setup=1)
+
+
+def test_setup_runs_where_sizes_are_new():
+    native = NativeProgram(adding_up())
+    x = {n: np.ones((n, 3), np.float32) for n in (2, 5)}
+    for n, total in [(2, 2.5), (2, 3.5), (2, 4.5), (5, 2.5), (5, 3.5), (2, 2.5), (2, 3.5)]:
+        np.testing.assert_array_equal(native.call([x[n]])[0], np.full((n, 3), total, np.float32))
+
+
+def test_setup_runs_again_after_sizes_that_were_refused():
+    native = NativeProgram(adding_up())
+    with pytest.raises(FeedError):
+        native.call([np.ones((2, 4), np.float32)])
+    call = direct(native)
+    x = np.ones((2, 3), np.float32)
+    for total in (2.5, 3.5, 4.5):
+        (result,) = call([x])
+        np.testing.assert_array_equal(result, np.full((2, 3), total, np.float32))
+
+
+def test_every_context_sets_itself_up():
+    native = NativeProgram(adding_up())
+    x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    runs = [native.bound([x], [y]) for _ in range(2)]
+    for total in (2.5, 3.5):
+        for run in runs:
+            run()
+            np.testing.assert_array_equal(y, np.full((2, 3), total, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("setup", "text"),
+    [
+        (2, r"instruction 1 \(elementwise\) does not follow from sizes alone"),
+        (-1, "no program over sizes, or it has no -1 instructions"),
+        (5, "no program over sizes, or it has no 5 instructions"),
+        (1 << 70, "a number of the program does not fit"),
+    ],
+)
+def test_setup_that_is_none(setup, text):
+    with pytest.raises(TargetError, match=text):
+        NativeProgram(dataclasses.replace(adding_up(), setup=setup))
+
+
+def test_setup_survives_json():
+    program = adding_up()
+    assert Program.from_dict(json.loads(json.dumps(program.to_dict())), program.constants) == program

@@ -38,7 +38,7 @@ def direct_program(plan: Plan) -> NativeProgram | None:
 def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
     native = direct_program(plan)
-    if native is None or native.program.grown:
+    if native is None or any(call.control is not None for call in native.program.instructions):
         return None
     program, step = native.program, plan.steps[0]
     extends = {target: source for source, target in program.in_place}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
-from tinycomp.memory.budget import reserve_bytes
+from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.library import Kernel, address, codes, ffi, kernel_named, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
@@ -90,17 +91,54 @@ class Pool:
 
 
 class _Context:
-    """The memory of one run at a time: arena, scratch, and reusable argument arrays."""
+    """The memory of one run at a time: arena, scratch, and reusable argument arrays.
 
-    def __init__(self, program: Any, inputs: int, outputs: int, threads: int) -> None:
+    Args:
+        handle: The program in the C runtime.
+        program: The program.
+        threads: The most that a run uses.
+        beside: Bytes that a run needs beside the program's memory, for the budget in force.
+    """
+
+    def __init__(self, handle: Any, program: Program, threads: int, beside: int) -> None:
         self.error = ffi.new("tc_error *")
         out = ffi.new("tc_context **")
-        if lib.tc_context_create(program, threads, out, self.error):
+        if lib.tc_context_create(handle, threads, out, self.error):
             raise_error(self.error, "execution context")
         self.handle = ffi.gc(out[0], lib.tc_context_destroy)
         self.address = address(self.handle)
-        self.inputs = ffi.new("void *[]", max(inputs, 1))
-        self.outputs = ffi.new("void *[]", max(outputs, 1))
+        self.inputs = ffi.new("void *[]", max(len(program.inputs), 1))
+        self.outputs = ffi.new("void *[]", max(len(program.outputs), 1))
+        self._where, self._beside = f"region {program.name}", beside
+        if any(call.control is not None for call in program.instructions):
+            self._self = ffi.new_handle(self)
+            lib.tc_context_supervise(self.handle, lib.tc_python_permits, self._self)
+
+    def permits(self, nbytes: int) -> bool:
+        """Tell whether a run may go on whose loops hold so many bytes.
+
+        Raises:
+            ExecutionError: If its time is up.
+            MemoryLimitError: If that is more than the budget in force allows.
+        """
+        check_time(current(), self._where)
+        reserve_bytes(self._beside + nbytes, self._where, "what its loops hold")
+        return True
+
+
+_refusals = threading.local()
+
+
+def _keep_refusal(kind: Any, refusal: BaseException, traceback: Any) -> None:
+    """Keep what was raised while the C runtime asked, an interrupt perhaps, until the run has ended."""
+    _refusals.last = refusal
+
+
+@ffi.def_extern(error=False, onerror=_keep_refusal)  # type: ignore[untyped-decorator]  # cffi has no types
+def tc_python_permits(owner: Any, nbytes: int) -> bool:
+    """Let control flow in the C runtime ask its context."""
+    context: _Context = ffi.from_handle(owner)
+    return context.permits(nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +483,7 @@ class NativeProgram:
             return
         if error.code == lib.TC_LIMIT:
             needed = int(lib.tc_context_needed_bytes(context.handle))
-            what = f"the values alive there ({self._beside}), the arena and the threads' scratch ({needed})"
+            what = f"the values alive there ({self._beside}), the arena, the threads' scratch and results ({needed})"
             reserve_bytes(self._beside + needed, f"region {self.program.name}", what)
             if not lib.tc_context_resize(context.handle, symbols, True, error):
                 return
@@ -553,11 +591,11 @@ class NativeProgram:
             MemoryLimitError: If it is more than the budget in force allows.
         """
         if self._sizes is not None:  # its memory comes with the first sizes
-            return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
+            return _Context(self.handle, self.program, self._threads, self._beside)
         own, arena = self.context_bytes, self.program.arena_bytes
         what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
         reserve_bytes(self._beside + own, f"region {self.program.name}", what)
-        return _Context(self.handle, len(self.program.inputs), len(self.program.outputs), self._threads)
+        return _Context(self.handle, self.program, self._threads, self._beside)
 
     def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...], grown: int = 0) -> None:
         """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
@@ -579,6 +617,8 @@ class NativeProgram:
                 pointers[i] = _buffer(array, writable)
 
     def _raise_run(self, error: Any) -> NoReturn:
+        if error.code == lib.TC_LIMIT:
+            raise cast(BaseException, _refusals.__dict__.pop("last"))
         message = ffi.string(error.message).decode("utf-8", "replace")
         if error.code == lib.TC_INVALID:
             raise FeedError(message, where=self.program.name)
@@ -750,6 +790,7 @@ class _Sizes:
         for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
             self.value(dim)
         self._describe_conditions()
+        self._tell(lib.tc_program_setup, self.program.setup)
         self._tell(lib.tc_program_typical, sizes)
 
     def _describe_conditions(self) -> None:

@@ -226,6 +226,7 @@ class Program:
         arena: The pieces of the arena where sizes are known only in a run; arena operands then name one by index.
         tables: The words of constants that follow from sizes.
         conditions: What sizes must fulfil.
+        setup: How many of the first instructions follow from sizes alone, and run only where these are new.
 
     A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
     buffers may then be expressions over its symbols, which every run evaluates.
@@ -242,6 +243,7 @@ class Program:
     arena: tuple[ArenaBuffer, ...] = ()
     tables: tuple[TableWord, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    setup: int = 0
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -310,6 +312,7 @@ class Program:
             "arena": [[_size_to_json(piece.nbytes), list(piece.above)] for piece in self.arena],
             "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
             "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
+            "setup": self.setup,
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -333,6 +336,7 @@ class Program:
                 arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
                 tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
                 conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
+                setup=int(data.get("setup", 0)),
             )
             _check_counted(program)
             return program
@@ -348,6 +352,8 @@ class Program:
         lines += [f"  output[{i}] {spec}" for i, spec in enumerate(self.outputs)]
         width = len(str(len(self.instructions)))
         for i, call in enumerate(self.instructions):
+            if i == self.setup and i:
+                lines.append(f"  {'':{width}} -- what is above runs only where sizes are new")
             operands = ", ".join(map(str, call.operands))
             params = " ".join(f"{name}={_number(value)}" for name, value in call.params.items())
             limit = f" {call.limit}" if call.limit else ""

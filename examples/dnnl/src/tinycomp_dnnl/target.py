@@ -23,6 +23,7 @@ TARGET = Target(
     tolerance=Tolerance(rtol=1e-4, atol=1e-5),
     description="oneDNN's float32 primitives with post-ops, from a package of its own",
     requires=load,
+    static_shapes=True,
 )
 
 # Composites: one primitive each. Earlier ones win. --------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
 from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena
+from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import (
     ABSENT,
     ArenaBuffer,
@@ -286,10 +287,11 @@ class Emitter:
     def finish(self, name: str) -> Program:
         """Return the program, its buffers placed in one arena."""
         self._place_outputs()
-        lives = self._lifetimes()
-        arena = plan_arena(list(lives.values()))
         inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
         is_symbolic = any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
+        setup = self._move_setup() if is_symbolic else 0
+        lives = self._lifetimes(setup)
+        arena = plan_arena(list(lives.values()))
         places = _symbolic_places(lives) if is_symbolic else _static_places(lives, arena)
         instructions = tuple([_instruction(call, places) for call in self.calls])
         arrays = () if self.outer is not None else self._constants.values()
@@ -305,7 +307,7 @@ class Emitter:
         return Program(
             name, inputs, (*outputs, *counts), constants, 0, instructions, 0, self._counted(),
             arena=tuple([ArenaBuffer(b.nbytes, below) for b, below in zip(lives, above, strict=True)]),
-            tables=self._table_words(),
+            tables=self._table_words(), setup=setup,
         )  # fmt: skip
 
     def _table_words(self) -> tuple[TableWord, ...]:
@@ -330,15 +332,46 @@ class Emitter:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
         self.calls.append(_Call("copy", (target, source), params, ()))
 
-    def _lifetimes(self) -> dict[Buffer, Lifetime]:
+    def _move_setup(self) -> int:
+        """Move the calls to the front that follow from sizes alone, and return how many they are."""
+        setup = set(range(len(self.calls)))
+        foreign: set[Buffer] = set()  # what other calls write
+        before = -1
+        while len(setup) != before:
+            before = len(setup)
+            for index in range(len(self.calls)):
+                call = self.calls[index]
+                places = {view.buffer for view in call.operands if view is not None}
+                if index in setup and (
+                    call.control is not None
+                    or call.limit is not None
+                    or not places.isdisjoint(foreign)
+                    or any(place.space in ("input", "output") for place in places)
+                ):
+                    setup.remove(index)
+                if index not in setup:
+                    foreign |= {buffer for buffer in _written(call) if buffer.space == "arena"}
+        others = [call for index, call in enumerate(self.calls) if index not in setup]
+        self.calls = [*[self.calls[index] for index in sorted(setup)], *others]
+        return len(setup)
+
+    def _lifetimes(self, setup: int) -> dict[Buffer, Lifetime]:
+        """Return when each buffer of the arena is in use; what the first calls make for others, till the next run."""
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
         for index, call in enumerate(self.calls):
             for view in call.operands:
                 if view is not None and view.buffer.space == "arena":
                     first.setdefault(view.buffer, index)
-                    last[view.buffer] = index
+                    is_kept = first[view.buffer] < setup <= index
+                    last[view.buffer] = len(self.calls) if is_kept else index
         return {b: Lifetime(typical(b.nbytes), first[b], last[b]) for b in first}
+
+
+def _written(call: _Call) -> list[Buffer]:
+    """Return what a call writes; of control flow, all that it touches."""
+    letters = "o" * len(call.operands) if call.control is not None else kernel_named(call.kernel).signature.lower()
+    return [view.buffer for letter, view in zip(letters, call.operands, strict=True) if letter == "o" and view]
 
 
 def _static_places(lives: Mapping[Buffer, Lifetime], arena: Arena) -> dict[Buffer, tuple[int, int]]:

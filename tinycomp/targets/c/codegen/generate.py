@@ -127,6 +127,8 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
     """
     dims = [dim for value in graph.inputs for dim in value.shape or ()]
     if all(isinstance(dim, int) for dim in dims):
+        if any(value.static_shape is None for node in graph.nodes for value in node.used_outputs()):
+            retype(graph, [value.type for value in graph.inputs])
         return False
     sizes = [symbolic.size(dim) for dim in dims if isinstance(dim, str)]
     named = {size.name for size in sizes if isinstance(size, Expression) and size.name is not None}

@@ -23,6 +23,9 @@ def with_sizes(check: Check) -> Check:
 
     def checked(node: Node) -> Verdict:
         verdict = check(node)
+        unranked = next((v for v in node.inputs if v is not None and v.shape is None), None)
+        if verdict is True and unranked is not None:
+            return reject(f'the rank of "{unranked.name}" is unknown')
         if verdict is not True or counts_rows(node) or _unsized(node.used_outputs()) is None:
             return verdict
         unsized = _unsized_in_region(node)
