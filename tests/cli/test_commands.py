@@ -207,7 +207,8 @@ def test_report_why(call) -> None:
     assert "npu_sim" in refused.out
     reasons = call("report", "digits-int8", "-t", "npu_sim", "-t", "c", "--why", "softmax", "--json").json["reasons"]
     assert [(r["stage"], r["target"], r["text"]) for r in reasons] == [
-        ("annotate-target", "npu_sim", "no rule for Softmax")
+        ("expand-functions", "npu_sim", "ReduceMax: no rule for ReduceMax"),
+        ("annotate-target", "npu_sim", "no rule for Softmax"),
     ]
     wrong = call("report", "digits", "--why", "residual/1/cnv")
     assert wrong.code == exits.USAGE
