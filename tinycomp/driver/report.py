@@ -12,6 +12,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
+from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
@@ -83,8 +84,8 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 
 
 def _doubts(graph: Graph) -> list[str]:
-    """Tell which graphs may have more regions than necessary."""
-    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
+    """Tell which graphs may have more regions than necessary, and what placements are estimated to cost."""
+    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule in (ESTIMATE, MINIMUM)]
 
 
 def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:

@@ -174,11 +174,16 @@ class Selection:
             if node in self.taken:
                 reason = f"lost {node.label} to {self.taken[node].composite.qualified_name}"
                 return Remark(reason=reason, where=node.label)
-            if node in self.barred:
+            if node in self.barred and not self._is_copied(node, match):
                 return Remark(reason=f"it may not have {node.label}: {self.barred[node]}", where=node.label)
             if not _may_take(node, composite):
                 return Remark(reason=f"{node.label} belongs to {node.target or node.op} already", where=node.label)
         return None
+
+    def _is_copied(self, node: Node, match: Match) -> bool:
+        """Tell whether the match would have a copy of a node, and leave the node where it is."""
+        copies = copies_needed(match, self.graph) if is_duplicable(node) else set()
+        return not isinstance(copies, Remark) and node in copies
 
     def _is_closed(self, match: Match) -> Remark | None:
         copies = copies_needed(match, self.graph)

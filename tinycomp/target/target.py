@@ -17,6 +17,7 @@ from tinycomp.errors import TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match
+from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
@@ -170,6 +171,8 @@ class Target:
         static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
             then built for each set of sizes that comes, and the last 16 are kept.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+        cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
+            between them and the host; otherwise their order does.
 
     Attributes:
         options: The options in force; None if the target declares none.
@@ -199,6 +202,7 @@ class Target:
         programs: bool = False,
         options: Any = None,
         static_shapes: bool = False,
+        cost: Cost | None = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -213,6 +217,7 @@ class Target:
         self.description = description
         self.programs = programs
         self.static_shapes = static_shapes
+        self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []
