@@ -30,6 +30,7 @@ from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.place_by_cost import PlaceByCost
 from tinycomp.passes.simplify import Simplify
 from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import fits, readings_of
@@ -237,7 +238,8 @@ def partitioning_passes(
 
     All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
     folded for good, dequantised weights included: no later rule could make use of them. Where the last target has no
-    composites of quantised numbers, that is done before its composites are tried.
+    composites of quantised numbers, that is done before its composites are tried. Where all targets have a cost, the
+    cheapest placement decides instead of their order.
 
     Args:
         targets: In priority order; each has a policy of its own, too.
@@ -252,6 +254,14 @@ def partitioning_passes(
         return [*itertools.chain.from_iterable(claiming), *merging_regions]
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
+    if targets and all(target.cost is not None for target in targets):
+        return [
+            PlaceByCost(tuple(targets), policy),
+            *folding,
+            EliminateDeadCode(),
+            MergeRegions(policy=policy, targets=tuple(targets)),
+            PartitionGraph(targets=tuple(targets)),
+        ]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
         *(OfferToTarget(target, policy) for target in targets[:-1]),
