@@ -18,7 +18,7 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False, options=None, static_shapes=False)",
+    " requires=None, programs=False, options=None, static_shapes=False, version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, options=None, specialize=False)",
@@ -40,6 +40,7 @@ MEMBERS = {
         *("composite", "op", "accept", "codegen", "row_wise"),
         *("rules_for", "follows_rows", "generates", "build", "require"),
         *("with_options", "for_plan", "composites"),
+        *("loader", "compatibility", "load", "compatible"),
     },
     "TinycompError": set(),
 }
@@ -56,6 +57,10 @@ INTERFACES = {
     "Target.composite": "(self, function=None, *, name=None)",
     "Target.codegen": "(self, function)",
     "Target.with_options": "(self, **values)",
+    "Target.loader": "(self, function)",
+    "Target.compatibility": "(self, function)",
+    "Target.load": "(self, blob)",
+    "Target.compatible": "(self, version)",
 }
 
 

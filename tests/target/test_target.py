@@ -146,7 +146,9 @@ def test_targets_of_installed_packages(monkeypatch):
     assert find("acme") is ACME
     with pytest.raises(TargetError, match=r'the target "broken" does not load: No module'):
         find("broken")
-    with pytest.raises(TargetError, match=r"is not a target; expected a tinycomp.Target; found str"):
+    with pytest.raises(
+        TargetError, match=r"is not a target; expected a tinycomp.Target, or a function that returns one; found str"
+    ):
         find("text")
 
 

@@ -344,7 +344,7 @@ class Compiler:
             MemoryLimitError: If values of known size exceed the budget in force.
         """
         lowering = self.lowering()
-        return Lowered(partitioned, lowering.plan(partitioned), lowering.programs)
+        return Lowered(partitioned, lowering.plan(partitioned), lowering.programs, lowering.per_shape)
 
     def package(self, lowered: Lowered) -> Module:
         """Return the module of a lowered graph."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.driver import blobs
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, bits, compatible, type_of
@@ -18,6 +20,7 @@ from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import row_sources
 from tinycomp.ops.typing import retype
+from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.executor import Pool, Weights
@@ -28,7 +31,7 @@ from tinycomp.runtime.spec import TensorSpec
 from tinycomp.target import Target
 
 Shapes = tuple[tuple[Dim, ...], ...]
-Programs = dict[tuple[str, Shapes], Program | CSource]
+Programs = dict[tuple[str, Shapes], Program | CSource | Blob]
 """What regions became, by their symbols and the shapes of their operands; those of a region that serves several sizes
 have dimensions that are no numbers."""
 
@@ -41,11 +44,13 @@ class Lowered:
         graph: The graph.
         plan: Its plan.
         programs: What its regions became.
+        per_shape: Its regions that are built for each set of sizes, by symbol.
     """
 
     graph: Graph
     plan: Plan
     programs: Programs
+    per_shape: Sequence[tuple[str, PerShape]] = ()
 
 
 @dataclass
@@ -57,11 +62,12 @@ class Lowering:
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
         constants: Copies of constants that plans share.
-        programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
-            being made anew, and new ones are added.
+        programs: Programs, blobs and C source made earlier, by region symbol and operand shapes; they are used instead
+            of being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
         specialize: Whether regions with dynamic dimensions are built for each set of sizes that comes, whatever their
             target.
+        per_shape: The regions that are built for each set of sizes, by symbol.
     """
 
     targets: Mapping[str, Target]
@@ -71,6 +77,7 @@ class Lowering:
     programs: Programs = field(default_factory=dict)
     reference: bool = False
     specialize: bool = False
+    per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
     _contexts: int = field(default=0, init=False)
@@ -130,11 +137,13 @@ class Lowering:
             TargetError: If the code generator fails.
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
-        if target is not None and not target.generates:  # known already, even where the first run's sizes are not
-            target.build(node)
+        if target is not None and not target.generates and not any(symbol == node.op for symbol, _ in self.programs):
+            target.build(node)  # refused already, even where the first run's sizes are not known
         needs_sizes = self.specialize or (target is not None and target.static_shapes)
         if needs_sizes and not is_static(node):
-            return PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+            run = PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+            self.per_shape.append((node.op, run))
+            return run
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
@@ -147,12 +156,18 @@ class Lowering:
             if keep:
                 self.programs[key] = made
             return self._generated(made, node, keep)
+        if isinstance(made, Blob):
+            if keep:
+                self.programs[key] = made
+            owned = {name: self.constants.own(array) for name, array in made.arrays.items()}
+            call = blobs.load(dataclasses.replace(made, arrays=owned), self._target(node), node)
+            return BlobRegion(made, lambda operands: _checked(call(*operands), node))
         if callable(made):
             return lambda operands: _checked(made(*operands), node)
         raise TargetError(
             "the code generator returned something that cannot run",
             where=f"{node.target}, region {node.op}",
-            expected="a Program, a CSource or a callable",
+            expected="a Program, a CSource, a Blob or a callable",
             found=type(made).__name__,
         )
 
@@ -165,7 +180,7 @@ class Lowering:
         if not target.programs:  # its code reads constants while it runs
             for value in constants:
                 value.const = None if value.const is None else self.constants.own(value.const)
-        return (target if keep else target.for_plan(self.pool.threads)).build(node)
+        return blobs.build(target if keep else target.for_plan(self.pool.threads), node)
 
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):

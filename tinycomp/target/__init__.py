@@ -5,7 +5,7 @@ A :class:`Target` is a plain object. Passes take targets as arguments; there is 
 
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.target import OpRule, Target, Tolerance, answer_reason
+from tinycomp.target.target import OpRule, Target, Tolerance, Verdict, answer_reason
 
 __all__ = [
     "OpRule",
@@ -13,6 +13,7 @@ __all__ = [
     "Target",
     "Tolerance",
     "TransferCost",
+    "Verdict",
     "answer_reason",
     "find",
     "find_all",

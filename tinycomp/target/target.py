@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Set, Sized
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -25,6 +25,8 @@ Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the options of the target."""
 RowWise = Callable[[Node, Set[Value]], bool]
 """See :meth:`Target.row_wise`."""
+Verdict = Literal["use", "rebuild", "refuse"]
+"""What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=RowWise)
 
@@ -124,6 +126,8 @@ class Target:
         static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
             then built for each set of sizes that comes, and the last 16 are kept.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+        version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
+            region is compiled once; raise it with every change of what the code generator returns.
 
     Attributes:
         options: The options in force; None if the target declares none.
@@ -152,6 +156,7 @@ class Target:
         programs: bool = False,
         options: Any = None,
         static_shapes: bool = False,
+        version: str | None = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -171,6 +176,9 @@ class Target:
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
+        self.version = version
+        self._loader: Codegen | None = None
+        self._compatibility: Callable[[str], Verdict] | None = None
 
     # Describing ----------------------------------------------------------------------------------------------------
 
@@ -228,11 +236,25 @@ class Target:
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def codegen(self, function: _F) -> _F:
-        """Make the decorated function the code generator: from a region node to a program, callable or C source.
+        """Make the decorated function the code generator, which turns a region into something that runs.
+
+        It returns a program, C source, a blob, or a callable. With a second parameter it is also given the options of
+        the target.
+        """
+        self._codegen = function
+        return function
+
+    def loader(self, function: _F) -> _F:
+        """Make the decorated function load blobs: it returns what to call with one array per operand of the region.
 
         A function with a second parameter is also given the options of the target.
         """
-        self._codegen = function
+        self._loader = function
+        return function
+
+    def compatibility(self, function: _F) -> _F:
+        """Make the decorated function say what to do with a blob of a version: "use", "rebuild" or "refuse" it."""
+        self._compatibility = function
         return function
 
     def row_wise(self, function: _R) -> _R:
@@ -336,14 +358,62 @@ class Target:
                 hint=f"Add one with @{self.name}.codegen.",
             )
         try:
-            takes_options = len(inspect.signature(self._codegen).parameters) > 1
-            return self._codegen(region, self.options) if takes_options else self._codegen(region)
+            return self._asked(self._codegen, region)
         except TargetError:
             raise
         except Exception as error:
             raise TargetError(
                 f"the code generator failed: {type(error).__name__}: {error}", where=f"{self.name}, region {region.op}"
             ) from error
+
+    def load(self, blob: Any) -> Any:
+        """Return what the loader makes of a :class:`tinycomp.runtime.blob.Blob`: what runs the region.
+
+        Raises:
+            TargetError: If there is no loader, or it fails.
+        """
+        if self._loader is None:
+            raise TargetError(
+                "the target cannot load blobs", where=f"target {self.name}", hint=f"Add a @{self.name}.loader."
+            )
+        try:
+            return self._asked(self._loader, blob)
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"the blob does not load: {type(error).__name__}: {error}", where=f"target {self.name}"
+            ) from error
+
+    def compatible(self, version: str) -> Verdict:
+        """Return what to do with a blob of this version.
+
+        Without a function that knows, blobs of the target's own version are used, of any version if it has none, and
+        others made anew.
+
+        Raises:
+            TargetError: If the function fails, or answers something else.
+        """
+        if self._compatibility is None:
+            return "use" if self._loader is not None and self.version in (None, version) else "rebuild"
+        where = f"target {self.name}, blobs of version {version}"
+        try:
+            answer = self._compatibility(version)
+        except Exception as error:
+            raise TargetError(
+                f"the check of the version failed: {type(error).__name__}: {error}", where=where
+            ) from error
+        if answer not in get_args(Verdict):
+            raise TargetError(
+                "the check of the version gives no answer", where=where, expected="use, rebuild or refuse",
+                found=repr(answer),
+            )  # fmt: skip
+        return answer
+
+    def _asked(self, function: Codegen, about: Any) -> Any:
+        """Return the answer of a function that may want the options."""
+        takes_options = len(inspect.signature(function).parameters) > 1
+        return function(about, self.options) if takes_options else function(about)
 
     def __repr__(self) -> str:
         return f"<Target {self.name}>"
