@@ -30,11 +30,24 @@ SIGNATURES = {
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
+    "to_ep_context": "(module, path, *, embed=True, sources=None)",
     "to_onnx": "(graph, *, model_name=None)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
-    "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
+    "Module": {
+        "inputs",
+        "outputs",
+        "defaults",
+        "graph",
+        "threads",
+        "run",
+        "report",
+        "profile",
+        "save",
+        "to_bytes",
+        "bind",
+    },
     "Pipeline": {"run"},
     "Target": {
         *("composite", "op", "accept", "codegen", "row_wise"),
@@ -50,6 +63,7 @@ INTERFACES = {
     "Module.run": "(self, feeds, *, outputs=None, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",
     "Module.save": "(self, path)",
+    "Module.to_bytes": "(self)",
     "Module.bind": "(self, inputs, outputs=None)",
     "Module.report": "(self)",
     "Pipeline.run": "(self, graph)",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.session import Command, Session
+from tinycomp.memory.constants import cache_folder
 from tinycomp.runtime.cache import BlobCache, Cache, CCache, Entry
 
 _EXAMPLE = """\
@@ -35,15 +36,13 @@ def _run(options: Namespace, session: Session) -> int:
     if options.action == "list" and (options.all or options.older_than is not None):
         raise UsageError("list shows everything", where="tinycomp cache list", hint="Did you mean prune?")
     caches: dict[str, Cache] = {"c": CCache(), "blobs": BlobCache()}
-    for cache in caches.values():
-        try:
-            cache.entries()
-        except OSError as error:
-            raise UsageError(f"the cache cannot be used: {error}", where=str(cache.folder)) from error
-    if options.action == "list":
-        _list(caches, session)
-    else:
-        _prune(caches, 0.0 if options.all else options.older_than, session)
+    try:
+        if options.action == "list":
+            _list(caches, session)
+        else:
+            _prune(caches, 0.0 if options.all else options.older_than, session)
+    except OSError as error:
+        raise UsageError(f"the cache cannot be used: {error}", where=str(cache_folder())) from error
     return OK
 
 

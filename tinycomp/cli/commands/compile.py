@@ -18,7 +18,8 @@ from tinycomp.runtime.files import write_file
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm
 tinycomp compile model.onnx -t npu_sim -t c --shape image=1,3,224,224 --verify -o model.tcm
-tinycomp compile digits --emit tir"""
+tinycomp compile digits --emit tir
+tinycomp compile model.onnx -t npu --emit ep-context -o model_ctx.onnx"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -29,14 +30,22 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--dump", metavar="DIR", help="write the graph there after every pass")
     parser.add_argument("--verify", action="store_true", help="check numbers after every pass and in every region")
     parser.add_argument(
-        "--emit", choices=("tir", "onnx", "program"),
-        help="instead of a module, give the partitioned graph as text or ONNX, or the kernel calls of its regions",
+        "--emit", choices=("tir", "onnx", "program", "ep-context"),
+        help="instead of a module, give the partitioned graph as text or ONNX, the kernel calls of its regions, or "
+        "ONNX with an EPContext node for every region whose target returned a blob",
     )  # fmt: skip
+    parser.add_argument(
+        "--context-files", action="store_true", help="with ep-context: write the blobs to files beside the model"
+    )
 
 
 def _run(options: Namespace, session: Session) -> int:
-    if options.emit == "onnx" and options.output is None:
-        raise UsageError("ONNX is binary", where="--emit onnx", expected="a file", hint="Add -o FILE.onnx.")
+    if options.context_files and options.emit != "ep-context":
+        raise UsageError("there are no contexts", where="--context-files", hint="Add --emit ep-context.")
+    if options.emit in ("onnx", "ep-context") and options.output is None:
+        raise UsageError("ONNX is binary", where=f"--emit {options.emit}", expected="a file", hint="Add -o FILE.onnx.")
+    if options.emit == "ep-context":
+        return _emit_ep_context(options, session)
     return _emit(options, session) if options.emit else _compile(options, session)
 
 
@@ -74,6 +83,15 @@ def _emit(options: Namespace, session: Session) -> int:
     elif not session.as_json:
         sys.stdout.write(f"{text.rstrip()}\n")  # plain: rich would wrap the lines
     session.result({"emit": options.emit, "output": options.output, "text": text})
+    return OK
+
+
+def _emit_ep_context(options: Namespace, session: Session) -> int:
+    checks = {"strict": options.strict, "dump": options.dump, "verify": options.verify}
+    module = compile_model(options, session, load_graph(options), **checks)
+    tinycomp.to_ep_context(module, options.output, embed=not options.context_files)
+    session.show(f"Wrote {options.output}.")
+    session.result({"emit": options.emit, "output": options.output})
     return OK
 
 
