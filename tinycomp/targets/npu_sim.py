@@ -16,19 +16,35 @@ from math import prod
 
 import numpy as np
 
-from tinycomp.errors import MemoryLimitError
-from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor
-from tinycomp.memory.placement import Buffer, Memory, MemoryPlan, plan_memories
-from tinycomp.memory.tiling import Convolution, ConvTiling, tile_convolution, tile_matmul
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.pool import max_pool, window_reduce
-from tinycomp.ops.spatial import Window, make_window
-from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
-from tinycomp.rewrite.traits import is_structural
-from tinycomp.target import Target, Tolerance
+from tinycomp.target_api import (
+    Buffer,
+    Convolution,
+    ConvTiling,
+    Graph,
+    Match,
+    Memory,
+    MemoryLimitError,
+    MemoryPlan,
+    Node,
+    P,
+    Remark,
+    Target,
+    Tolerance,
+    Value,
+    ValuePattern,
+    Window,
+    is_structural,
+    make_window,
+    patterns,
+    plan_memories,
+    reject,
+    tensor,
+    tile_convolution,
+    tile_matmul,
+)
 from tinycomp.targets import npu_sim_device as device
-from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS, bias_per_channel, scaled_per_channel, sums_fit
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
