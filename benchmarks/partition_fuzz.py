@@ -14,24 +14,29 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
 from tinycomp.driver.lowering import Lowering
+from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
-from tinycomp.rewrite import open_graphs
+from tinycomp.rewrite import P, Pattern, ValuePattern, open_graphs
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target
 
 MOST_NODES = 12
 UNARY = ("Relu", "Neg", "Tanh", "Identity", "Dropout")
 BINARY = ("Add", "Mul", "Sub", "Max")
+CHAINED = ("Tanh", "Sigmoid", "Erf")
+"""Operators too dear to be copied for a second composite."""
 OPS = (*UNARY, *BINARY, "Split", "If")
 WIDE = TensorType("float32", (2, 4))
 
@@ -43,21 +48,28 @@ class MismatchError(AssertionError):
 # Graphs ---------------------------------------------------------------------------------------------------------------
 
 
-def random_graph(rng: random.Random) -> Graph:
+def random_graph(rng: random.Random, unary: Sequence[str] = UNARY) -> Graph:
     """Return a graph of up to :data:`MOST_NODES` nodes, those in branches not counted."""
     graph = Graph(opsets={"": 17}, infer=infer_node_types)
     pool = [graph.add_input(f"x{i}", WIDE) for i in range(rng.randint(1, 2))]
     condition = graph.add_input("condition", TensorType("bool", ()))
     if rng.random() < 0.5:
         pool.append(graph.add_const(np.full((2, 4), 0.5, np.float32), "c"))
-    _fill(rng, graph, pool, rng.randint(1, MOST_NODES), condition)
+    _fill(rng, graph, pool, rng.randint(1, MOST_NODES), condition, unary)
     produced = [v for v in pool if v.producer is not None]
     results = rng.choices(produced, k=rng.randint(1, 3))
     graph.set_outputs(results, [f"out{i}" for i in range(len(results))])
     return graph
 
 
-def _fill(rng: random.Random, graph: Graph, pool: list[Value], count: int, condition: Value | None) -> None:
+def _fill(
+    rng: random.Random,
+    graph: Graph,
+    pool: list[Value],
+    count: int,
+    condition: Value | None,
+    unary: Sequence[str] = UNARY,
+) -> None:
     """Add ``count`` nodes that read near values rather than far ones, so that chains and diamonds arise."""
     reach = rng.choice([2, 4, 100])
     for number in range(count):
@@ -71,7 +83,7 @@ def _fill(rng: random.Random, graph: Graph, pool: list[Value], count: int, condi
         elif kind < 0.25:
             added = graph.add("StopFusion", [rng.choice(near)], domain="tinycomp")
         elif kind < 0.55:
-            added = graph.add(rng.choice(UNARY), [rng.choice(near)])
+            added = graph.add(rng.choice(unary), [rng.choice(near)])
         else:
             added = graph.add(rng.choice(BINARY), rng.choices(near, k=2))
         added.sources = (f"n{number}",)
@@ -96,12 +108,12 @@ def _widened(body: Graph, value: Value) -> Value:
     return body.add("Add", [value, zero], sources=["widen"]).output
 
 
-def random_targets(rng: random.Random) -> list[Target]:
+def random_targets(rng: random.Random, ops: Sequence[str] = OPS) -> list[Target]:
     """Return one to three targets that accept some of the operators each."""
     targets = []
     for name in ("p", "q", "r")[: rng.randint(1, 3)]:
         target = Target(name, claims_structural=rng.random() < 0.8, bind_constants=rng.random() < 0.5)
-        target.accept(*rng.sample(OPS, rng.randint(1, len(OPS) - 1)))
+        target.accept(*rng.sample(ops, rng.randint(1, len(ops) - 1)))
         targets.append(target)
     return targets
 
@@ -213,6 +225,79 @@ def check(seed: int) -> Counter[str]:
     return facts
 
 
+def check_priorities(seed: int) -> None:
+    """Offer one random graph to one to three targets with composites and rules, and compare with a plain reading.
+
+    Each composite is a chain of two or three operators; of its parts only the last may be read outside.
+
+    Raises:
+        MismatchError: If a node is not where the plain reading has it, or there are more regions than necessary.
+    """
+    rng = random.Random(seed)
+    graph, targets = random_graph(rng, CHAINED), random_targets(rng, (*CHAINED, *BINARY, "Split", "If"))
+    chains = {t.name: [tuple(rng.choices(CHAINED, k=rng.randint(2, 3))) for _ in range(2)] for t in targets}
+    for target in targets:
+        for number, chain in enumerate(chains[target.name]):
+            target.composite(_chain(chain), name=f"chain{number}")
+        target.claims_structural = False
+    EliminateDeadCode().run(graph)
+    text, wanted = str(graph), _claimed_plainly(graph, targets, chains)
+    try:
+        *claiming, merging = partitioning_passes(targets)[:-1]
+        for step in claiming:
+            if not isinstance(step, (FoldConstants, EliminateDeadCode)):
+                step.run(graph)
+        found = {name: n.target for n in graph.nodes for inner in _parts(n) for name in inner.sources}
+        assert found == wanted, f"{found} instead of {wanted}"
+        merging.run(graph)
+        for scope in open_graphs(graph):
+            _check_regions(scope)
+    except Exception as error:
+        raise MismatchError(f"seed {seed}, chains {chains}: {error}\n{text}") from error
+
+
+def _parts(node: Node) -> list[Node]:
+    return node.body.nodes if node.is_composite else [node]
+
+
+def _chain(ops: tuple[str, ...]) -> Pattern:
+    value: ValuePattern = P.any
+    for op in ops:
+        value = P.op(op, value)
+    return Pattern("chain", [value], through=False)
+
+
+def _claimed_plainly(
+    graph: Graph, targets: list[Target], chains: Mapping[str, list[tuple[str, ...]]]
+) -> dict[str, str | None]:
+    """Return the target of every node by source name: each target's composites in order, then its rules."""
+    claimed: dict[Node, str] = {}
+    for target in targets:
+        for chain in chains[target.name]:
+            for root in reversed(graph.nodes):
+                members = _chained(graph, root, chain)
+                if members and claimed.keys().isdisjoint(members):
+                    claimed |= dict.fromkeys(members, target.name)
+        for node in graph.nodes:
+            if node not in claimed and target.rules_for(node):
+                claimed[node] = target.name
+    return {name: claimed.get(node) for node in graph.nodes for name in node.sources}
+
+
+def _chained(graph: Graph, root: Node, chain: tuple[str, ...]) -> list[Node]:
+    """Return the nodes of a chain that ends at ``root``; none if there is no such chain, or a part is read outside."""
+    members = [root]
+    if root.op != chain[-1]:
+        return []
+    for op in reversed(chain[:-1]):
+        value = members[-1].inputs[0]
+        node = None if value is None else value.producer
+        if value is None or node is None or node.op != op or graph.use_count(value) != 1:
+            return []
+        members.append(node)
+    return members
+
+
 def _check_regions(graph: Graph) -> Counter[str]:
     nodes = graph.nodes
     regions: dict[int, list[Node]] = {}
@@ -258,6 +343,7 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.count):
         try:
             facts += check(seed)
+            check_priorities(seed)
         except MismatchError as error:
             print(error)
             return 1

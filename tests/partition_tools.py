@@ -6,6 +6,7 @@ import re
 
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.types import TensorType
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.target import Target
@@ -22,6 +23,21 @@ def graph_of(body: str, outputs: str, inputs: str = "x") -> Graph:
     verify(graph)
     for _, node in graph.walk():
         node.sources = node.sources or (node.outputs[0].name,)
+    return graph
+
+
+def conditional() -> Graph:
+    """Return a graph with an If whose branches hold a Relu each."""
+    kind = TensorType("float32", (2, 4))
+    graph = Graph(opsets={"": 17}, infer=infer_node_types)
+    condition, x = graph.add_input("q", TensorType("bool", ())), graph.add_input("x", kind)
+    bodies = {}
+    for key in ("then_branch", "else_branch"):
+        body = Graph(key, opsets=graph.opsets, infer=graph.infer)
+        body.set_outputs([body.add("Relu", [body.add_input("t", kind)], sources=["u"]).output])
+        bodies[key] = body
+    node = graph.add("If", [condition, x], bodies=bodies, captures=1, sources=["y"])
+    graph.set_outputs([node.output])
     return graph
 
 

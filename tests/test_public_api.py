@@ -21,7 +21,7 @@ SIGNATURES = {
     " requires=None, programs=False, options=None, static_shapes=False, version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, options=None, specialize=False)",
+    " memory_limit=None, policy=None, place=None, options=None, specialize=False)",
     "from_onnx": "(model, shapes=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
     " config=None)",
@@ -50,9 +50,9 @@ MEMBERS = {
     },
     "Pipeline": {"run"},
     "Target": {
-        *("composite", "op", "accept", "codegen", "row_wise"),
-        *("rules_for", "follows_rows", "generates", "build", "require"),
-        *("with_options", "for_plan", "composites"),
+        *("composite", "op", "accept", "codegen", "row_wise", "region_check", "checks_regions", "judge"),
+        *("rules_for", "follows_rows", "generates", "build", "require", "excluded", "reads_quantized"),
+        *("with_options", "under", "for_plan", "composites"),
         *("loader", "compatibility", "load", "compatible"),
     },
     "TinycompError": set(),

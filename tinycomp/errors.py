@@ -104,6 +104,10 @@ class FallbackError(TinycompError):
     """``strict=True`` was asked for and nodes were left to the host."""
 
 
+class PlacementError(TinycompError):
+    """A node cannot run where it was placed."""
+
+
 class FeedError(TinycompError, ValueError):
     """An input handed to a module does not fit the model."""
 

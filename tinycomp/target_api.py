@@ -31,7 +31,7 @@ from tinycomp.rewrite.traits import attribute, is_structural
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
 from tinycomp.runtime.native.program import Program
-from tinycomp.target import Policy, Target, Tolerance, TransferCost, Verdict
+from tinycomp.target import Decline, Policy, Region, Split, Target, Tolerance, TransferCost, Verdict, split
 from tinycomp.targets.common import activations, checks
 from tinycomp.targets.common.quantized import patterns, reading
 
@@ -54,6 +54,7 @@ __all__ = [
     "ConvTile",
     "ConvTiling",
     "Convolution",
+    "Decline",
     "ExecutionError",
     "Graph",
     "Lifetime",
@@ -68,7 +69,9 @@ __all__ = [
     "Place",
     "Policy",
     "Program",
+    "Region",
     "Remark",
+    "Split",
     "Target",
     "TargetError",
     "TensorType",
@@ -98,6 +101,7 @@ __all__ = [
     "reading",
     "reject",
     "require_api",
+    "split",
     "tensor",
     "tile_convolution",
     "tile_matmul",

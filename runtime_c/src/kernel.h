@@ -95,8 +95,19 @@ bool tc_refused(const tc_prepare *prepare);
 
 /* Product of non-negative factors; refuses a negative factor or a product above TC_MAX_BYTES, and returns 0. */
 int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
-#define TC_PRODUCT(prepare, ...) \
-  tc_product((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* The same for a few factors, inlined: every new size asks for hundreds of products. */
+static inline int64_t tc_small_product(tc_prepare *prepare, const int64_t *factors, int count) {
+  int64_t product = 1;
+  bool doubtful = false;
+  for (int i = 0; i < count; i++) {
+    doubtful |= factors[i] < 0 || __builtin_mul_overflow(product, factors[i], &product) || product > TC_MAX_BYTES;
+  }
+  return doubtful ? tc_product(prepare, factors, count) : product;
+}
+#define TC_PRODUCT(prepare, ...)                              \
+  tc_small_product((prepare), (const int64_t[]){__VA_ARGS__}, \
+                   (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 /* Elements spanned by `rows` rows of `columns` elements that are `stride` apart; 0 if there are none. */
 int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);

@@ -5,20 +5,20 @@
 
 void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
                  int element_size) {
-  const int64_t count = tc_product(prepare, sizes, TC_ND_DIMS);
+  const int64_t count = tc_small_product(prepare, sizes, TC_ND_DIMS);
   int64_t span = 1;
   for (int i = 0; i < TC_ND_DIMS && !tc_refused(prepare); i++) {
     TC_REQUIRE(prepare, strides[i] >= -TC_MAX_BYTES && strides[i] <= TC_MAX_BYTES, "a stride of %lld is out of range",
                (long long)strides[i]);
     const int64_t stride = strides[i] < 0 ? -strides[i] : strides[i];
-    span += sizes[i] > 0 ? TC_PRODUCT(prepare, sizes[i] - 1, stride) : 0;
+    span += sizes[i] > 1 ? TC_PRODUCT(prepare, sizes[i] - 1, stride) : 0;
   }
   tc_touch(prepare, operand, count ? span : 0, element_size);
   tc_move(prepare, operand, tc_distinct(sizes, strides, TC_ND_DIMS), element_size);
 }
 
 void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]) {
-  if (tc_product(prepare, sizes, TC_ND_DIMS) == 0) {
+  if (tc_small_product(prepare, sizes, TC_ND_DIMS) == 0) {
     return;
   }
   for (int i = 0; i < TC_ND_DIMS; i++) {

@@ -207,7 +207,8 @@ def test_report_why(call) -> None:
     assert "npu_sim" in refused.out
     reasons = call("report", "digits-int8", "-t", "npu_sim", "-t", "c", "--why", "softmax", "--json").json["reasons"]
     assert [(r["stage"], r["target"], r["text"]) for r in reasons] == [
-        ("annotate-target", "npu_sim", "no rule for Softmax")
+        ("expand-functions", "npu_sim", "ReduceMax: no rule for ReduceMax"),
+        ("annotate-target", "npu_sim", "no rule for Softmax"),
     ]
     wrong = call("report", "digits", "--why", "residual/1/cnv")
     assert wrong.code == exits.USAGE
@@ -326,7 +327,7 @@ def test_opt_refuses_what_it_does_not_know(call, arguments: list[str], text: str
 
 def test_opt_lists_the_passes(call) -> None:
     rows = {row["name"]: row for row in call("opt", "--list", "--json").json["passes"]}
-    assert rows["merge-composite"]["options"] == ["target"]
+    assert rows["merge-composite"]["options"] == ["target", "policy"]
     assert all(row["summary"] and "`" not in row["summary"] for row in rows.values())
     assert "merge-composite" in call("opt", "--list").out
 
@@ -380,3 +381,35 @@ def test_rounding_as_tflite_does_and_a_limit_of_memory(call, monkeypatch) -> Non
     result = call("compile", "digits", "--shape", "image=100,1,8,8", "--memory-limit", "1000")
     assert result.code == exits.USAGE
     assert "more memory would be needed than the budget allows" in result.error
+
+
+def test_placements_and_policies(call) -> None:
+    def where(*options: str) -> dict[str, str]:
+        data = call("report", "digits-int8", "-t", "npu_sim", "-t", "c", *options, "--json").json
+        rows = {source: row["target"] for row in data["regions"] for source in row["sources"]}
+        return rows | {source: "host" for row in data["hosts"] for source in row["sources"]}
+
+    plain = where()
+    assert (plain["pool"], plain["softmax"]) == ("npu_sim", "c")
+    assert where("--place", "pool=c", "--place", "MaxPool=npu_sim")["pool"] == "c"
+    assert where("--place", "softmax=host")["softmax"] == "host"
+    assert where("--policy", "npu_sim:exclude=MaxPool")["pool"] == "c"
+    assert where("--policy", "exclude=MaxPool")["pool"] == "host"
+    both = where("--policy", "npu_sim:exclude=MaxPool", "--policy", "npu_sim:min-nodes=1", "--policy", "min_nodes=1")
+    assert both["pool"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--place", "pool"), "cannot read a place"),
+        (("--place", "pool=gpu"), '"gpu" is no target of this compilation'),
+        (("--policy", "npu_sim:min_node=2"), 'Did you mean "min_nodes"?'),
+        (("--policy", "gpu:min_nodes=2"), 'there is a policy for "gpu"'),
+        (("--place", "softmax=npu_sim"), "1 node(s) cannot run where they were placed"),
+    ],
+)
+def test_placements_and_policies_that_cannot_be(call, options, text) -> None:
+    result = call("report", "digits-int8", "-t", "npu_sim", "-t", "c", *options)
+    assert result.code != exits.OK
+    assert text in result.error

@@ -8,10 +8,10 @@ from typing import Any
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
-from tinycomp.cli.options import chosen, shapes_of, targets_of
+from tinycomp.cli.options import chosen, place_of, policies_of, shapes_of, targets_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
-from tinycomp.driver.compiler import Compiler, resolve_targets
+from tinycomp.driver.compiler import Compiler, resolve_targets, steered
 from tinycomp.driver.dump import read_dump
 from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
@@ -95,11 +95,12 @@ def compile_model(options: Namespace, session: Session, graph: Graph | None = No
     targets = targets_of(options)
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
-            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit, **more
-        )
+            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
+            policy=policies_of(options), place=place_of(options), **more,
+        )  # fmt: skip
 
 
 def compiler_of(options: Namespace, **more: Any) -> Compiler:
     """Return what compiles graphs as ``options`` say, with ``more`` attributes of it."""
-    targets, pool = resolve_targets(targets_of(options)), Pool(options.threads)
-    return Compiler(targets, pool, memory_limit=options.memory_limit, **more)
+    targets, policy = steered(resolve_targets(targets_of(options)), policies_of(options), place_of(options))
+    return Compiler(targets, Pool(options.threads), memory_limit=options.memory_limit, policy=policy, **more)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from tinycomp.cli.exits import UsageError
+from tinycomp.driver.compiler import ALL
+from tinycomp.target.placement import Which
+from tinycomp.target.policy import Policy, read_policy
 
 Shape = tuple[int | str | None, ...]
 
@@ -34,13 +37,21 @@ def add_compilation(parser: ArgumentParser) -> None:
         ' of priority; "host" for none (default: c)',
     )  # fmt: skip
     add_shape(parser)
+    parser.add_argument(
+        "--place", action="append", default=[], metavar="NODES=TARGET",
+        help="where nodes run, by name, operator or a glob for either: 'encoder/*=npu', Softmax=host; the first fits",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policy", action="append", default=[], metavar="[TARGET:]FIELD=VALUE,…",
+        help="what regions must fulfil, of one target or of all: npu:min_nodes=2,exclude=Softmax+head/*",
+    )  # fmt: skip
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 
 
 def chosen(options: Namespace) -> list[str]:
     """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
-    names = ("--target", "--shape", "--memory-limit")
+    names = ("--target", "--shape", "--place", "--policy", "--memory-limit")
     return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
 
 
@@ -60,6 +71,37 @@ def targets_of(options: Namespace) -> list[str]:
     """Return target names in priority order."""
     given: list[str] = options.target or ["c"]
     return given
+
+
+def place_of(options: Namespace) -> dict[Which, str] | None:
+    """Return the placement given with ``--place``, or None if there is none.
+
+    Raises:
+        UsageError: If an entry is not of the form ``nodes=target``.
+    """
+    place: dict[Which, str] = {}
+    for text in options.place:
+        which, equals, target = text.rpartition("=")
+        if not equals or not which:
+            raise UsageError(
+                "cannot read a place", where="--place", expected="NODES=TARGET, such as encoder/*=npu", found=text
+            )
+        place.setdefault(which, target)
+    return place or None
+
+
+def policies_of(options: Namespace) -> dict[str, Policy] | None:
+    """Return the policies given with ``--policy`` by target, ``"*"`` for all; None if there are none.
+
+    Raises:
+        OptionError: If one cannot be read.
+    """
+    texts: dict[str, list[str]] = {}
+    for text in options.policy:
+        head, colon, rest = text.partition(":")
+        of_one = bool(colon) and "=" not in head
+        texts.setdefault(head if of_one else ALL, []).append(rest if of_one else text)
+    return {name: read_policy(",".join(parts), f"--policy, {name}") for name, parts in texts.items()} or None
 
 
 def shapes_of(options: Namespace) -> dict[str, Shape] | None:

@@ -18,30 +18,43 @@ from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
+from tinycomp.driver.declined import replace_declined
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
-from tinycomp.errors import FallbackError, OptionError, TargetError, TinycompWarning, did_you_mean
+from tinycomp.errors import (
+    FallbackError,
+    OptionError,
+    PlacementError,
+    TargetError,
+    TinycompWarning,
+    did_you_mean,
+)
 from tinycomp.frontend import Shapes, checked_shapes, fixed_symbols, import_model
-from tinycomp.ir.graph import Graph
+from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
+from tinycomp.passes.given_back import GivenBack
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import open_graphs
+from tinycomp.rewrite.traits import is_duplicable, is_structural
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Report
-from tinycomp.target import Policy, Target, find_all
+from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import saved_values
+from tinycomp.target.placement import HOST, Place, Which
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
-HOST = "host"
-"""The name of no target at all: everything runs on the numpy kernels."""
+ALL = "*"
+"""What stands for every target in a dict of policies."""
 
 
 _P = ParamSpec("_P")
@@ -103,7 +116,8 @@ def compile(  # noqa: A001 - the public name
     dump: str | os.PathLike[str] | None = None,
     verify: bool = False,
     memory_limit: int | None = None,
-    policy: Policy | None = None,
+    policy: Policy | Mapping[str, Policy] | None = None,
+    place: Mapping[Which, str] | None = None,
     options: Mapping[str, Any] | None = None,
     specialize: bool = False,
 ) -> Module:
@@ -118,7 +132,10 @@ def compile(  # noqa: A001 - the public name
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
-        policy: What every region must fulfil, whatever its target; ignored where ``passes`` are given.
+        policy: What every region must fulfil, whatever its target; or policies by name of the target, each in the place
+            of the target's own, with one for all under ``"*"``. Ignored where ``passes`` are given.
+        place: Where nodes run, as in ``{"encoder/*": "npu", "Softmax": "host"}``: by source name, operator, a glob for
+            either, or a predicate on the node, the name of a target or ``"host"``. The first that fits counts.
         memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
             available. What is known to need more is refused here, the rest when it runs, before it is allocated.
         options: Options of the targets by their names, for example ``{"c": {"winograd": False}}``: a dict, or an
@@ -135,6 +152,7 @@ def compile(  # noqa: A001 - the public name
         UnsupportedError: If it asks for something that no tier can do.
         TargetError: If a target is unknown, or its code generator fails.
         FallbackError: If ``strict`` and nodes were left to the host.
+        PlacementError: If a node cannot run where ``place`` wants it.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
         OptionError: If there is no such option, or it does not take the value.
@@ -142,18 +160,25 @@ def compile(  # noqa: A001 - the public name
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
+    if place and passes is not None:
+        raise OptionError("nodes are placed by the default passes only", where="place", found="passes", hint=_NO_PASSES)
     with gc_paused():  # the first use of a target imports it
+        targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
-            resolve_targets(target, options), pool, passes, None if dump is None else Path(dump), verify, memory_limit,
-            threads, policy, specialize,
+            targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
+            specialize,
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
         compiler.partition_in_place(graph)
-        if strict:
-            _refuse_fallback(compiler, graph)
+        compiler.check_places(graph, strict)
         evict(constants_of(graph))
-        return compiler.package(compiler.lower(graph))
+        lowered = compiler.lower(graph)
+        compiler.check_places(graph, strict)  # code generators may have declined regions
+        return compiler.package(lowered)
+
+
+_NO_PASSES = "Leave out one of the two."
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -253,6 +278,32 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
         yield target.with_options(**values) if values else target
 
 
+def steered(
+    targets: Sequence[Target], policy: Policy | Mapping[str, Policy] | None, place: Mapping[Which, str] | None
+) -> tuple[tuple[Target, ...], Policy | None]:
+    """Return targets with the policies and the placement of one compilation, and the policy for all of them.
+
+    Raises:
+        OptionError: If one of these is of no target, or not what it should be.
+    """
+    names = [t.name for t in targets]
+    common, own = (policy.get(ALL), policy) if isinstance(policy, Mapping) else (policy, {})
+    for name, each in own.items():
+        if name not in (*names, ALL):
+            raise OptionError(
+                f'there is a policy for "{name}", which is no target of this compilation', where="policy",
+                expected=f"policies for {', '.join((*names, ALL))}", hint=did_you_mean(str(name), names),
+            )  # fmt: skip
+        if not isinstance(each, Policy):
+            raise OptionError("not a policy", where=f"policy, {name}", expected="a Policy", found=repr(each))
+    if common is not None and not isinstance(common, Policy):
+        raise OptionError(
+            "not a policy", where="policy", expected="a Policy, or a dict of policies by target", found=repr(common)
+        )
+    placement = Placement() if place is None else Placement.read(place, names)
+    return tuple(t.under(own.get(t.name), placement) for t in targets) if own or place else tuple(targets), common
+
+
 @dataclass(frozen=True)
 class Compiler:
     """Turn graphs into modules: the options of :func:`compile`, resolved.
@@ -300,6 +351,7 @@ class Compiler:
         """
         partitioned = graph.clone()
         self.partition_in_place(partitioned)
+        self.check_places(partitioned)
         return partitioned
 
     def partition_in_place(self, graph: Graph) -> None:
@@ -307,12 +359,28 @@ class Compiler:
 
         Raises:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+            OptionError: If no node is meant by something that places nodes.
         """
+        for placement in dict.fromkeys(t.placement for t in self.targets):
+            placement.check(graph)
         Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
         if self.verify:
             from tinycomp.checking import check_regions
 
+            self.lower(graph)
             check_regions(graph, self.lowering(), self._reproducers())
+
+    def check_places(self, partitioned: Graph, strict: bool = False) -> None:
+        """Make sure that nodes are where they were placed, and with ``strict`` that none is left to the host.
+
+        Raises:
+            PlacementError: If a node is elsewhere.
+            FallbackError: If ``strict`` and there is a node on the host.
+        """
+        if any(t.placement.places for t in self.targets):
+            _refuse_misplaced(self, partitioned)
+        if strict:
+            _refuse_fallback(self, partitioned)
 
     def _observers(self) -> list[Observer]:
         observers: list[Observer] = []
@@ -338,13 +406,24 @@ class Compiler:
     def lower(self, partitioned: Graph) -> Lowered:
         """Return the plan of a partitioned graph, with what its regions became.
 
+        A region that its code generator declines goes to the next target, and ``partitioned`` changes with that.
+
         Raises:
             TargetError: If a code generator fails.
             UnsupportedError: If no tier knows an operator.
             MemoryLimitError: If values of known size exceed the budget in force.
         """
         lowering = self.lowering()
-        return Lowered(partitioned, lowering.plan(partitioned), lowering.programs, lowering.per_shape)
+        given_back = GivenBack(self.targets, self.policy or Policy())
+        while True:
+            try:
+                return Lowered(partitioned, lowering.plan(partitioned), lowering.programs, lowering.per_shape)
+            except Decline as declined:
+                target = declined.region.target if declined.region is not None else None
+                if target is None:
+                    raise
+                lowering = lowering.anew()
+                replace_declined(partitioned, target, lowering, given_back)
 
     def package(self, lowered: Lowered) -> Module:
         """Return the module of a lowered graph."""
@@ -391,6 +470,37 @@ class Compiler:
 def _text(graph: Graph) -> str:
     check_files(constants_of(graph))
     return str(graph)
+
+
+def _refuse_misplaced(compiler: Compiler, partitioned: Graph) -> None:
+    placement = compiler.targets[0].placement
+    kept: set[tuple[str, ...]] = set()
+    wrong: list[tuple[Node, Place, str]] = []
+    for scope in open_graphs(partitioned):
+        for outer in scope.nodes:
+            for node in outer.operators():
+                place, where = placement.of(node), outer.target or HOST
+                if place is not None and place.target == where:
+                    kept.add(node.sources)
+                elif place is not None and not is_structural(node):
+                    wrong.append((node, place, where))
+    # Of a node that was copied for several users it is enough that one copy is where it belongs.
+    wrong = [each for each in wrong if not (is_duplicable(each[0]) and each[0].sources in kept)]
+    if wrong:
+        found = [_misplaced(node, place, where, partitioned.remarks) for node, place, where in wrong]
+        raise PlacementError(
+            f"{len(wrong)} node(s) cannot run where they were placed",
+            where=partitioned.name,
+            expected=", ".join(dict.fromkeys(str(place) for _, place, _ in wrong)),
+            found="; ".join(found[:10]) + (f"; and {len(found) - 10} more" if len(found) > 10 else ""),
+            hint="Leave the entry out, or place the node where a target takes it.",
+        )
+
+
+def _misplaced(node: Node, place: Place, where: str, remarks: Sequence[Remark]) -> str:
+    about = [r for r in remarks if r.target == place.target and not set(node.sources).isdisjoint(r.sources)]
+    reason = max(reversed(about), key=lambda r: r.progress, default="no reason recorded")
+    return f"{node.label} ({node.qualified_op}) on {'the host' if where == HOST else where}: {reason}"
 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:

@@ -28,7 +28,7 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.target import Target
+from tinycomp.target import Decline, Target
 
 Shapes = tuple[tuple[Dim, ...], ...]
 Programs = dict[tuple[str, Shapes], Program | CSource | Blob]
@@ -78,10 +78,25 @@ class Lowering:
     reference: bool = False
     specialize: bool = False
     per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
+    callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
+    """What else regions became."""
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
     _contexts: int = field(default=0, init=False)
     """Bytes that the regions lowered so far keep for their runs."""
+
+    def anew(self) -> Lowering:
+        """Return a lowering that knows what was generated so far, for a graph that has changed."""
+        return Lowering(
+            self.targets, self.pool, self.weights, self.constants, self.programs, self.reference, self.specialize,
+            self.callables,
+        )  # fmt: skip
+
+    def forget(self, region: Node) -> None:
+        """Forget what was generated for a region, whose symbol may be given to another one."""
+        for known in (self.programs, self.callables):
+            for key in [key for key in known if key[0] == region.op]:
+                del known[key]
 
     def plan(self, graph: Graph) -> Plan:
         """Return the plan of a graph; nested bodies become plans of their own.
@@ -141,15 +156,26 @@ class Lowering:
             target.build(node)  # refused already, even where the first run's sizes are not known
         needs_sizes = self.specialize or (target is not None and target.static_shapes)
         if needs_sizes and not is_static(node):
-            run = PerShape(lambda shapes: self._built(_with_shapes(node, shapes), shapes, keep=False))
+            run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes), shapes))
             self.per_shape.append((node.op, run))
             return run
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
+    def _built_at_run(self, node: Node, shapes: Shapes) -> Run:
+        try:
+            return self._built(node, shapes, keep=False)
+        except Decline as declined:
+            raise TargetError(
+                f"the code generator declined the sizes of a run: {declined.reason}", where=declined.where,
+                found=", ".join(map(str, shapes)), hint="Refuse such a region while the model is compiled: see"
+                " Target.region_check.",
+            ) from declined  # fmt: skip
+
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
         key = (node.op, shapes)
-        made: Any = self.programs[key] if key in self.programs else self._made(node, keep)
+        known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
+        made: Any = known[key] if key in known else self._made(node, keep)
         if isinstance(made, Program):
             made = settled(made, self.constants)
         if isinstance(made, (Program, CSource)):
@@ -163,6 +189,8 @@ class Lowering:
             call = blobs.load(dataclasses.replace(made, arrays=owned), self._target(node), node)
             return BlobRegion(made, lambda operands: _checked(call(*operands), node))
         if callable(made):
+            if keep:
+                self.callables[key] = made
             return lambda operands: _checked(made(*operands), node)
         raise TargetError(
             "the code generator returned something that cannot run",

@@ -26,6 +26,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.simplify import Simplify
 from tinycomp.target import Policy, Target, find
@@ -226,20 +227,24 @@ def optimisation_passes(targets: Sequence[Target] = ()) -> list[Pass]:
 def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None) -> list[Pass]:
     """Return the passes that give every node to a target or to the host.
 
-    What no composite has claimed by then is folded for good, dequantised weights included: no later rule could make
-    use of them.
+    All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
+    folded for good, dequantised weights included: no later rule could make use of them. Where the last target has no
+    composites of quantised numbers, that is done before its composites are tried.
 
     Args:
         targets: In priority order; each has a policy of its own, too.
         policy: What every region must fulfil, whatever its target.
     """
     policy = policy or Policy()
+    last = tuple(targets[-1:])
+    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
+    merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
-        *(MergeComposite(target) for target in targets),
-        FoldConstants(keep_quantized=False),
+        *(OfferToTarget(target, policy) for target in targets[:-1]),
+        *(merging + folding if any(target.reads_quantized for target in last) else folding + merging),
         EliminateDeadCode(),
-        ExpandFunctions(tuple(targets), policy),
-        AnnotateTarget(tuple(targets), policy),
+        ExpandFunctions(last, policy),
+        AnnotateTarget(last, policy),
         MergeRegions(policy=policy, targets=tuple(targets)),
         PartitionGraph(targets=tuple(targets)),
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
@@ -45,28 +46,53 @@ class AnnotateTarget(Pass):
             TargetError: If a target is unknown, or one of its rules fails.
         """
         targets = find_all(self.targets)
-        changed = False
-        for scope in open_graphs(graph):
-            annotation = _Annotation(scope, targets, self.policy, graph.remarks)
-            changed |= annotation.release_excluded()
-            changed |= annotation.claim()
-            changed |= annotation.follow()
-        return changed
+        return sum(annotate_for(targets, scope, self.policy, graph.remarks) for scope in open_graphs(graph)) > 0
+
+
+def annotate_for(
+    targets: Sequence[Target],
+    graph: Graph,
+    policy: Policy,
+    remarks: list[Remark],
+    withheld: Mapping[Node, str] = MappingProxyType({}),
+) -> bool:
+    """Annotate one scope.
+
+    Args:
+        targets: The targets, in priority order.
+        graph: The scope.
+        policy: What stays on the host whatever the target.
+        remarks: Where to add the refusals.
+        withheld: Nodes that none of the targets may have; why is known already.
+
+    Returns:
+        Whether anything was claimed or released.
+    """
+    annotation = _Annotation(graph, targets, policy, remarks, withheld)
+    released, claimed, followed = annotation.release_excluded(), annotation.claim(), annotation.follow()
+    return released or claimed or followed
 
 
 class _Annotation:
     """The annotation of one scope."""
 
-    def __init__(self, graph: Graph, targets: list[Target], policy: Policy, remarks: list[Remark]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        targets: Sequence[Target],
+        policy: Policy,
+        remarks: list[Remark],
+        withheld: Mapping[Node, str],
+    ) -> None:
         self.graph = graph
         self.targets = targets
         self.policy = policy
         self.remarks = remarks
+        self.withheld = withheld
         self.excluded = self._excluded()
 
     def _excluded(self) -> dict[str, dict[Node, str]]:
-        common = self.policy.excluded(self.graph)
-        return {t.name: t.policy.excluded(self.graph) | common for t in self.targets}
+        return {t.name: t.excluded(self.graph, self.policy) for t in self.targets}
 
     def release_excluded(self) -> bool:
         """Take composites apart that their target's policy keeps on the host."""
@@ -84,7 +110,7 @@ class _Annotation:
     def claim(self) -> bool:
         changed = False
         for node in self.graph.nodes:
-            if node.target is not None or node.is_composite or node.is_region:
+            if node.target is not None or node.is_composite or node.is_region or node in self.withheld:
                 continue
             node.target = next((t.name for t in self.targets if self._accepts(t, node)), None)
             changed |= node.target is not None
@@ -109,15 +135,14 @@ class _Annotation:
         """Return why a node in a body of this one must stay on the host, if one must."""
         waiting = list(node.bodies.values())
         for body in waiting:
-            for policy in (target.policy, self.policy):
-                for inner, reason in policy.excluded(body).items():
-                    return f"{inner.label}: {reason}"
+            for inner, reason in target.excluded(body, self.policy).items():
+                return f"{inner.label}: {reason}"
             waiting += [below for inner in body.nodes for below in inner.bodies.values()]
         return None
 
     def follow(self) -> bool:
         """Claim the structural nodes on every path between two nodes of one target."""
-        loose = [n for n in self.graph.nodes if n.target is None and _passes_on(n)]
+        loose = [n for n in self.graph.nodes if n.target is None and n not in self.withheld and _passes_on(n)]
         followers = [t for t in self.targets if t.claims_structural]
         names = {t.name for t in followers}
         above: dict[Node, str | None] = {}

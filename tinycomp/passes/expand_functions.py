@@ -25,7 +25,7 @@ attributes of the node; what follows from them alone is folded before any target
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.errors import TinycompError
@@ -82,15 +82,33 @@ class ExpandFunctions(Pass):
         targets = find_all(self.targets)
         expanded = 0
         for scope in open_graphs(graph):
-            candidates = [n for n in scope.nodes if _may_expand(n) and not _taken(n, targets)]
-            excluded = {t.name: t.policy.excluded(scope) | self.policy.excluded(scope) for t in targets if candidates}
-            for node in candidates:
-                allowed = [t for t in targets if node not in excluded[t.name]]
-                body = _expansion(node, allowed, graph.remarks)
-                if body is not None:
-                    _splice(scope, node, body)
-                    expanded += 1
+            if any(map(_may_expand, scope.nodes)):
+                barred = {t.name: t.excluded(scope, self.policy) for t in targets}
+                expanded += expand_for(targets, scope, barred, graph.remarks)
         return expanded > 0
+
+
+def expand_for(
+    targets: Sequence[Target], graph: Graph, barred: Mapping[str, Mapping[Node, str]], remarks: list[Remark]
+) -> int:
+    """Expand in one scope what one of the targets takes the definition of, and none the node itself.
+
+    Args:
+        targets: The targets, in priority order.
+        graph: The scope.
+        barred: By target, nodes that it may not have.
+        remarks: Where to say what failed.
+
+    Returns:
+        How many nodes were expanded.
+    """
+    expanded = 0
+    for node in [n for n in graph.nodes if _may_expand(n) and not _taken(n, targets)]:
+        body = _expansion(node, [t for t in targets if node not in barred[t.name]], remarks)
+        if body is not None:
+            _splice(graph, node, body)
+            expanded += 1
+    return expanded
 
 
 def expands(node: Node, targets: Sequence[Target]) -> bool:

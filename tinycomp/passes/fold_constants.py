@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -153,19 +154,11 @@ class _Folder:
         """Return one array per result, or None where the node stays."""
         if not self._may_fold(node):
             return _from_sizes(node)
-        try:
-            with np.errstate(all="ignore"):
-                run, _ = bind(node)
-                results = run(*(None if v is None else v.const for v in node.inputs))
-        except Exception as error:  # a kernel may fail in any way; the node then fails, if it does, when it runs
-            self._remark(node, f"it could not be computed: {error}")
+        arrays = evaluated(node, [None if v is None else v.const for v in node.inputs])
+        if isinstance(arrays, str):
+            self._remark(node, arrays)
             return None
-        arrays = [_stored(result) for result in results]
-        for value, array in zip(node.outputs, arrays, strict=True):
-            if value.name and (array is None or not compatible(value.type, type_of(array))):
-                self._remark(node, f"its result {value.name} is not of type {value.type}")
-                return None
-        return [array if array is not None else np.empty(0) for array in arrays]
+        return arrays
 
     def _may_fold(self, node: Node) -> bool:
         for value in node.inputs:
@@ -190,6 +183,21 @@ class _Folder:
 
     def _remark(self, node: Node, reason: str) -> None:
         self.graph.remarks.append(Remark(FoldConstants.name, node.sources, "", node.qualified_op, reason))
+
+
+def evaluated(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndarray] | str:
+    """Return one array per result of a node, or why there are none."""
+    try:
+        with np.errstate(all="ignore"):
+            run, _ = bind(node)
+            results = run(*operands)
+    except Exception as error:  # a kernel may fail in any way; the node then fails, if it does, when it runs
+        return f"it could not be computed: {error}"
+    arrays = [_stored(result) for result in results]
+    for value, array in zip(node.outputs, arrays, strict=True):
+        if value.name and (array is None or not compatible(value.type, type_of(array))):
+            return f"its result {value.name} is not of type {value.type}"
+    return [array if array is not None else np.empty(0) for array in arrays]
 
 
 def _lacks_contents(node: Node) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import Composite, Selection, outline_all
 from tinycomp.rewrite.rules import open_graphs
-from tinycomp.target import Target, find
+from tinycomp.target import Policy, Target, find
 from tinycomp.target.target import OpRule
 
 
@@ -33,9 +33,11 @@ class MergeComposite(Pass):
 
     Attributes:
         target: A target, the name of one, or a table of composites.
+        policy: Which nodes no composite may have; a target has a policy of its own, too.
     """
 
     target: Target | str | Sequence[Composite]
+    policy: Policy = field(default_factory=Policy)
 
     def run(self, graph: Graph) -> bool:
         """Merge in ``graph`` and its open bodies; remarks go to ``graph``.
@@ -43,15 +45,30 @@ class MergeComposite(Pass):
         Raises:
             TargetError: If there is no target of that name.
         """
-        table: Sequence[Composite]
-        rules: Callable[[Node], Sequence[OpRule]]
         target = find(self.target) if isinstance(self.target, str) else self.target
-        if isinstance(target, Target):
-            table, rules = target.composites, target.rules_for
-        else:
-            table, rules = target, _no_rules
-        made = [_merge(scope, table, rules, graph.remarks) for scope in open_graphs(graph)]
-        return any(made)
+        changed = False
+        for scope in open_graphs(graph):
+            if isinstance(target, Target):
+                made = merge_for(target, scope, target.excluded(scope, self.policy), graph.remarks)
+            else:
+                made = _merge(scope, target, _no_rules, self.policy.excluded(scope), graph.remarks)
+            changed |= bool(made)
+        return changed
+
+
+def merge_for(target: Target, graph: Graph, barred: Mapping[Node, str], remarks: list[Remark]) -> list[Node]:
+    """Make the composites of a target in one scope.
+
+    Args:
+        target: The target.
+        graph: The scope.
+        barred: Nodes that it may not have, and why.
+        remarks: Where to say what failed.
+
+    Returns:
+        The composites.
+    """
+    return _merge(graph, target.composites, target.rules_for, barred, remarks)
 
 
 def _no_rules(node: Node) -> Sequence[OpRule]:
@@ -59,15 +76,19 @@ def _no_rules(node: Node) -> Sequence[OpRule]:
 
 
 def _merge(
-    graph: Graph, table: Sequence[Composite], rules: Callable[[Node], Sequence[OpRule]], remarks: list[Remark]
+    graph: Graph,
+    table: Sequence[Composite],
+    rules: Callable[[Node], Sequence[OpRule]],
+    barred: Mapping[Node, str],
+    remarks: list[Remark],
 ) -> list[Node]:
     """Merge in one scope; a composite that asks for others is tried once those are nodes."""
     made: list[Node] = []
-    selection = Selection(graph)
+    selection = Selection(graph, barred)
     for composite in table:
         if composite.pattern.mentions_composites and selection.chosen:
             made += outline_all(selection)
-            selection = Selection(graph)
+            selection = Selection(graph, barred)
         failed = selection.choose(composite, explained=lambda root: bool(rules(root)))
         remarks += [_remark(composite, why) for root, why in failed if why.progress and root not in selection.taken]
     return made + outline_all(selection)

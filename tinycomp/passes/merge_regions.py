@@ -11,25 +11,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import networkx as nx
 
 from tinycomp.errors import TinycompError, did_you_mean
-from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.rows import any_counts_rows, counts_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
+from tinycomp.passes.given_back import GivenBack
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
-from tinycomp.target import Policy, Target, find_all
+from tinycomp.target import Policy, Region, Split, Target, find_all
 
 MINIMUM = "minimum"
 """The rule named by the remark that a number of regions may not be minimal."""
 BARRIERS = ("transparent", "binding", "identity")
+REGION_CHECK = "region_check"
+"""The rule, behind the target's name, of the remarks on regions that a target's own check has refused or split."""
 MOST = 100
 """Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
 _MORE = f"only the first {MOST} borders between regions are explained"
@@ -44,7 +47,9 @@ class MergeRegions(Pass):
 
     All regions of all targets are contracted at the same time; host nodes stay single. Regions grow along data edges
     only and never cross the border of a body; composites are atoms. :mod:`tinycomp.passes.region_search` says how the
-    minimum is found and where it becomes an approximation.
+    minimum is found and where it becomes an approximation. A policy or the check of a target may refuse a region: its
+    nodes are offered to the targets that come behind in the list, and the regions are looked for again. A check may
+    also ask for a region to be split.
 
     Before and after (``Softmax`` is the host's; the join would depend on itself if all three were one region)::
 
@@ -56,7 +61,7 @@ class MergeRegions(Pass):
     Attributes:
         barriers: Whether StopFusion cuts regions (``"binding"``; ``"identity"``: every structural node does) or not.
         policy: What every region must fulfil.
-        targets: Targets (or names) whose own policies count as well.
+        targets: Targets (or names) in priority order, whose own policies and checks count as well.
     """
 
     barriers: str = "transparent"
@@ -74,27 +79,58 @@ class MergeRegions(Pass):
             )
 
     def run(self, graph: Graph) -> bool:
-        """Mark the nodes of ``graph`` and of its open bodies; marks of an earlier run are dropped."""
-        targets = find_all(self.targets)
-        changed = False
-        count = 0
-        for scope in open_graphs(graph):
-            before = {n: (n.target, n.region) for n in scope.nodes}
-            self._bind_barriers(scope, graph.remarks)
-            search = RegionSearch()
-            borders = dynamic_dimension_borders(scope, {t.name: t for t in targets})
-            regions = find_regions(scope, search, borders)
-            _admit_doubt(scope, search, graph.remarks)
-            explain_borders(scope, regions, graph.remarks, borders)
-            regions = apply_policy(scope, regions, self.policy, targets, graph.remarks)
+        """Mark the nodes of ``graph`` and of its open bodies; marks of an earlier run are dropped.
+
+        Raises:
+            TargetError: If a target is unknown, or one of its checks or rules fails.
+        """
+        return self.merge(graph, GivenBack(find_all(self.targets), self.policy))
+
+    def merge(self, graph: Graph, given_back: GivenBack) -> bool:
+        """Mark as :meth:`run` does, knowing what targets have given back already."""
+        before = {n: (n.target, n.region) for scope in open_graphs(graph) for n in scope.nodes}
+        checks = _RegionChecks(given_back.targets)
+        while True:
+            remarks: list[Remark] = []
+            found = [(scope, self._regions(scope, checks, given_back, remarks)) for scope in open_graphs(graph)]
+            if not given_back.offer(graph):
+                break
+            graph.remarks += [r for r in remarks if r.rule.startswith("policy.") or r.rule.endswith(REGION_CHECK)]
+        graph.remarks += remarks
+        numbers = itertools.count()
+        for scope, regions in found:
             for node in scope.nodes:
                 node.region = None
-            for number, nodes in enumerate(regions, count):
+            for nodes, number in zip(regions, numbers, strict=False):
                 for node in nodes:
                     node.region = number
-            count += len(regions)
-            changed |= before != {n: (n.target, n.region) for n in scope.nodes}
-        return changed
+        return before != {n: (n.target, n.region) for scope in open_graphs(graph) for n in scope.nodes}
+
+    def _regions(
+        self, graph: Graph, checks: _RegionChecks, given_back: GivenBack, remarks: list[Remark]
+    ) -> list[list[Node]]:
+        """Return the regions of one scope that policies and checks keep; the nodes of the others go back."""
+        targets = given_back.targets
+        self._bind_barriers(graph, remarks)
+        borders = dynamic_dimension_borders(graph, {t.name: t for t in targets})
+        splits: dict[Dependency, str] = {}
+        while True:
+            search = RegionSearch()
+            regions = find_regions(graph, search, borders | splits.keys())
+            kept, refused = apply_policy(graph, regions, self.policy, targets)
+            wanted = checks.splits(graph, kept)
+            if not wanted:
+                break
+            splits |= wanted
+        _admit_doubt(graph, search, remarks)
+        explain_borders(graph, regions, remarks, borders, splits)
+        rejected = [(region, _check_of(region), reason) for region in kept for reason in checks.refusals(graph, region)]
+        for region, rule, reason in (*refused, *rejected):
+            sources = tuple(dict.fromkeys(s for n in region for s in n.sources))
+            remarks.append(Remark(self.name, sources, region[0].target or "", rule, reason))
+            given_back.add(graph, region, region[0].target)
+        gone = {id(region) for region, _, _ in rejected}
+        return [region for region in kept if id(region) not in gone]
 
     def _bind_barriers(self, graph: Graph, remarks: list[Remark]) -> None:
         if self.barriers == "transparent":
@@ -224,7 +260,8 @@ def explain_borders(
     graph: Graph,
     regions: Sequence[Sequence[Node]],
     remarks: list[Remark],
-    counted: Set[tuple[Node, Node]] = frozenset(),
+    counted: Set[Dependency] = frozenset(),
+    splits: Mapping[Dependency, str] = MappingProxyType({}),
 ) -> None:
     """Add a remark for every pair of regions of one target between which data flows directly.
 
@@ -233,6 +270,7 @@ def explain_borders(
         regions: Its regions.
         remarks: Where to add the remarks.
         counted: Dependencies that no region may hold, because only a run shows how many rows there are.
+        splits: Dependencies that no region may hold, because a target has asked for that, with its reasons.
     """
     label = {node: i for i, region in enumerate(regions) for node in region}
     crossing = [
@@ -252,7 +290,9 @@ def explain_borders(
             return
         sources = (*node.sources, *user.sources)
         parts = set(regions[pair[0]]), set(regions[pair[1]])
-        rule, reason = _uncounted(counted, *parts) or ("acyclic", _reason(graph, place, *parts))
+        rule, reason = (
+            _uncounted(counted, *parts) or _asked(splits, *parts) or ("acyclic", _reason(graph, place, *parts))
+        )
         remarks.append(Remark("merge-regions", sources, node.target or "", rule, reason))
 
 
@@ -263,6 +303,16 @@ def _uncounted(counted: Set[tuple[Node, Node]], first: set[Node], second: set[No
         return None
     node, user = waiting[0]
     return "dynamic-dimension", f"how many rows {node} gives depends on data, and {user} does not work row by row"
+
+
+def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
+    """Return the rule and reason if a target has asked for a border between the regions."""
+    reasons = (reason for (node, user), reason in splits.items() if node in first and user in second)
+    return next(((_check_of(first), reason) for reason in reasons), None)
+
+
+def _check_of(region: Iterable[Node]) -> str:
+    return f"{next(iter(region)).target}.{REGION_CHECK}"
 
 
 def _reason(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> str:
@@ -287,27 +337,38 @@ def _between(graph: Graph, place: dict[Node, int], first: set[Node], second: set
     return min(path, key=lambda n: (n.target is not None, place[n]), default=None)
 
 
-def apply_policy(
-    graph: Graph,
-    regions: Sequence[list[Node]],
-    policy: Policy,
-    targets: Sequence[Target],
-    remarks: list[Remark],
-) -> list[list[Node]]:
-    """Return the regions that ``policy`` and the policies of ``targets`` keep; the others become host nodes.
+Refused = tuple[list[Node], str, str]
+"""A region, the rule that refuses it, and the reason."""
 
-    Composites of a region that goes back to the host are taken apart, so that the host (or a target that annotates
-    later) sees plain operators. Limits on the number of regions count per target.
+
+def apply_policy(
+    graph: Graph, regions: Sequence[list[Node]], policy: Policy, targets: Sequence[Target]
+) -> tuple[list[list[Node]], list[Refused]]:
+    """Return the regions that ``policy`` and the policies of ``targets`` keep, and those that they refuse.
+
+    Limits on the number of regions count per target.
     """
     own = {t.name: t.policy for t in targets}
     kept: list[list[Node]] = []
+    refused: list[Refused] = []
     for region in regions:
         refusal = next(filter(None, (p.refusal(graph, region) for p in _policies(region, policy, own))), None)
         if refusal is None:
             kept.append(region)
         else:
-            _release(graph, region, *refusal, remarks)
-    return _limit(graph, kept, policy, own, remarks)
+            refused.append((region, f"policy.{refusal[0]}", refusal[1]))
+    by_target: dict[str | None, list[list[Node]]] = {}
+    for region in kept:
+        by_target.setdefault(region[0].target, []).append(region)
+    surplus = {
+        id(peers[index])
+        for peers in by_target.values()
+        for limit in _policies(peers[0], policy, own)
+        for index in limit.surplus(peers)
+    }
+    why = "other regions have more work, and their number is limited"
+    refused += [(region, "policy.max_regions", why) for region in kept if id(region) in surplus]
+    return [region for region in kept if id(region) not in surplus], refused
 
 
 def _policies(region: list[Node], policy: Policy, own: dict[str, Policy]) -> list[Policy]:
@@ -315,31 +376,37 @@ def _policies(region: list[Node], policy: Policy, own: dict[str, Policy]) -> lis
     return [policy, own[name]] if name in own else [policy]
 
 
-def _limit(
-    graph: Graph, regions: list[list[Node]], policy: Policy, own: dict[str, Policy], remarks: list[Remark]
-) -> list[list[Node]]:
-    by_target: dict[str | None, list[list[Node]]] = {}
-    for region in regions:
-        by_target.setdefault(region[0].target, []).append(region)
-    dropped = set()
-    for peers in by_target.values():
-        for limit in _policies(peers[0], policy, own):
-            for index in limit.surplus(peers):
-                dropped.add(id(peers[index]))
-    kept = [r for r in regions if id(r) not in dropped]
-    for region in regions:
-        if id(region) in dropped:
-            _release(graph, region, "max_regions", "other regions have more work, and their number is limited", remarks)
-    return kept
+class _RegionChecks:
+    """The checks of all targets, each asked once about a region."""
 
+    def __init__(self, targets: Sequence[Target]) -> None:
+        self._targets = {t.name: t for t in targets if t.checks_regions}
+        self._answers: dict[frozenset[Node], str | Split | None] = {}
 
-def _release(graph: Graph, region: list[Node], rule: str, reason: str, remarks: list[Remark]) -> None:
-    sources = tuple(dict.fromkeys(s for n in region for s in n.sources))
-    remarks.append(Remark(MergeRegions.name, sources, region[0].target or "", f"policy.{rule}", reason))
-    for node in region:
-        node.target = None
-        if node.is_composite:
-            take_apart(graph, node)
+    def _answer(self, graph: Graph, nodes: Sequence[Node]) -> str | Split | None:
+        target = self._targets.get(nodes[0].target or "")
+        if target is None:
+            return None
+        key = frozenset(nodes)
+        if key not in self._answers:
+            self._answers[key] = target.judge(Region.of(graph, nodes))
+        return self._answers[key]
+
+    def refusals(self, graph: Graph, nodes: Sequence[Node]) -> list[str]:
+        """Return the reason of the check that refuses a region, if one does."""
+        answer = self._answer(graph, nodes)
+        return [answer] if isinstance(answer, str) else []
+
+    def splits(self, graph: Graph, regions: Sequence[Sequence[Node]]) -> dict[Dependency, str]:
+        """Return the dependencies at which regions are to be split, with the reasons."""
+        wanted: dict[Dependency, str] = {}
+        for nodes in regions:
+            answer = self._answer(graph, nodes)
+            if isinstance(answer, Split):
+                inside = set(nodes)
+                ends = [(_producer(value), user) for value in answer.values for user in value.users if user in inside]
+                wanted |= dict.fromkeys(ends, answer.reason)
+        return wanted
 
 
 def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> set[Dependency]:

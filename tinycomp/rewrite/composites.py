@@ -10,8 +10,9 @@ from __future__ import annotations
 import bisect
 import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
@@ -89,10 +90,16 @@ class Chosen:
 
 
 class Selection:
-    """Choose matches on one graph that can all be made composites; the graph does not change meanwhile."""
+    """Choose matches on one graph that can all be made composites; the graph does not change meanwhile.
 
-    def __init__(self, graph: Graph) -> None:
+    Args:
+        graph: The graph.
+        barred: Nodes that no match may have, and why.
+    """
+
+    def __init__(self, graph: Graph, barred: Mapping[Node, str] = MappingProxyType({})) -> None:
         self.graph = graph
+        self.barred = barred
         self.chosen: list[Chosen] = []
         self.taken: dict[Node, Chosen] = {}
         self._place = {node: index for index, node in enumerate(graph.nodes)}
@@ -113,7 +120,10 @@ class Selection:
                 match out, which saves most attempts.
         """
         failed: list[tuple[Node, Remark]] = []
-        roots = [n for n in self._roots(composite) if n not in self.taken and _may_take(n, composite)]
+        roots = [
+            node for node in self._roots(composite)
+            if node not in self.taken and node not in self.barred and _may_take(node, composite)
+        ]  # fmt: skip
         if not roots:
             return failed
         accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
@@ -164,6 +174,8 @@ class Selection:
             if node in self.taken:
                 reason = f"lost {node.label} to {self.taken[node].composite.qualified_name}"
                 return Remark(reason=reason, where=node.label)
+            if node in self.barred:
+                return Remark(reason=f"it may not have {node.label}: {self.barred[node]}", where=node.label)
             if not _may_take(node, composite):
                 return Remark(reason=f"{node.label} belongs to {node.target or node.op} already", where=node.label)
         return None

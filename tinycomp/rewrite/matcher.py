@@ -180,6 +180,7 @@ class Pattern:
         checks: Predicates over the whole match.
         size: Number of operators that every match has at least.
         heads: Operators at which it can be anchored; None means any.
+        operators: Every operator that it mentions.
         landmarks: Operators that every match holds, with their distance from the root.
         is_plain: Whether it is made of operators, their results, alternatives and constraints only.
         mentions_composites: Whether it asks for composites that an earlier pattern may have made.
@@ -204,8 +205,8 @@ class Pattern:
         self._parts = [distances(p) for p in self.outputs]
         items = [item for part in self._parts for item, _ in part]
         self.landmarks = _landmarks(self.outputs[0], self._parts[0]) if self.outputs else ()
-        domains = {domain for item in items if isinstance(item, OpPattern) for domain, _ in item.names or ()}
-        self.mentions_composites = COMPOSITE in domains
+        self.operators = frozenset(head for p in items if isinstance(p, OpPattern) for head in p.names or ())
+        self.mentions_composites = any(domain == COMPOSITE for domain, _ in self.operators)
         self.is_plain = all(map(_is_plain, items))
         self._below = _below(self.outputs[0]) if self.outputs and self.is_plain else {}
         self.named = self._collect_names(items)

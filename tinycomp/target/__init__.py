@@ -4,12 +4,18 @@ A :class:`Target` is a plain object. Passes take targets as arguments; there is 
 """
 
 from tinycomp.target.lookup import find, find_all, names
+from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.target import OpRule, Target, Tolerance, Verdict, answer_reason
+from tinycomp.target.region import Region, Split, split
+from tinycomp.target.target import Decline, OpRule, Target, Tolerance, Verdict, answer_reason
 
 __all__ = [
+    "Decline",
     "OpRule",
+    "Placement",
     "Policy",
+    "Region",
+    "Split",
     "Target",
     "Tolerance",
     "TransferCost",
@@ -18,4 +24,5 @@ __all__ = [
     "find",
     "find_all",
     "names",
+    "split",
 ]

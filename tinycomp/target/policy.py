@@ -8,14 +8,17 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import Any, TypeVar
 
-from tinycomp.errors import TargetError
+from tinycomp.errors import OptionError, TargetError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS
 from tinycomp.symbolic import Size, evaluate
+
+_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,11 @@ class Policy:
         nodes = graph.nodes
         reasons: dict[Node, str] = {}
         for glob in self.host_after:
-            named = [node for node in nodes if _match((glob,), node.sources)]
+            named = [node for node in nodes if match((glob,), node.sources)]
             behind = reachable(graph.connectivity, (user for node in named for user in graph.successors(node)))
             reasons |= dict.fromkeys(behind - reasons.keys(), f"host_after: depends on {glob}")
         for node in nodes:
-            excluding = _match(self.exclude, (*node.sources, *operators(node)))
+            excluding = match(self.exclude, (*node.sources, *operators(node)))
             if excluding is not None:
                 reasons.setdefault(node, f"excluded by {excluding}")
         return {node: reasons[node] for node in nodes if node in reasons}
@@ -103,7 +106,56 @@ class Policy:
         return sorted(by_work[self.max_regions :])
 
 
-def _match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
+_COSTS = tuple(field.name for field in fields(TransferCost))
+_GLOBS = ("exclude", "host_after")
+_KEYS = tuple(field.name for field in fields(Policy) if field.name != "transfer") + _COSTS
+
+
+def read_policy(text: str, where: str) -> Policy:
+    """Return the policy that a text such as ``min_nodes=2,exclude=Softmax+head/*`` describes.
+
+    Several globs are joined by ``+``; the fields of a :class:`TransferCost` stand beside those of the policy.
+
+    Args:
+        text: The text.
+        where: Whose policy it is, for messages.
+
+    Raises:
+        OptionError: If it is not of that form, or no policy.
+    """
+    policy: dict[str, Any] = {}
+    costs: dict[str, float] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        name = key.strip().replace("-", "_")
+        if not equals:
+            raise OptionError("cannot read a policy", where=where, expected="FIELD=VALUE", found=part or "nothing")
+        if name not in _KEYS:
+            raise OptionError(
+                f'a policy has no "{name}"', where=where, expected=f"one of {', '.join(_KEYS)}",
+                hint=did_you_mean(name, _KEYS),
+            )  # fmt: skip
+        if name in _GLOBS:
+            policy[name] = tuple(value.strip().split("+"))
+        elif name in _COSTS:
+            costs[name] = _number(float, value, f"{where}, {name}")
+        else:
+            policy[name] = _number(int, value, f"{where}, {name}")
+    if costs and "bandwidth" not in costs:
+        raise OptionError("a cost of transfers needs a bandwidth", where=where, expected="bandwidth=…", found=text)
+    return Policy(**policy, transfer=TransferCost(**costs) if costs else None)
+
+
+def _number(kind: type[_N], text: str, where: str) -> _N:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise OptionError("not a number", where=where, expected=what, found=text) from None
+
+
+def match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
+    """Return the first of ``globs`` that one of ``texts`` matches, or None."""
     return next((g for g in globs if any(fnmatch.fnmatchcase(t, g) for t in texts)), None)
 
 

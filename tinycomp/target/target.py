@@ -13,22 +13,51 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
-from tinycomp.errors import TargetError
-from tinycomp.ir.graph import Node, Value
+from tinycomp.errors import TargetError, TinycompError
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.options import changed, defaults_of
+from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
+from tinycomp.target.region import Region, Split
 
 Predicate = Callable[..., Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no; may have the options as a second parameter."""
 Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the options of the target."""
+RegionCheck = Callable[..., Any]
+"""Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
 RowWise = Callable[[Node, Set[Value]], bool]
 """See :meth:`Target.row_wise`."""
 Verdict = Literal["use", "rebuild", "refuse"]
 """What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
+_CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=RowWise)
+
+
+class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
+    """Raised by a code generator that cannot do a region: it goes to the next target, and in the end to the host.
+
+    Args:
+        reason: Why not, as one clause for the reader.
+
+    Attributes:
+        reason: The same.
+        region: The region, once the code generator has been left.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.region: Node | None = None
+        super().__init__(
+            f"the code generator declined a region: {reason}",
+            hint="Refuse such a region while the model is compiled: see Target.region_check.",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the reason; the region stays behind."""
+        return Decline, (self.reason,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +138,22 @@ def _takes_options(predicate: Predicate | None) -> bool:
     return code.co_argcount - inspect.ismethod(predicate) - len(defaults) > 1
 
 
+def _sensible(answer: Split, region: Region, where: str) -> Split:
+    """Return a split that has something on both sides.
+
+    Raises:
+        TargetError: If it asks for another.
+    """
+    inside = set(region.nodes)
+    for value in answer.values or (None,):
+        if value is None or value.producer not in inside or inside.isdisjoint(value.users):
+            raise TargetError(
+                "a region cannot be split there", where=where, expected="values between two nodes of the region",
+                found="none" if value is None else f'"{value.name}"',
+            )  # fmt: skip
+    return answer
+
+
 class Target:
     """Describe what can run somewhere else, and how to make it run there.
 
@@ -131,6 +176,7 @@ class Target:
 
     Attributes:
         options: The options in force; None if the target declares none.
+        placement: Where the user of a compilation wants nodes; see :meth:`under`.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -167,6 +213,7 @@ class Target:
         self.claims_structural = claims_structural
         self.tolerance = tolerance or Tolerance()
         self.policy = policy or Policy()
+        self.placement = Placement()
         self.description = description
         self.programs = programs
         self.static_shapes = static_shapes
@@ -174,6 +221,7 @@ class Target:
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
+        self._region_checks: list[RegionCheck] = []
         self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
         self.version = version
@@ -257,6 +305,16 @@ class Target:
         self._compatibility = function
         return function
 
+    def region_check(self, function: _F) -> _F:
+        """Let the decorated function look at every finished :class:`Region` of the target, before it is cut out.
+
+        It answers True or None for yes, ``reject("why")`` for no, or ``split(value, reason="why")`` to have the region
+        split at a value. A region that is refused goes to the next target, and in the end to the host. Several checks
+        are asked in order; one with a second parameter is also given the options of the target.
+        """
+        self._region_checks.append(function)
+        return function
+
     def row_wise(self, function: _R) -> _R:
         """Make the decorated function say which nodes may follow one whose results have rows that only a run counts.
 
@@ -276,10 +334,17 @@ class Target:
         chosen = changed(self.options, values, f"target {self.name}")
         made = self._configured(chosen)
         made._composites = [*self._composites]
+        made._region_checks = [*self._region_checks]
         made.rules = {
             key: [rule if rule.options is None else dataclasses.replace(rule, options=chosen) for rule in rules]
             for key, rules in self.rules.items()
         }
+        return made
+
+    def under(self, policy: Policy | None, placement: Placement) -> Target:
+        """Return the target for one compilation: with another policy, if one is given, and what the user places."""
+        made = self._configured(self.options)
+        made.policy, made.placement = policy or self.policy, placement
         return made
 
     def for_plan(self, threads: int) -> Target:
@@ -327,6 +392,20 @@ class Target:
         """Return the operator rules that decide about ``node``, in order."""
         return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
 
+    def excluded(self, graph: Graph, policy: Policy) -> dict[Node, str]:
+        """Return the nodes of ``graph`` that the target may not have, and why.
+
+        Args:
+            graph: The graph.
+            policy: What counts beside the target's own policy.
+        """
+        return self.policy.excluded(graph) | policy.excluded(graph) | self.placement.excluded(graph, self.name)
+
+    @property
+    def reads_quantized(self) -> bool:
+        """Tell whether a composite mentions a conversion between real and quantised numbers."""
+        return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
+
     def follows_rows(self, node: Node, counted: Set[Value]) -> bool:
         """Tell whether ``node`` may be in the region that counts the rows of its operands ``counted``."""
         return self._row_wise is not None and self._row_wise(node, counted)
@@ -335,6 +414,30 @@ class Target:
     def generates(self) -> bool:
         """Tell whether the target has a code generator."""
         return self._codegen is not None
+
+    @property
+    def checks_regions(self) -> bool:
+        """Tell whether the target has region checks."""
+        return bool(self._region_checks)
+
+    def judge(self, region: Region) -> str | Split | None:
+        """Return why the region checks refuse a region, where one wants it split, or None for neither.
+
+        Raises:
+            TargetError: If a check fails, or its answer is none of these.
+        """
+        where = f"region check of {self.name} at {region.label}"
+        for check in self._region_checks:
+            try:
+                answer = check(region, self.options) if _takes_options(check) else check(region)
+            except Exception as error:
+                raise TargetError(f"the check failed: {type(error).__name__}: {error}", where=where) from error
+            if isinstance(answer, Split):
+                return _sensible(answer, region, where)
+            reason = answer_reason(answer, where)
+            if reason is not None:
+                return reason
+        return None
 
     def require(self) -> None:
         """Make sure that what the code generator needs is there.
@@ -350,6 +453,7 @@ class Target:
 
         Raises:
             TargetError: If there is no code generator, or it fails.
+            Decline: If it wants the region to go elsewhere.
         """
         if self._codegen is None:
             raise TargetError(
@@ -359,6 +463,10 @@ class Target:
             )
         try:
             return self._asked(self._codegen, region)
+        except Decline as declined:
+            declined.region = region
+            declined.where = f"{self.name}, region {region.op}"
+            raise
         except TargetError:
             raise
         except Exception as error:

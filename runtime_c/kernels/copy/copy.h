@@ -86,6 +86,7 @@ static copy_plan copy_plan_make(const tc_copy_params *p) {
   tc_nd nd = tc_nd_make(TC_EIGHT(p, size));
   tc_nd_add(&nd, TC_EIGHT(p, to_stride));
   tc_nd_add(&nd, TC_EIGHT(p, from_stride));
+  tc_nd_collapse(&nd);
   copy_sort(&nd);
   tc_nd_collapse(&nd);
   copy_plan plan = {.transposes = false};

@@ -97,14 +97,13 @@ def _emit_ep_context(options: Namespace, session: Session) -> int:
 
 def _programs(compiler: Compiler, partitioned: Graph) -> str:
     """Return the kernel calls of every region that became a native program."""
-    lowering = compiler.lowering()
-    lowering.plan(partitioned)
-    if not lowering.programs:
+    programs = compiler.lower(partitioned).programs
+    if not programs:
         raise UsageError(
             "there is no region with a native program", where="--emit program",
             hint="Choose a target such as c; regions with open sizes are built when they first run, so add --shape.",
         )  # fmt: skip
-    return "\n\n".join(program.to_text() for program in lowering.programs.values())
+    return "\n\n".join(program.to_text() for program in programs.values())
 
 
 COMMAND = Command(_EXAMPLE, _configure, _run)

@@ -405,7 +405,7 @@ class NativeProgram:
             self._bind(context.inputs, inputs, self._inputs_at(context))
             self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
             if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
-                self._raise_run(context)
+                self._raise_run(context.error)
             self._give_grown(context, outputs)
         finally:
             free.append(context)
@@ -461,7 +461,7 @@ class NativeProgram:
                 outputs[i] = np.empty(shape, dtype)
             self._bind(context.outputs, outputs, expected, len(self.program.grown))
             if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
-                self._raise_run(context)
+                self._raise_run(context.error)
             for i in self.program.grown:
                 outputs[i] = self._grown(context, i)
             return outputs
@@ -524,7 +524,7 @@ class NativeProgram:
         def run() -> None:
             if tc_run(*arguments):
                 assert kept
-                self._raise_run(context)
+                self._raise_run(context.error)
             self._give_grown(context, outputs)
 
         return run
@@ -543,7 +543,7 @@ class NativeProgram:
         if lib.tc_run_profiled(
             self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
-            self._raise_run(context)
+            self._raise_run(context.error)
         return [seconds[i] for i in range(len(self.program.instructions))]
 
     def work(self, instruction: int) -> Work:
@@ -616,8 +616,7 @@ class NativeProgram:
             except (BufferError, ValueError, TypeError):
                 pointers[i] = _buffer(array, writable)
 
-    def _raise_run(self, context: _Context) -> NoReturn:
-        error = context.error
+    def _raise_run(self, error: Any) -> NoReturn:
         if error.code == lib.TC_LIMIT:
             raise cast(BaseException, _refusals.__dict__.pop("last"))
         message = ffi.string(error.message).decode("utf-8", "replace")

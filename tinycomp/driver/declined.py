@@ -1,0 +1,47 @@
+"""What becomes of regions that code generators decline: their nodes go to the targets that come behind."""
+
+from __future__ import annotations
+
+from tinycomp.driver.lowering import Lowering
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.passes.given_back import GivenBack
+from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.remark import Remark
+from tinycomp.target import Decline
+
+STAGE = "code-generation"
+"""The stage that the remarks on declined regions name."""
+
+
+def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: GivenBack) -> None:
+    """Offer what a target's code generator declines to the targets behind it, and cut their regions out anew.
+
+    Args:
+        graph: A partitioned graph, changed in place.
+        target: Name of a target that has declined a region; all its regions are asked about at once.
+        lowering: Keeps what was generated for the regions that stay.
+        given_back: What was given back before, and the targets.
+
+    Raises:
+        TargetError: If a code generator, a rule or a check fails.
+    """
+    for scope, node in _regions(graph, {target}):
+        try:
+            lowering.region(node)
+        except Decline as declined:
+            graph.remarks.append(Remark(STAGE, node.sources, target, "", f"declined: {declined.reason}"))
+            lowering.forget(node)
+            given_back.add(scope, scope.inline(node), target)
+    if not given_back.offer(graph):
+        return
+    names = [t.name for t in given_back.targets]
+    for scope, node in _regions(graph, {*names[names.index(target) :]} - {target}):
+        lowering.forget(node)  # it may become part of a larger one, and its symbol that of another
+        scope.inline(node)
+    MergeRegions(policy=given_back.policy).merge(graph, given_back)
+    PartitionGraph(given_back.targets).run(graph)
+
+
+def _regions(graph: Graph, targets: set[str]) -> list[tuple[Graph, Node]]:
+    return [(scope, node) for scope, node in graph.walk() if node.is_region and node.target in targets]

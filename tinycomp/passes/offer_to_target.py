@@ -1,0 +1,236 @@
+"""OfferToTarget: let one target claim what it takes before the next one is asked.
+
+>>> from tinycomp.ir.text.parser import parse_graph
+>>> from tinycomp.ops.typing import infer_node_types
+>>> from tinycomp.rewrite import P
+>>> npu = Target("npu")
+>>> @npu.composite
+... def matmul_relu(x, w=P.const):
+...     return P.Relu(P.MatMul(x, w))
+>>> npu.accept("Add")
+>>> graph = parse_graph('''
+... graph @main opset {"" = 17} (%x: float32[2, 2]) -> (%z) {
+...   %w: int8[2, 2] = const [1, 2, 3, 4]
+...   %s: float32[] = const 0.5
+...   %d: float32[2, 2] = DequantizeLinear(%w, %s)
+...   %p: float32[2, 2] = MatMul(%x, %d)
+...   %r: float32[2, 2] = Relu(%p)
+...   %a: float32[2, 2] = Add(%r, %d)
+...   %z: float32[2, 2] = MatMul(%a, %d)
+... }''', infer=infer_node_types)
+>>> OfferToTarget(npu).run(graph)
+True
+>>> print(graph)
+graph @main opset {"" = 17} (%x: float32[2, 2]) -> (%z) {
+  %w: int8[2, 2] = const [1, 2, 3, 4]
+  %s: float32[] = const 0.5
+  %d: float32[2, 2] = DequantizeLinear@13(%w, %s)
+  %r: float32[2, 2] = tinycomp.composite::npu.matmul_relu@1(%x) {ops = ["MatMul", "Relu"]} target "npu"
+    body = graph @npu.matmul_relu (%x: float32[2, 2]) -> (%r) {
+      %d_1: float32[2, 2] = const [0.5, 1.0, 1.5, 2.0]
+      %p: float32[2, 2] = MatMul@13(%x, %d_1)
+      %r: float32[2, 2] = Relu@14(%p)
+    }
+  %d_1: float32[2, 2] = const [0.5, 1.0, 1.5, 2.0]
+  %a: float32[2, 2] = Add@14(%r, %d_1) target "npu"
+  %z: float32[2, 2] = MatMul@13(%a, %d)
+}
+
+A target whose composites are in real numbers finds weights that are stored quantised dequantised, as here. What it
+leaves keeps the quantised ones, for the targets that come behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from tinycomp.frontend.definition import is_defined_by_others
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.passes.annotate_target import annotate_for
+from tinycomp.passes.base import Pass
+from tinycomp.passes.expand_functions import expand_for
+from tinycomp.passes.fold_constants import FoldConstants, evaluated
+from tinycomp.passes.merge_composite import merge_for
+from tinycomp.remark import Remark
+from tinycomp.rewrite.rules import erase_dead, open_graphs
+from tinycomp.rewrite.traits import is_random
+from tinycomp.target import Policy, Target, find
+
+MOST_BYTES = FoldConstants.max_bytes
+"""Most bytes of constants that one target is shown dequantised; the others are offered as they are."""
+
+
+@dataclass(frozen=True)
+class OfferToTarget(Pass):
+    """Do for one target what MergeComposite, ExpandFunctions and AnnotateTarget do, on what nobody has claimed yet.
+
+    One such pass per target, in priority order, makes composites and operator rules of the first target come before
+    those of the second. Products of dequantised constants are offered with the constants that they stand for: to the
+    composites as well if the target has none for quantised numbers, else to the operator rules only. Where the target
+    does not take them they are as before.
+
+    Before and after, where the target takes Relu and ``P.Relu(P.Conv(x, w))``::
+
+        %c = Conv(%x, %w)      ->  %r = tinycomp.composite::"npu.conv_relu"(%x, %w) target "npu" body = …
+        %r = Relu(%c)              %s = Relu(%r) target "npu"
+        %s = Relu(%r)
+
+    Attributes:
+        target: The target, or its name.
+        policy: Which nodes no target may have; the target has a policy of its own, too.
+    """
+
+    target: Target | str
+    policy: Policy = field(default_factory=Policy)
+
+    def run(self, graph: Graph) -> bool:
+        """Claim in ``graph`` and its open bodies.
+
+        Raises:
+            TargetError: If there is no target of that name, or one of its rules fails.
+        """
+        target = find(self.target) if isinstance(self.target, str) else self.target
+        return offer(graph, target, self.policy)
+
+
+def offer(graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str] = MappingProxyType({})) -> bool:
+    """Let ``target`` claim nodes of ``graph`` and its open bodies.
+
+    Args:
+        graph: The graph.
+        target: The target.
+        policy: What counts beside the target's own policy.
+        withheld: Nodes that it is not to be asked about, and why.
+
+    Returns:
+        Whether it has claimed anything.
+    """
+    claimed = False
+    for scope in open_graphs(graph):
+        claimed |= _Offer(scope, target, policy, withheld, graph.remarks).run()
+    return claimed
+
+
+class _Offer:
+    """One target's turn in one scope."""
+
+    def __init__(
+        self, graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str], remarks: list[Remark]
+    ) -> None:
+        self.graph = graph
+        self.target = target
+        self.policy = policy
+        self.remarks = remarks
+        self.withheld = dict(withheld)
+        self.dequantized = _Dequantized(graph, target)
+
+    def run(self) -> bool:
+        if not self.target.reads_quantized:
+            self._dequantize()
+        claimed = bool(merge_for(self.target, self.graph, self._barred(), self.remarks))
+        if self.target.reads_quantized:
+            self._dequantize()
+        claimed |= expand_for([self.target], self.graph, {self.target.name: self._barred()}, self.remarks) > 0
+        claimed |= annotate_for([self.target], self.graph, self.policy, self.remarks, self.withheld)
+        self.dequantized.restore()
+        return claimed
+
+    def _dequantize(self) -> None:
+        self.withheld |= dict.fromkeys(self.dequantized.put_in(), "it is folded")
+
+    def _barred(self) -> dict[Node, str]:
+        return self.target.excluded(self.graph, self.policy) | self.withheld
+
+
+class _Dequantized:
+    """Constants in the place of what is computed of quantised ones, for a while."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.target = target
+        self.budget = MOST_BYTES
+        self.arrays: dict[Value, np.ndarray] = {}
+        self.original: dict[Value, Value] = {}
+        self.in_composites = frozenset[tuple[str, str]]()
+        if not target.reads_quantized:
+            self.in_composites = frozenset().union(*(c.pattern.operators for c in target.composites))
+
+    def put_in(self) -> list[Node]:
+        """Let nodes that the target may take read constants; return the nodes whose results nobody else reads."""
+        known: dict[Value, Node] = {}
+        for node in self.graph.nodes:
+            if _is_known(node, known):
+                known |= dict.fromkeys(node.used_outputs(), node)
+        folded = set(known.values())
+        for value in known:
+            users = [user for user in value.users if user not in folded and self._may_take(user)]
+            array = self._array(value, known) if users else None
+            if array is not None:
+                constant = self.graph.add_const(array, self.graph.fresh(value.name))
+                self.original[constant] = value
+                for user in users:
+                    self._exchange(user, value, constant)
+        unread: dict[Node, None] = {}
+        for node in reversed(dict.fromkeys(known.values())):
+            if not any(self.graph.is_output(v) or not unread.keys() >= v.users.keys() for v in node.outputs):
+                unread[node] = None
+        return list(unread)
+
+    def _may_take(self, user: Node) -> bool:
+        if user.target is not None or user.bodies:
+            return False
+        head = user.domain, user.op
+        return head in self.in_composites or bool(self.target.rules_for(user)) or is_defined_by_others(user)
+
+    def _array(self, value: Value, known: Mapping[Value, Node]) -> np.ndarray | None:
+        """Return the elements of a value, computing what they need; None if they cannot be had."""
+        waiting = [known[value]]
+        while waiting:
+            node = waiting[-1]
+            missing = [
+                v.producer for v in node.inputs
+                if v is not None and v.const is None and v not in self.arrays and v.producer is not None
+            ]  # fmt: skip
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if node.used_outputs()[0] in self.arrays:
+                continue
+            operands = [None if v is None else v.const if v.const is not None else self.arrays[v] for v in node.inputs]
+            results = evaluated(node, operands)
+            if isinstance(results, str):
+                return None
+            self.budget -= sum(array.nbytes for array in results)
+            if self.budget < 0:
+                return None
+            self.arrays |= {v: array for v, array in zip(node.outputs, results, strict=True) if v.name}
+        return self.arrays[value]
+
+    def _exchange(self, user: Node, old: Value, new: Value) -> None:
+        for index, value in enumerate(user.inputs):
+            if value is old:
+                self.graph.set_input(user, index, new)
+
+    def restore(self) -> None:
+        """Let nodes that nobody has claimed read what they read before; forget what nobody reads any more."""
+        for constant, value in self.original.items():
+            for user in [user for user in constant.users if user.target is None]:
+                self._exchange(user, constant, value)
+            if constant.name in self.graph.values and not self.graph.use_count(constant):
+                self.graph.erase_unused(constant)
+            if value.producer is not None:
+                erase_dead(self.graph, value.producer)
+
+
+def _is_known(node: Node, known: Mapping[Value, Node]) -> bool:
+    """Tell whether a node computes its results of constants alone, and of a quantised one."""
+    if node.target is not None or node.bodies or is_random(node) or not node.used_outputs():
+        return False
+    if not all(value is None or value.const is not None or value in known for value in node.inputs):
+        return False
+    return (not node.domain and node.op == "DequantizeLinear") or any(value in known for value in node.inputs)
