@@ -25,6 +25,7 @@ from tinycomp.memory.tiling import (
     tile_convolution,
     tile_matmul,
 )
+from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.rewrite import Composite, Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import attribute, is_structural
@@ -32,7 +33,7 @@ from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Decline, Policy, Region, Split, Target, Tolerance, TransferCost, Verdict, split
-from tinycomp.targets.common import activations, checks
+from tinycomp.targets.common import activations, checks, composites
 from tinycomp.targets.common.quantized import patterns, reading
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = [
     "ALIGNMENT",
     "API_VERSION",
     "Arena",
+    "Array",
     "AxisTile",
     "Blob",
     "Buffer",
@@ -92,6 +94,7 @@ __all__ = [
     "c_number",
     "c_string",
     "checks",
+    "composites",
     "is_structural",
     "make_window",
     "partitioned",
