@@ -69,7 +69,7 @@ def shape_of(thing: Any, name: str = "") -> Any:
             for part in PARTS[name]
         ]
     if typing.get_origin(thing) is not None:
-        return str(thing)
+        return str(thing) if typing.get_origin(thing) is typing.Literal else typing.get_origin(thing).__name__
     if inspect.isclass(thing):
         members = {n: v for n, v in vars(thing).items() if n[0] != "_"}
         fields = {f.name for f in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
