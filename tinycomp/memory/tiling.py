@@ -11,7 +11,7 @@ halves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -107,10 +107,9 @@ class Convolution:
 
     def spans(self, outputs: Sequence[int]) -> tuple[int, ...]:
         """Return the sizes of the data, zeros included, that so many results along every axis need."""
-        return tuple(
-            _span(n, axis["kernel"], axis["stride"], axis["dilation"])
-            for n, axis in zip(outputs, self._axes(), strict=True)
-        )
+        ones = (1,) * len(self.sizes)
+        steps = outputs, self.kernel, self.strides or ones, self.dilations or ones
+        return tuple(_span(*axis) for axis in zip(*steps, strict=True))
 
     def axis(self, number: int, tile: int) -> list[AxisTile]:
         """Return the tiles of one axis, as :func:`axis_tiles` does."""
@@ -187,7 +186,10 @@ class ConvTiling:
     @property
     def count(self) -> int:
         """Return the number of tiles."""
-        return sum(1 for _ in self.tiles())
+        whole = self.convolution
+        pieces = prod(-(-n // t) for n, t in zip(whole.outputs, self.outputs, strict=True))
+        rounds = -(-(whole.channels // whole.group) // self.channels)
+        return pieces * -(-whole.filters // self.filters) * rounds
 
     def tiles(self) -> Iterator[ConvTile]:
         """Yield the tiles; those that sum up channels for the same results come one after another."""
@@ -241,29 +243,31 @@ def tile_convolution(
     else:  # whole groups, or a part of one
         filters = [n * per_group for n in _halves(whole.group)] + [n for n in _halves(per_group) if not per_group % n]
         channels = [terms]
-    area = prod(whole.kernel)
+    kernel, written = prod(whole.kernel) * weight_bytes, whole.filters * prod(whole.outputs) * result_bytes
+    axes = [[(n, -(-size // n)) for n in _halves(size)] for size in whole.outputs]
+    best, least = None, 0
+    for place in itertools.product(*axes):
+        outputs, pieces = tuple(n for n, _ in place), prod(count for _, count in place)
+        data, results = prod(whole.spans(outputs)) * data_bytes, prod(outputs) * result_bytes
+        for count in filters:
+            groups = -(-count // per_group)
+            for summed in channels:
+                read = summed * (groups * data + count * kernel)
+                nbytes, rounds = read + count * results, -(-terms // summed)
+                least = min(least or nbytes, nbytes)
+                if nbytes <= budget:
+                    moved = pieces * -(-whole.filters // count) * rounds * read + written * (2 * rounds - 1)
+                    found = ConvTiling(whole, count, summed, outputs, nbytes, moved)
+                    if best is None or _rank(found) < _rank(best):
+                        best = found
+                    break  # fewer channels move more bytes
+    if best is None:
+        raise _too_small("the convolution", budget, least)
+    return best
 
-    def groups(count: int) -> int:
-        return -(-count // per_group)
 
-    def parts(tile: tuple[int, ...]) -> tuple[int, int, int]:
-        count, summed, *outputs = tile
-        data = summed * groups(count) * prod(whole.spans(outputs)) * data_bytes
-        return data, count * summed * area * weight_bytes, count * prod(outputs) * result_bytes
-
-    def traffic(tile: tuple[int, ...]) -> int:
-        count, summed, *outputs = tile
-        pieces = prod(-(-n // t) for n, t in zip(whole.outputs, outputs, strict=True)) * -(-whole.filters // count)
-        rounds = -(-terms // summed)
-        data, weights, _ = parts(tile)
-        return pieces * rounds * (data + weights) + whole.filters * prod(whole.outputs) * result_bytes * (
-            2 * rounds - 1
-        )
-
-    candidates = [filters, channels, *map(_halves, whole.outputs)]
-    count, summed, *outputs = _best(candidates, lambda tile: sum(parts(tile)), traffic, budget, "the convolution")
-    tile = (count, summed, *outputs)
-    return ConvTiling(whole, count, summed, tuple(outputs), sum(parts(tile)), traffic(tile))
+def _rank(tiling: ConvTiling) -> tuple[int, int]:
+    return tiling.traffic, -tiling.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,14 +343,14 @@ def tile_matmul(
 
     Example:
         >>> tile_matmul(512, 1024, 1024, 64 << 10, result_bytes=4, multiple=16).tile
-        (64, 64, 256)
+        (64, 32, 512)
     """
 
-    def parts(tile: tuple[int, ...]) -> int:
+    def parts(tile: tuple[int, int, int]) -> int:
         m, n, k = tile
         return m * k * left_bytes + k * n * right_bytes + m * n * result_bytes
 
-    def traffic(tile: tuple[int, ...]) -> int:
+    def traffic(tile: tuple[int, int, int]) -> int:
         m, n, k = (-(-whole // each) for whole, each in zip((rows, columns, terms), tile, strict=True))
         return (
             rows * terms * left_bytes * n
@@ -354,27 +358,22 @@ def tile_matmul(
             + rows * columns * result_bytes * (2 * k - 1)
         )
 
-    candidates = [_halves(rows), _halves(columns, multiple), _halves(terms)]
-    m, n, k = _best(candidates, parts, traffic, budget, "the matrix product")
-    return MatMulTiling((rows, columns, terms), (m, n, k), parts((m, n, k)), traffic((m, n, k)))
+    best = None
+    for tile in itertools.product(_halves(rows), _halves(columns, multiple), _halves(terms)):
+        if parts(tile) <= budget:
+            found = MatMulTiling((rows, columns, terms), tile, parts(tile), traffic(tile))
+            if best is None or (found.traffic, -found.nbytes) < (best.traffic, -best.nbytes):
+                best = found
+    if best is None:
+        raise _too_small("the matrix product", budget, parts((1, min(multiple, columns), 1)))
+    return best
 
 
-def _best(
-    candidates: Sequence[Sequence[int]],
-    nbytes: Callable[[tuple[int, ...]], int],
-    traffic: Callable[[tuple[int, ...]], int],
-    budget: int,
-    what: str,
-) -> tuple[int, ...]:
-    """Return the tile that fits and moves the fewest bytes; of equal ones, the largest."""
-    fitting = [tile for tile in itertools.product(*candidates) if nbytes(tile) <= budget]
-    if not fitting:
-        least = min(map(nbytes, itertools.product(*candidates)))
-        raise MemoryLimitError(
-            f"no tile of {what} fits", expected=f"at most {budget} bytes", found=f"{least} bytes for the smallest",
-            hint="Let the target refuse the layer.",
-        )  # fmt: skip
-    return min(fitting, key=lambda tile: (traffic(tile), -prod(tile)))
+def _too_small(what: str, budget: int, least: int) -> MemoryLimitError:
+    return MemoryLimitError(
+        f"no tile of {what} fits", expected=f"at most {budget} bytes", found=f"{least} bytes for the smallest",
+        hint="Let the target refuse the layer.",
+    )  # fmt: skip
 
 
 def _halves(count: int, multiple: int = 1) -> list[int]:
