@@ -53,7 +53,7 @@ MEMBERS = {
         *("composite", "op", "accept", "codegen", "row_wise", "region_check", "checks_regions", "judge"),
         *("rules_for", "follows_rows", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites"),
-        *("loader", "compatibility", "load", "compatible"),
+        *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
     },
     "TinycompError": set(),
 }

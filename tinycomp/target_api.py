@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TargetError, TinycompError, UnsupportedError
 from tinycomp.ir import Graph, Node, TensorType, Value
+from tinycomp.ir.blocked import BlockedLayout, conversion_of
 from tinycomp.ir.types import tensor
 from tinycomp.memory.placement import Buffer, Memory, MemoryPlan, Place, plan_memories
 from tinycomp.memory.planner import ALIGNMENT, Arena, Lifetime, aligned, plan_arena
@@ -50,6 +51,7 @@ __all__ = [
     "Array",
     "AxisTile",
     "Blob",
+    "BlockedLayout",
     "Buffer",
     "CSource",
     "Composite",
@@ -95,6 +97,7 @@ __all__ = [
     "c_string",
     "checks",
     "composites",
+    "conversion_of",
     "is_structural",
     "make_window",
     "partitioned",

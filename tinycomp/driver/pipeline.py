@@ -18,6 +18,7 @@ from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -247,4 +248,5 @@ def partitioning_passes(targets: Sequence[Target], policy: Policy | None = None)
         AnnotateTarget(last, policy),
         MergeRegions(policy=policy, targets=tuple(targets)),
         PartitionGraph(targets=tuple(targets)),
+        *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
     ]

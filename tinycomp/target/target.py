@@ -225,6 +225,7 @@ class Target:
         self._row_wise: RowWise | None = None
         self._codegen: Codegen | None = None
         self.version = version
+        self._layouts: Callable[..., str | None] | None = None
         self._loader: Codegen | None = None
         self._compatibility: Callable[[str], Verdict] | None = None
 
@@ -298,6 +299,16 @@ class Target:
         A function with a second parameter is also given the options of the target.
         """
         self._loader = function
+        return function
+
+    def layouts(self, function: _F) -> _F:
+        """Make the decorated function say in which layout a node wants its data and gives its results.
+
+        It is given a node of a region, an operator or a composite, and perhaps the options, and answers a name such as
+        ``"NCHW8c"`` or ``"NHWC16"`` (:mod:`tinycomp.ir.blocked`), or None for row-major. Values that enter or leave a
+        region are then handed over in that layout, between regions without conversion.
+        """
+        self._layouts = function
         return function
 
     def compatibility(self, function: _F) -> _F:
@@ -473,6 +484,27 @@ class Target:
             raise TargetError(
                 f"the code generator failed: {type(error).__name__}: {error}", where=f"{self.name}, region {region.op}"
             ) from error
+
+    @property
+    def has_layouts(self) -> bool:
+        """Tell whether the target asks for layouts."""
+        return self._layouts is not None
+
+    def layout(self, node: Node) -> str | None:
+        """Return the layout that a node wants; None for row-major.
+
+        Raises:
+            TargetError: If the function that knows fails.
+        """
+        if self._layouts is None:
+            return None
+        try:
+            answer: str | None = self._asked(self._layouts, node)
+        except Exception as error:
+            raise TargetError(
+                f"the choice of a layout failed: {type(error).__name__}: {error}", where=f"{self.name} at {node.label}"
+            ) from error
+        return answer
 
     def load(self, blob: Any) -> Any:
         """Return what the loader makes of a :class:`tinycomp.runtime.blob.Blob`: what runs the region.
