@@ -13,11 +13,11 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 import tinycomp
-from tinycomp import P, reject
+from tinycomp.target_api import P, Target, reject
 
 HEADS, TOKENS, DEPTH = 2, 6, 16
 ORDER = ["query", "key", "mask", "value"]
-npu = tinycomp.Target("npu")
+npu = Target("npu")
 seen = []
 
 

@@ -14,15 +14,24 @@ from math import prod
 import numpy as np
 
 import tinycomp
-from tinycomp import Graph, reject
-from tinycomp.driver.pipeline import partitioning_passes
-from tinycomp.ir import Node, TensorType, Value
-from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number
+from tinycomp.target_api import (
+    CSource,
+    Graph,
+    Node,
+    Target,
+    TensorType,
+    Value,
+    c_comment,
+    c_identifier,
+    c_number,
+    partitioned,
+    reject,
+)
 
 MOST_PRODUCTS = 1 << 20
 ALIGNMENT = 64
 
-TARGET = tinycomp.Target("scalar_c", claims_structural=False, static_shapes=True, description="plain C loops")
+TARGET = Target("scalar_c", claims_structural=False, static_shapes=True, description="plain C loops")
 
 # {0} and {1} are operands, other names attributes. Relu is written so that NaN stays NaN.
 EXPRESSIONS = {
@@ -198,7 +207,7 @@ def main() -> None:
     x = np.random.default_rng(1).standard_normal(prod(module.inputs[0].shape)).astype(np.float32)
     x = x.reshape(module.inputs[0].shape)
     difference = np.abs(module(x) - tinycomp.compile(graph, "host")(x)).max()
-    for node in tinycomp.Pipeline(partitioning_passes([TARGET]))(graph).nodes:
+    for node in partitioned(graph, [TARGET]).nodes:
         if node.is_region:
             print(TARGET.build(node).text, end="\n\n")
     print(module.report())

@@ -11,11 +11,11 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 import tinycomp
-from tinycomp import P
 from tinycomp.ops import bind
+from tinycomp.target_api import P, Target
 
 CLASSES, ANCHORS, SIZE = 4, 3, 64
-npu = tinycomp.Target("npu")
+npu = Target("npu")
 npu.accept("Add", "Mul", "Sub", "Sigmoid", "Reshape", "Transpose", "Concat", "Slice", "Split", "MaxPool")
 
 

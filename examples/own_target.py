@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 import tinycomp
-from tinycomp import P, reject
 from tinycomp.data import digits, digits_model
-from tinycomp.target import Tolerance
+from tinycomp.target_api import P, Target, Tolerance, reject
 
 FRACTION_BITS = 10
 
 # Sixteen bits are coarse: say so, or verify=True would call every result a mistake.
-dsp = tinycomp.Target("dsp", tolerance=Tolerance(rtol=0.02, atol=0.02))
+dsp = Target("dsp", tolerance=Tolerance(rtol=0.02, atol=0.02))
 
 
 @dsp.composite

@@ -12,9 +12,9 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 import tinycomp
-from tinycomp import P
+from tinycomp.target_api import P, Target
 
-npu = tinycomp.Target("npu")
+npu = Target("npu")
 
 
 def padded(x):

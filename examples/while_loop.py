@@ -11,10 +11,10 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 import tinycomp
-from tinycomp import P
+from tinycomp.target_api import P, Target
 
 LIMIT = 6.0
-npu = tinycomp.Target("npu")
+npu = Target("npu")
 npu.accept("Add", "Reshape")
 regions_built = []
 

@@ -34,6 +34,8 @@ SEES: dict[str, frozenset[str]] = {
     "runtime": BASE | {"runtime"},
     "data": frozenset({"errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
+    "targets.npu_sim": OPS | {"target_api", "targets"},
+    "target_api": COMPILING,
     "driver": PASSES | {"runtime", "driver"},
     "driver.compiler": COMPILING,
     "driver.tune": COMPILING,
@@ -55,7 +57,7 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 SELDOM = (
     "onnx.reference", "jinja2", "safetensors", "rich", "tinycomp.checking", "tinycomp.driver.dump",
     "tinycomp.driver.near_misses", "tinycomp.driver.save", "tinycomp.driver.restore", "tinycomp.targets.c.tuning.log",
-    "tinycomp.runtime.profile",
+    "tinycomp.runtime.profile", "tinycomp.target_api",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

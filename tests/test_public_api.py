@@ -18,7 +18,8 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False, options=None, static_shapes=False, canonical=False, buckets=(), cost=None)",
+    " requires=None, programs=False, options=None, static_shapes=False, canonical=False, buckets=(), cost=None,"
+    " version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True)",
@@ -30,16 +31,30 @@ SIGNATURES = {
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
+    "to_ep_context": "(module, path, *, embed=True, sources=None)",
     "to_onnx": "(graph, *, model_name=None, functions=True)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
-    "Module": {"inputs", "outputs", "defaults", "graph", "threads", "run", "report", "profile", "save", "bind"},
+    "Module": {
+        "inputs",
+        "outputs",
+        "defaults",
+        "graph",
+        "threads",
+        "run",
+        "report",
+        "profile",
+        "save",
+        "to_bytes",
+        "bind",
+    },
     "Pipeline": {"run"},
     "Target": {
         *("composite", "op", "accept", "codegen", "region_check", "checks_regions", "judge"),
         *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites"),
+        *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
     },
     "TinycompError": set(),
 }
@@ -49,6 +64,7 @@ INTERFACES = {
     "Module.run": "(self, feeds, *, outputs=None, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",
     "Module.save": "(self, path)",
+    "Module.to_bytes": "(self)",
     "Module.bind": "(self, inputs, outputs=None)",
     "Module.report": "(self)",
     "Pipeline.run": "(self, graph)",
@@ -56,6 +72,10 @@ INTERFACES = {
     "Target.composite": "(self, function=None, *, name=None)",
     "Target.codegen": "(self, function)",
     "Target.with_options": "(self, **values)",
+    "Target.loader": "(self, function)",
+    "Target.compatibility": "(self, function)",
+    "Target.load": "(self, blob)",
+    "Target.compatible": "(self, version)",
 }
 
 

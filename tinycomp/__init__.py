@@ -10,6 +10,7 @@ from tinycomp.memory.gc_pause import gc_paused
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
     from tinycomp.driver.compiler import load_graph as from_onnx
+    from tinycomp.driver.ep_context import export_ep_context as to_ep_context
     from tinycomp.driver.load import load
     from tinycomp.driver.pipeline import Pipeline
     from tinycomp.driver.tune import tune
@@ -35,6 +36,7 @@ _WHERE = {
     "load": ("tinycomp.driver.load", "load"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
+    "to_ep_context": ("tinycomp.driver.ep_context", "export_ep_context"),
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.driver.tune", "tune"),
 }
@@ -51,6 +53,7 @@ __all__ = [
     "load",
     "quantize",
     "reject",
+    "to_ep_context",
     "to_onnx",
     "tune",
 ]

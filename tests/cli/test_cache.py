@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Call
 from tinycomp.cli import exits
-from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.cache import BlobCache, CCache
 
 DAY = 86_400
 
@@ -36,7 +36,8 @@ def test_list_shows_what_there_is(arguments: tuple[str, ...], call: Call, cache:
 
 def test_list_as_json(call: Call, cache: CCache) -> None:
     data = call("cache", "list", "--json").json
-    assert data["folder"] == str(cache.folder)
+    assert data["folders"] == {"c": str(cache.folder), "blobs": str(cache.folder.parent / "blobs")}
+    assert {e["kind"] for e in data["entries"]} == {"c"}
     assert [(e["key"][0], e["target"], e["region"], e["bytes"]) for e in data["entries"]] == [
         ("a", "npu", "npu_0", 5),
         ("b", "npu", "npu_[bold]1", 11),
@@ -57,6 +58,17 @@ def test_prune_removes_what_was_not_used_for_long(
     assert "".join(e["key"][0] for e in result.json["entries"]) == removed
     assert result.json["kept"] == 2 - len(removed)
     assert "".join(e.key[0] for e in cache.entries()) == "".join(sorted(set("ab") - set(removed)))
+
+
+def test_blobs_are_listed_and_pruned(call: Call, cache: CCache) -> None:
+    blobs = BlobCache()
+    blobs.prepare()
+    blobs.store("c" * 64, b"blob", "npu", "npu_2")
+    assert f"Blobs in {blobs.folder}" in call("cache").out.replace("\n", "")
+    assert ("blobs", "npu_2") in [(e["kind"], e["region"]) for e in call("cache", "--json").json["entries"]]
+    assert call("cache", "prune", "--all", "--json").json["kept"] == 0
+    assert blobs.entries() == []
+    assert [*blobs.folder.iterdir()] == []
 
 
 def test_prune_says_what_it_did(call: Call, cache: CCache) -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 """More than any example takes by far, even on a busy machine."""
 RESULTS = {
+    "blob_target": "loaded: ",
     "attention": "parameters of both: query, key, mask, value",
     "detector": "2 regions, 2 nodes on the host",
     "language_model": "int4 by gptq: 149,289 bytes, perplexity ",
@@ -56,6 +57,16 @@ def test_barriers_without_the_folder_of_models(tmp_path: Path):
     output = run(ROOT / "examples" / "stop_fusion.py", tmp_path, TINYCOMP_MODELS=str(tmp_path))
     assert output.startswith("digits_int8")
     assert RESULTS["stop_fusion"] in output
+
+
+def test_the_compiler_of_blobs_is_called_once(tmp_path: Path):
+    output = run(ROOT / "examples" / "blob_target.py", tmp_path)
+    assert [line.rpartition(", ")[2] for line in output.splitlines()[:3]] == [
+        "1 calls of the compiler",
+        "0 calls of the compiler",
+        "0 calls of the compiler",
+    ]
+    assert "stream, region stream_0: the target refuses the blob in the saved module;" in output
 
 
 def test_the_own_target_reads_digits_and_gives_its_reasons(tmp_path: Path):

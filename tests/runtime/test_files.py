@@ -195,7 +195,7 @@ def test_a_cache_on_a_full_disk_keeps_nothing_and_compiles_all_the_same(tmp_path
         with largest_file(100):  # for the cache alone: the compiler needs room
             write_file(*arguments)
 
-    monkeypatch.setattr("tinycomp.runtime.csource.cache.write_file", full)
+    monkeypatch.setattr("tinycomp.runtime.cache.write_file", full)
     with pytest.warns(TinycompWarning, match="compiled C source is not kept: .*File too large"):
         module = tinycomp.compile(doubling(), times())
     np.testing.assert_array_equal(module(X), 2 * X)

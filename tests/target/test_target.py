@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -163,8 +164,45 @@ def test_targets_of_installed_packages(monkeypatch):
     assert find("acme") is ACME
     with pytest.raises(TargetError, match=r'the target "broken" does not load: No module'):
         find("broken")
-    with pytest.raises(TargetError, match=r"is not a target; expected a tinycomp.Target; found str"):
+    with pytest.raises(
+        TargetError, match=r"is not a target; expected a tinycomp.Target, or a function that returns one; found str"
+    ):
         find("text")
+
+
+def test_an_entry_point_may_name_a_factory(monkeypatch):
+    factories = {"made": make_acme, "failing": lambda: {}["driver"], "other": dict, "refusing": refuse}
+    for name, factory in factories.items():
+        monkeypatch.setitem(globals(), name, factory)
+    entries = [EntryPoint(name, f"tests.target.test_target:{name}", lookup.GROUP) for name in factories]
+    monkeypatch.setattr(lookup, "entry_points", lambda group: entries)
+    assert find("made").name == "made"
+    assert find("made:rows=3").options.rows == 3
+    with pytest.raises(TargetError, match=r'the target "failing" cannot be made: KeyError: \'driver\''):
+        find("failing")
+    with pytest.raises(TargetError, match=r"^driver: it is too old$"):
+        find("refusing")
+    with pytest.raises(TargetError, match=r'the entry point "other" is not a target;.*found dict'):
+        find("other")
+
+
+def make_acme():
+    return Target("made", options=AcmeOptions)
+
+
+def refuse():
+    raise TargetError("it is too old", where="driver")
+
+
+@dataclass(frozen=True)
+class AcmeOptions:
+    """The options of a target.
+
+    Attributes:
+        rows: Rows of a tile.
+    """
+
+    rows: int = 16
 
 
 def test_built_in_targets_are_found_without_asking_all_packages(monkeypatch):

@@ -7,8 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import tinycomp
+from tests.targets.c.harness import make_model
 from tests.targets.quantized_layers import Layer, quantized_product
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.ir import Graph, TensorType
@@ -338,3 +340,15 @@ def test_a_quantised_product_that_is_no_layer_of_the_device_stays_one_node():
     assert [(r.rule, r.reason) for r in remarks] == [
         ("definition of QLinearConv", "npu_sim.qconv: output channels must be a multiple of 16, got 12")
     ]
+
+
+def test_a_kernel_that_does_not_fit_into_the_scratchpad_is_refused():
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    for size, taken in ((40, True), (50, False)):
+        x, w = np.ones((1, 1, size, size), np.float32), np.ones((16, 1, size, size), np.float32)
+        report = tinycomp.compile(make_model(nodes, {"x": x}, {"w": w}, ["y"]), "npu_sim").report()
+        assert bool(report.regions) == taken
+    (row,) = report.hosts
+    assert "no tile of the convolution fits the scratchpad: 170064 bytes for the smallest, at most 131072" in str(
+        row.reasons[0]
+    )

@@ -11,6 +11,7 @@ import pytest
 import tinycomp
 from tinycomp.data import digits, digits_model
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
+from tinycomp.ir import TensorType
 from tinycomp.targets.npu_sim import TARGET, build
 from tinycomp.targets.npu_sim_device import Program
 
@@ -109,6 +110,29 @@ def test_a_program_lists_its_instructions_and_their_cost():
     assert stem.work.cycles == 8 * 8
     # 8-bit data in and out, weight and bias with scales and zero points, two scales, and one zero point that is shared.
     assert stem.bytes == 64 + 64 * 16 + (144 + 16 * 5) + (64 + 16 * 8) + 2 * 4 + 1
+    # Everything fits: the largest two results alive together stay in the scratchpad, only the last one leaves it.
+    outputs = {
+        place.memory
+        for place, step in zip(program.memory.places, program.instructions, strict=True)
+        if step.writes in program.outputs
+    }
+    assert outputs == {"dram"}
+    assert program.memory.used == {"scratchpad": 6144, "dram": 48}
+    assert {step.work.tiles for step in program.instructions} == {1}
     lines = str(program).splitlines()
     assert len(lines) == len(names) + 1
     assert lines[-1].split()[:2] == [str(program.cycles), "cycles,"]
+
+
+def test_large_layers_are_computed_in_tiles():
+    rng = np.random.default_rng(0)
+    graph = tinycomp.Graph("m", opsets={"": 17})
+    x = graph.add_input("x", TensorType("float32", (2, 64, 56, 56)))
+    weights = [graph.add_const(rng.standard_normal((64, 64, 3, 3)).astype(np.float32)) for _ in range(2)]
+    hidden = graph.add("Conv", [x, weights[0]], {"pads": [1, 1, 1, 1]}).output
+    graph.set_outputs([graph.add("Conv", [hidden, weights[1]], {"pads": [1, 1, 1, 1]}).output], ["y"])
+    partitioned = Pipeline(partitioning_passes([TARGET]))(graph)
+    (region,) = [n for n in partitioned.nodes if n.is_region]
+    program = TARGET.build(region)
+    assert all(step.work.tiles > 2 for step in program.instructions)
+    assert program.memory.used["scratchpad"] == 0  # what is between them is larger

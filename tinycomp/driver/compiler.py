@@ -443,7 +443,7 @@ class Compiler:
         given_back = GivenBack(self.targets, self.policy or Policy())
         while True:
             try:
-                return Lowered(partitioned, lowering.plan(partitioned), lowering.programs)
+                return Lowered(partitioned, lowering.plan(partitioned), lowering.programs, lowering.per_shape)
             except Decline as declined:
                 target = declined.region.target if declined.region is not None else None
                 if target is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinycomp.driver import blobs
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, bits
@@ -19,6 +21,7 @@ from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
+from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
@@ -31,7 +34,7 @@ from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
 
 Shapes = tuple[tuple[Dim, ...], ...]
-Programs = dict[tuple[str, Shapes], Program | CSource]
+Programs = dict[tuple[str, Shapes], Program | CSource | Blob]
 """What regions became, by their symbols and the shapes of their operands; those of a region that serves several sizes
 have dimensions that are no numbers."""
 
@@ -44,11 +47,13 @@ class Lowered:
         graph: The graph.
         plan: Its plan.
         programs: What its regions became.
+        per_shape: Its regions that are built for each set of sizes, by symbol.
     """
 
     graph: Graph
     plan: Plan
     programs: Programs
+    per_shape: Sequence[tuple[str, PerShape]] = ()
 
 
 @dataclass
@@ -60,11 +65,12 @@ class Lowering:
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
         constants: Copies of constants that plans share.
-        programs: Programs and C source made earlier, by region symbol and operand shapes; they are used instead of
-            being made anew, and new ones are added.
+        programs: Programs, blobs and C source made earlier, by region symbol and operand shapes; they are used instead
+            of being made anew, and new ones are added.
         reference: Whether regions, too, run on the numpy kernels, for comparison.
         specialize: Whether regions with dynamic dimensions are built for each set of sizes that comes, whatever their
             target.
+        per_shape: The regions that are built for each set of sizes, by symbol.
     """
 
     targets: Mapping[str, Target]
@@ -74,6 +80,7 @@ class Lowering:
     programs: Programs = field(default_factory=dict)
     reference: bool = False
     specialize: bool = False
+    per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
     """What else regions became."""
     _values: int = field(default=0, init=False)
@@ -151,11 +158,12 @@ class Lowering:
             TargetError: If the code generator fails.
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
-        if target is not None and not target.generates:  # known already, even where the first run's sizes are not
-            target.build(node)
+        if target is not None and not target.generates and not any(symbol == node.op for symbol, _ in self.programs):
+            target.build(node)  # refused already, even where the first run's sizes are not known
         needs_sizes = target is not None and target.static_shapes
         if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
             run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
+            self.per_shape.append((node.op, run))
             buckets = () if target is None else target.buckets
             batch = batch_of(node.body) if buckets else None
             if batch is not None:
@@ -175,7 +183,7 @@ class Lowering:
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
-        key = (node.op, shapes)
+        key, where = (node.op, shapes), f"{node.target}, region {node.op}"
         known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
         made: Any = known[key] if key in known else self._made(node, keep)
         if isinstance(made, Program):
@@ -184,15 +192,20 @@ class Lowering:
             if keep:
                 self.programs[key] = made
             return self._generated(made, node, keep)
+        if isinstance(made, Blob):
+            if keep:
+                self.programs[key] = made
+            owned = {name: self.constants.own(array) for name, array in made.arrays.items()}
+            call = blobs.load(dataclasses.replace(made, arrays=owned), self._target(node), node)
+            return BlobRegion(made, CallableRegion(call, where, *_interface(node.body)))
         if callable(made):
             if keep:
                 self.callables[key] = made
-            where = f"{node.target}, region {node.op}"
             return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(
             "the code generator returned something that cannot run",
-            where=f"{node.target}, region {node.op}",
-            expected="a Program, a CSource or a callable",
+            where=where,
+            expected="a Program, a CSource, a Blob or a callable",
             found=type(made).__name__,
         )
 
@@ -205,7 +218,7 @@ class Lowering:
         if not target.programs:  # its code reads constants while it runs
             for value in constants:
                 value.const = None if value.const is None else self.constants.own(value.const)
-        return (target if keep else target.for_plan(self.pool.threads)).build(node)
+        return blobs.build(target if keep else target.for_plan(self.pool.threads), node)
 
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):

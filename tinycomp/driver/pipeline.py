@@ -19,6 +19,7 @@ from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
 from tinycomp.passes.annotate_target import AnnotateTarget
+from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -248,7 +249,11 @@ def partitioning_passes(
             it stands.
     """
     policy = policy or Policy()
-    merging_regions = [MergeRegions(policy=policy, targets=tuple(targets)), PartitionGraph(targets=tuple(targets))]
+    merging_regions: list[Pass] = [
+        MergeRegions(policy=policy, targets=tuple(targets)),
+        PartitionGraph(targets=tuple(targets)),
+        *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
+    ]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*itertools.chain.from_iterable(claiming), *merging_regions]
@@ -259,8 +264,7 @@ def partitioning_passes(
             PlaceByCost(tuple(targets), policy),
             *folding,
             EliminateDeadCode(),
-            MergeRegions(policy=policy, targets=tuple(targets)),
-            PartitionGraph(targets=tuple(targets)),
+            *merging_regions,
         ]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [

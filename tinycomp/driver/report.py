@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
@@ -15,7 +16,16 @@ from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
+from tinycomp.runtime.report import (
+    CompositeRow,
+    ConversionRow,
+    HostRow,
+    LayerRow,
+    LayoutRow,
+    Position,
+    RegionRow,
+    Report,
+)
 from tinycomp.target.policy import macs
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -47,17 +57,20 @@ def make_report(
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
+    layouts: list[LayoutRow] = []
     reasons = _reasons(graph, misses)
     for position, node in _outside_regions(graph):
         if node.is_region:
             regions.append(_region_row(node, position, sizes))
             conversions += [_conversion_row(inner, node.op, sizes) for inner in node.body.nodes if _converts(inner)]
+        elif (conversion := conversion_of(node)) is not None:
+            layouts.append(LayoutRow(node.sources, node.operand(0).name, *conversion, _bytes(node.outputs, sizes)))
         elif not _is_open_call(node):
             hosts.append(_host_row(node, position, reasons, sizes))
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
-        tuple(conversions),
+        tuple(conversions), tuple(layouts),
     )  # fmt: skip
 
 
@@ -144,7 +157,7 @@ def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> Reg
         target=node.target or "",
         nodes=len(inside),
         composites=dict(Counter(n.op for n in node.body.nodes if n.is_composite)),
-        singles=dict(Counter(n.qualified_op for n in node.body.nodes if not n.is_composite)),
+        singles=dict(Counter(n.qualified_op for n in node.body.nodes if not (n.is_composite or conversion_of(n)))),
         ops=dict(Counter(n.qualified_op for n in inside)),
         macs=macs([node], sizes),
         integer_macs=integer_macs(node, sizes),

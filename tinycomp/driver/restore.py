@@ -1,6 +1,7 @@
 """Restoring saved modules that need the compiler again: host nodes, callables, C source, symbolic sizes.
 
 C source is saved, but loading asks the target for it again: what a file says is compiled and run only on request.
+Blobs are given to the loader of their target, which knows its format and checks it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.driver.blobs import may_use
 from tinycomp.driver.compiler import Compiler, copied
-from tinycomp.errors import OptionError, TargetError
+from tinycomp.driver.lowering import Programs
+from tinycomp.errors import ArtifactError, OptionError, TargetError
+from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, damaged
 from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for, saved_bounds
+from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.module import Module
 from tinycomp.target import Target, find
 
@@ -47,13 +52,37 @@ def restore(
     with damaged("the description is"):
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         for entry in about["programs"]:
-            if trusted or "program" in entry:
+            if trusted or "source" not in entry:
                 key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
-                lowering.programs[key] = generated_from_dict(entry, archive)
+                generated = generated_from_dict(entry, archive)
+                if not isinstance(generated, Blob) or _is_of_use(generated, lowering.targets, key[0]):
+                    lowering.programs[key] = generated
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
         partitioned.bounds.update(saved_bounds(about))
+    _check_owners(partitioned, lowering.programs)
     plan = lowering.plan(partitioned)
     return Module(module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned)))
+
+
+def _is_of_use(blob: Blob, targets: Mapping[str, Target], symbol: str) -> bool:
+    """Tell whether a blob is to be loaded; one whose target is not there is, which then says so."""
+    return blob.target not in targets or may_use(blob, targets[blob.target], symbol)
+
+
+def _check_owners(graph: Graph, programs: Programs) -> None:
+    """Refuse a blob that is not of the target of its region: no loader is to see what another target made.
+
+    Raises:
+        ArtifactError: If there is one.
+    """
+    owners = {node.op: node.target for _, node in graph.walk() if node.is_region}
+    for (symbol, _), made in programs.items():
+        if isinstance(made, Blob) and made.target != owners.get(symbol):
+            raise ArtifactError(
+                "the blob is of another target than its region", where=f"region {symbol}",
+                expected=f"a blob of {owners.get(symbol)}", found=f"one of {made.target}",
+                hint="The file is damaged: save the module again.",
+            )  # fmt: skip
 
 
 def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

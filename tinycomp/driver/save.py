@@ -1,18 +1,21 @@
-"""Packing modules into files, with what loading needs of the compiler: graphs, programs and C source."""
+"""Packing modules into files, with what loading needs of the compiler: graphs, programs, blobs and C source."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tinycomp.driver.lowering import Lowered, constants_of, specs
+from tinycomp.driver.lowering import Lowered, Shapes, constants_of, specs
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict
+from tinycomp.runtime.blob import Blob, BlobRegion
+from tinycomp.runtime.csource.source import CSource
+from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
 
 
@@ -42,9 +45,18 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
         archive.texts["partitioned.tir"] = _text_with_constants(graph, archive)
         archive.manifest["programs"] = [
             {"symbol": symbol, "shapes": shapes, **generated_to_dict(generated, archive)}
-            for (symbol, shapes), generated in lowered.programs.items()
+            for (symbol, shapes), generated in _generated(lowered)
         ]
     return archive.to_bytes()
+
+
+def _generated(lowered: Lowered) -> Iterator[tuple[tuple[str, Shapes], Program | CSource | Blob]]:
+    """Yield what the regions became, and the blobs for the sets of sizes that came last."""
+    yield from lowered.programs.items()
+    for symbol, region in lowered.per_shape:
+        for shapes, run in region.cache.items():
+            if isinstance(run, BlobRegion):
+                yield (symbol, shapes), run.blob
 
 
 def _text_with_constants(graph: Graph, archive: Archive) -> str:

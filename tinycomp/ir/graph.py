@@ -32,6 +32,8 @@ from tinycomp.symbolic import Range, Size
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
 TINYCOMP = "tinycomp"
+CONVERSION = "tinycomp.layout"
+"""Domain of the functions that convert between a layout and row-major, see :mod:`tinycomp.ir.blocked`."""
 
 Attr = Any
 """A plain Python value: int, float, str, bytes, a list of one of these, an ndarray, or a Type."""
@@ -206,12 +208,15 @@ class Node:
     def operators(self) -> list[Node]:
         """Return the operators that the node stands for: itself, or those in a composite, region or called function.
 
-        Control flow that a target has claimed with its bodies stands for the operators in these as well.
+        Control flow that a target has claimed with its bodies stands for the operators in these as well, a conversion
+        between layouts for none.
         """
         operators: list[Node] = []
         stack = [self]
         while stack:
             node = stack.pop()
+            if node.domain == CONVERSION:
+                continue
             if not node.is_call:
                 operators.append(node)
             if node.is_call or node.target is not None:

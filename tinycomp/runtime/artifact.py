@@ -16,6 +16,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
@@ -28,6 +29,8 @@ from tinycomp.runtime.spec import TensorSpec
 
 _TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
 """The fields of a step, beside its sources and its program."""
+_BLOB = ("target", "version", "options")
+"""The fields of a blob, beside its data and its arrays."""
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
@@ -113,17 +116,27 @@ def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
 
 
-def generated_to_dict(generated: Program | CSource, archive: Archive) -> dict[str, Any]:
+def generated_to_dict(generated: Program | CSource | Blob, archive: Archive) -> dict[str, Any]:
     """Return what a region became as JSON-able data, its constants stored in ``archive``."""
     if isinstance(generated, Program):
         return {"program": program_to_dict(generated, archive)}
+    if isinstance(generated, Blob):
+        about = {name: getattr(generated, name) for name in _BLOB}
+        data = archive.store(np.frombuffer(generated.data, np.uint8))
+        arrays = {name: archive.store(array) for name, array in generated.arrays.items()}
+        return {"blob": {**about, "data": data, "arrays": arrays}}
     return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
 
 
-def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource:
+def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource | Blob:
     """Return what :func:`generated_to_dict` described."""
     if "program" in data:
         return program_from_dict(data["program"], archive)
+    if "blob" in data:
+        about = data["blob"]
+        arrays = {str(name): archive.array(key) for name, key in about["arrays"].items()}
+        contents = archive.array(about["data"]).tobytes()
+        return Blob(contents, arrays=arrays, **{name: about[name] for name in _BLOB})
     source = data["source"]
     return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 

@@ -228,11 +228,15 @@ class Module:
         Raises:
             WriteError: If there is no space or permission.
         """
-        write_file(Path(path), self._parts.pack())
+        write_file(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` writes, which :func:`tinycomp.load` reads, too."""
+        return self._parts.pack()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the bytes of a saved module."""
-        return _unpickle, (self._parts.pack(),)
+        return _unpickle, (self.to_bytes(),)
 
     def _run(self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         arrays = self._check(args, named)

@@ -149,6 +149,25 @@ class ConversionRow:
 
 
 @dataclass(frozen=True)
+class LayoutRow:
+    """A conversion between row-major and the layout that a target asked for, outside of regions, where it costs time.
+
+    Attributes:
+        sources: Source names of what made the value.
+        value: Name of what it reads.
+        kind: ``"Pack"`` into the layout, or ``"Unpack"``.
+        layout: Name of the layout.
+        bytes: What it gives; symbolic sizes count as 1.
+    """
+
+    sources: tuple[str, ...]
+    value: str
+    kind: str
+    layout: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Report:
     """The partition of a model, with totals.
 
@@ -161,6 +180,7 @@ class Report:
         reasons: Every refusal by source name, near misses first; also of nodes that another target took.
         layers: The algorithms of the convolutions in native regions, in order of execution.
         conversions: Where quantised and real numbers meet, in order of execution.
+        layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
     """
 
     model: str
@@ -171,6 +191,7 @@ class Report:
     reasons: Mapping[str, tuple[Remark, ...]] = field(default_factory=dict)
     layers: tuple[LayerRow, ...] = ()
     conversions: tuple[ConversionRow, ...] = ()
+    layouts: tuple[LayoutRow, ...] = ()
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -244,6 +265,7 @@ class Report:
             {source: tuple(Remark.from_dict(r) for r in reasons) for source, reasons in data["reasons"].items()},
             tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
             tuple(ConversionRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("conversions", ())),
+            tuple(LayoutRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("layouts", ())),
         )
 
     def to_json(self) -> str:
@@ -274,6 +296,8 @@ class Report:
             parts.append(_host_table(self.hosts))
         if self.conversions:
             parts.append(_conversion_table(self.conversions))
+        if self.layouts:
+            parts.append(_layout_table(self.layouts))
         lines = [f"Convolutions: {_counts(Counter(row.algorithm for row in self.layers))}."] if self.layers else []
         if "arena" in self.totals:
             lines.append(_arena_line(**self.totals["arena"]))
@@ -361,6 +385,11 @@ def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
     names = ("conversion", "in", "from", "to")
     cells = ((", ".join(r.sources), r.place, r.source, r.result, si(r.elements)) for r in rows)
     return table("Between quantised and real numbers", names, ("elements",), cells)
+
+
+def _layout_table(rows: Sequence[LayoutRow]) -> Table:
+    names = ("value", "conversion", "layout", "bytes")
+    return table("Between layouts", names, ("bytes",), ((r.value, r.kind, r.layout, si(r.bytes)) for r in rows))
 
 
 def table(

@@ -8,7 +8,7 @@ from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
 from tinycomp.target.region import Region, Split, split
-from tinycomp.target.target import Decline, OpRule, Target, Tolerance, answer_reason
+from tinycomp.target.target import Decline, OpRule, Target, Tolerance, Verdict, answer_reason
 
 __all__ = [
     "HOST_COST",
@@ -23,6 +23,7 @@ __all__ = [
     "Target",
     "Tolerance",
     "TransferCost",
+    "Verdict",
     "answer_reason",
     "find",
     "find_all",

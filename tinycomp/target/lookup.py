@@ -4,6 +4,9 @@ A package offers a target with an entry point in its own metadata::
 
     [project.entry-points."tinycomp.targets"]
     npu = "acme_npu:target"
+
+What the entry point names is a target, or a function without arguments that returns one, which is called when the
+target is asked for.
 """
 
 from __future__ import annotations
@@ -76,11 +79,20 @@ def _load(entry: EntryPoint) -> Target:
         raise TargetError(
             f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
         ) from error
+    if not isinstance(target, Target) and callable(target):
+        try:
+            target = target()
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f'the target "{entry.name}" cannot be made: {type(error).__name__}: {error}', where=entry.value
+            ) from error
     if not isinstance(target, Target):
         raise TargetError(
             f'the entry point "{entry.name}" is not a target',
             where=entry.value,
-            expected="a tinycomp.Target",
+            expected="a tinycomp.Target, or a function that returns one",
             found=type(target).__name__,
         )
     return target

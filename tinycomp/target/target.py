@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -29,6 +29,8 @@ Codegen = Callable[..., Any]
 """Takes a region, and if it has a second parameter the options of the target."""
 RegionCheck = Callable[..., Any]
 """Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
+Verdict = Literal["use", "rebuild", "refuse"]
+"""What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -175,6 +177,8 @@ class Target:
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
         cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
             between them and the host; otherwise their order does.
+        version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
+            region is compiled once; raise it with every change of what the code generator returns.
 
     Attributes:
         options: The options in force; None if the target declares none.
@@ -207,6 +211,7 @@ class Target:
         canonical: bool = False,
         buckets: Sequence[int] = (),
         cost: Cost | None = None,
+        version: str | None = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -237,6 +242,10 @@ class Target:
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._region_checks: list[RegionCheck] = []
         self._codegen: Codegen | None = None
+        self.version = version
+        self._layouts: Callable[..., str | None] | None = None
+        self._loader: Codegen | None = None
+        self._compatibility: Callable[[str], Verdict] | None = None
 
     # Describing ----------------------------------------------------------------------------------------------------
 
@@ -297,11 +306,35 @@ class Target:
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def codegen(self, function: _F) -> _F:
-        """Make the decorated function the code generator: from a region node to a program, callable or C source.
+        """Make the decorated function the code generator, which turns a region into something that runs.
+
+        It returns a program, C source, a blob, or a callable. With a second parameter it is also given the options of
+        the target.
+        """
+        self._codegen = function
+        return function
+
+    def loader(self, function: _F) -> _F:
+        """Make the decorated function load blobs: it returns what to call with one array per operand of the region.
 
         A function with a second parameter is also given the options of the target.
         """
-        self._codegen = function
+        self._loader = function
+        return function
+
+    def layouts(self, function: _F) -> _F:
+        """Make the decorated function say in which layout a node wants its data and gives its results.
+
+        It is given a node of a region, an operator or a composite, and perhaps the options, and answers a name such as
+        ``"NCHW8c"`` or ``"NHWC16"`` (:mod:`tinycomp.ir.blocked`), or None for row-major. Values that enter or leave a
+        region are then handed over in that layout, between regions without conversion.
+        """
+        self._layouts = function
+        return function
+
+    def compatibility(self, function: _F) -> _F:
+        """Make the decorated function say what to do with a blob of a version: "use", "rebuild" or "refuse" it."""
+        self._compatibility = function
         return function
 
     def region_check(self, function: _F) -> _F:
@@ -447,8 +480,7 @@ class Target:
                 hint=f"Add one with @{self.name}.codegen.",
             )
         try:
-            takes_options = len(inspect.signature(self._codegen).parameters) > 1
-            return self._codegen(region, self.options) if takes_options else self._codegen(region)
+            return self._asked(self._codegen, region)
         except Decline as declined:
             declined.region = region
             declined.where = f"{self.name}, region {region.op}"
@@ -459,6 +491,76 @@ class Target:
             raise TargetError(
                 f"the code generator failed: {type(error).__name__}: {error}", where=f"{self.name}, region {region.op}"
             ) from error
+
+    @property
+    def has_layouts(self) -> bool:
+        """Tell whether the target asks for layouts."""
+        return self._layouts is not None
+
+    def layout(self, node: Node) -> str | None:
+        """Return the layout that a node wants; None for row-major.
+
+        Raises:
+            TargetError: If the function that knows fails.
+        """
+        if self._layouts is None:
+            return None
+        try:
+            answer: str | None = self._asked(self._layouts, node)
+        except Exception as error:
+            raise TargetError(
+                f"the choice of a layout failed: {type(error).__name__}: {error}", where=f"{self.name} at {node.label}"
+            ) from error
+        return answer
+
+    def load(self, blob: Any) -> Any:
+        """Return what the loader makes of a :class:`tinycomp.runtime.blob.Blob`: what runs the region.
+
+        Raises:
+            TargetError: If there is no loader, or it fails.
+        """
+        if self._loader is None:
+            raise TargetError(
+                "the target cannot load blobs", where=f"target {self.name}", hint=f"Add a @{self.name}.loader."
+            )
+        try:
+            return self._asked(self._loader, blob)
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"the blob does not load: {type(error).__name__}: {error}", where=f"target {self.name}"
+            ) from error
+
+    def compatible(self, version: str) -> Verdict:
+        """Return what to do with a blob of this version.
+
+        Without a function that knows, blobs of the target's own version are used, of any version if it has none, and
+        others made anew.
+
+        Raises:
+            TargetError: If the function fails, or answers something else.
+        """
+        if self._compatibility is None:
+            return "use" if self._loader is not None and self.version in (None, version) else "rebuild"
+        where = f"target {self.name}, blobs of version {version}"
+        try:
+            answer = self._compatibility(version)
+        except Exception as error:
+            raise TargetError(
+                f"the check of the version failed: {type(error).__name__}: {error}", where=where
+            ) from error
+        if answer not in get_args(Verdict):
+            raise TargetError(
+                "the check of the version gives no answer", where=where, expected="use, rebuild or refuse",
+                found=repr(answer),
+            )  # fmt: skip
+        return answer
+
+    def _asked(self, function: Codegen, about: Any) -> Any:
+        """Return the answer of a function that may want the options."""
+        takes_options = len(inspect.signature(function).parameters) > 1
+        return function(about, self.options) if takes_options else function(about)
 
     def __repr__(self) -> str:
         return f"<Target {self.name}>"

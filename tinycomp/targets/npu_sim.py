@@ -16,16 +16,35 @@ from math import prod
 
 import numpy as np
 
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.pool import max_pool, window_reduce
-from tinycomp.ops.spatial import make_window
-from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
-from tinycomp.rewrite.traits import is_structural
-from tinycomp.target import Target, Tolerance
+from tinycomp.target_api import (
+    Buffer,
+    Convolution,
+    ConvTiling,
+    Graph,
+    Match,
+    Memory,
+    MemoryLimitError,
+    MemoryPlan,
+    Node,
+    P,
+    Remark,
+    Target,
+    Tolerance,
+    Value,
+    ValuePattern,
+    Window,
+    is_structural,
+    make_window,
+    patterns,
+    plan_memories,
+    reject,
+    tensor,
+    tile_convolution,
+    tile_matmul,
+)
 from tinycomp.targets import npu_sim_device as device
-from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS, bias_per_channel, scaled_per_channel, sums_fit
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
@@ -44,6 +63,7 @@ from tinycomp.targets.common.quantized.reading import (
 from tinycomp.targets.npu_sim_device import LANES, Program, Work
 
 Answer = bool | Remark
+_SUM_BYTES = 4  # int32 or float32
 
 TARGET = Target(
     "npu_sim",
@@ -93,6 +113,20 @@ def _(match: Match) -> Answer:
     channels = constant(match.w).shape[channel_axis(node)]
     if channels % LANES:
         return reject(f"output channels must be a multiple of {LANES}, got {channels}")
+    return True
+
+
+@qconv.check
+@conv.check
+def _(match: Match) -> Answer:
+    node, weight = first(match.matched, "Conv"), constant(match.w)
+    kernel = weight.shape[2:]
+    dilations = node.attrs.get("dilations", [1] * len(kernel))
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    try:  # a single result has the smallest tiles
+        _tiling(weight, make_window("Conv", spans, kernel, dilations=dilations), node.attrs.get("group", 1))
+    except MemoryLimitError as error:
+        return reject(f"{error.message} the scratchpad: {error.found}, {error.expected}")
     return True
 
 
@@ -149,7 +183,24 @@ def build(region: Node) -> Program:
         work = _BUILDERS[name](node)
         steps.append(device.Instruction(name, node.label, work, reads, register[node.output], _bytes(node)))
     constants = tuple(constant(v) for v in body.constants)
-    return Program(tuple(steps), constants, tuple(register[v] for v in body.outputs))
+    return Program(tuple(steps), constants, tuple(register[v] for v in body.outputs), _memory(body))
+
+
+def _memory(body: Graph) -> MemoryPlan:
+    """Return where the results between instructions lie; the vector unit may write over what it reads."""
+    between = {node.output: step for step, node in enumerate(body.nodes)}
+    numbers = {value: number for number, value in enumerate(between)}
+    last = {v: step for step, node in enumerate(body.nodes) for v in node.inputs if v in between}
+    buffers = []
+    for value, step in between.items():
+        node = body.nodes[step]
+        places = ("dram",) if body.is_output(value) else ("scratchpad", "dram")
+        over = next((numbers[v] for v in node.inputs if v in numbers), None) if node.op in _IN_PLACE else None
+        buffers.append(Buffer(tensor(value.type).nbytes(), step, last.get(value, step), places, over))
+    return plan_memories(buffers, [Memory("scratchpad", device.RESIDENT), Memory("dram")])
+
+
+_IN_PLACE = frozenset({"Relu", "Add", "npu_sim.qadd"})
 
 
 def _build_qproduct(node: Node) -> Work:
@@ -158,7 +209,7 @@ def _build_qproduct(node: Node) -> Work:
     multiply, spread = _multiplier(node, product, layer.weight.astype(np.float64))
     finish = _requantize(node, layer.scale.reshape(spread))
     compute = device.product_int8(multiply, layer.zero_point, layer.bias.reshape(spread), finish)
-    return Work(compute, *_cost(node, product, layer.weight))
+    return Work(compute, *_cost(node, product, layer.weight), _tiles(node, product, layer.weight))
 
 
 def _build_product(node: Node) -> Work:
@@ -169,7 +220,7 @@ def _build_product(node: Node) -> Work:
     added = np.zeros(1, np.float32) if bias is None else constant(bias)
     compute = device.product_float32(multiply, added.reshape(spread), *limits(node.body.outputs[0]))
     macs, cycles = _cost(node, product, weight)
-    return Work(compute, macs, device.FLOAT_CYCLES * cycles)
+    return Work(compute, macs, device.FLOAT_CYCLES * cycles, _tiles(node, product, weight))
 
 
 def _build_qadd(node: Node) -> Work:
@@ -235,6 +286,37 @@ def _requantize(node: Node, scale: Array) -> device.Requantize:
 def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:
     outputs, terms, group = _size(node.output), prod(weight.shape[1:]), product.attrs.get("group", 1)
     return outputs * terms, device.product_cycles(len(weight), terms, outputs, group)
+
+
+def _tiles(node: Node, product: Node, weight: Array) -> int:
+    """Count the pieces in which the device computes a product: each fits into the working half of its scratchpad."""
+    shape = _shape(node.inputs[0])
+    if product.op == "Conv":
+        padding = [n for n in node.body.nodes if n.op == "Pad"]
+        sizes = tuple(_shape(padding[0].output)[2:]) if padding else shape[2:]
+        window = make_window("Conv", sizes, weight.shape[2:], **geometry(product))
+        return shape[0] * _tiling(weight, window, product.attrs.get("group", 1)).count
+    rows = _size(node.output) // len(weight)
+    return tile_matmul(
+        rows, len(weight), weight.shape[1], device.WORKING, left_bytes=weight.itemsize, right_bytes=weight.itemsize,
+        result_bytes=_SUM_BYTES, multiple=LANES,
+    ).count  # fmt: skip
+
+
+def _tiling(weight: Array, window: Window[int], group: int) -> ConvTiling:
+    """Return how the device cuts a convolution whose weight has its channels first.
+
+    Raises:
+        MemoryLimitError: If no piece of it fits.
+    """
+    whole = Convolution(
+        weight.shape[1] * group, len(weight), window.sizes, window.kernel, window.strides, window.dilations,
+        (*window.before, *window.after), group,
+    )  # fmt: skip
+    item = weight.itemsize
+    return tile_convolution(
+        whole, device.WORKING, data_bytes=item, weight_bytes=item, result_bytes=_SUM_BYTES, multiple=LANES
+    )
 
 
 def _shape(value: Value | None) -> tuple[int, ...]:

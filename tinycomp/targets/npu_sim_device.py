@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.memory.placement import MemoryPlan
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import make_window
@@ -23,16 +24,21 @@ FLOAT_CYCLES = 4
 SUM_UNIT = 2.0**-20
 """Unit of an 8-bit addition, as a share of the larger scale."""
 
+SCRATCHPAD = 256 << 10
+"""Bytes of the memory beside the array: one half holds results between instructions, the other the tile at work."""
+RESIDENT = WORKING = SCRATCHPAD // 2
+
 Compute = Callable[..., Array]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one instruction computes, its multiply-accumulate operations, and its cycles."""
+    """What one instruction computes, its multiply-accumulate operations, its cycles, and the tiles that it takes."""
 
     compute: Compute
     macs: int
     cycles: int
+    tiles: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,13 @@ class Program:
         instructions: What to run.
         constants: What stands in the registers behind the operands.
         outputs: Registers of the results.
+        memory: Where the registers between instructions lie, in the order of the instructions that write them.
     """
 
     instructions: tuple[Instruction, ...]
     constants: tuple[Array, ...]
     outputs: tuple[int, ...]
+    memory: MemoryPlan
 
     def __call__(self, *operands: Array) -> list[Array]:
         """Run the program and return its results."""
@@ -81,7 +89,10 @@ class Program:
     def __str__(self) -> str:
         rows = [f"{s.work.cycles:>9} cycles {s.bytes:>9} bytes  {s.name:<9} {s.source}" for s in self.instructions]
         used = self.macs / (LANES**2 * max(self.cycles, 1))
-        return "\n".join([*rows, f"{self.cycles:>9} cycles, {used:.0%} of what the array could do"])
+        tiles = sum(step.work.tiles for step in self.instructions)
+        places = ", ".join(f"{size} bytes of {name}" for name, size in self.memory.used.items())
+        total = f"{self.cycles:>9} cycles, {used:.0%} of what the array could do"
+        return "\n".join([*rows, f"{total}; {tiles} tiles, {places} in between"])
 
 
 @dataclass(frozen=True)

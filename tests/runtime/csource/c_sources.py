@@ -11,7 +11,7 @@ import pytest
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.compiler import CCompiler
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.target import Target

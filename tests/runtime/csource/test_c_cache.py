@@ -18,8 +18,8 @@ import pytest
 import tinycomp
 from tests.runtime.csource.c_sources import X, builds, cache, doubling, files, graph_of, loop_over, target_of, times
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource import region
-from tinycomp.runtime.csource.cache import CCache
 from tinycomp.runtime.csource.compiler import find_compiler
 from tinycomp.runtime.csource.region import Origin, cache_key
 from tinycomp.runtime.csource.source import CSource
@@ -40,8 +40,8 @@ def test_what_was_compiled_is_found_again(cache: CCache, builds: list[str]) -> N
     assert builds == ["gen, region gen_0"]
     (entry,) = cache.entries()
     assert (entry.target, entry.region) == ("gen", "gen_0")
-    assert entry.bytes == (cache.folder / entry.library).stat().st_size
-    assert [p.name for p in files(cache)] == sorted([entry.library, f"{entry.key}.json"])
+    assert entry.bytes == (cache.folder / entry.file).stat().st_size
+    assert [p.name for p in files(cache)] == sorted([entry.file, f"{entry.key}.json"])
 
 
 def scale_in_a_constant(node: Node) -> CSource:
@@ -214,7 +214,7 @@ def empty(library: Path, description: Path) -> None:
 
 
 def lead_out(library: Path, description: Path) -> None:
-    description.write_text(json.dumps({**json.loads(description.read_text()), "library": f"../{library.name}"}))
+    description.write_text(json.dumps({**json.loads(description.read_text()), "file": f"../{library.name}"}))
 
 
 def change_format(library: Path, description: Path) -> None:
@@ -229,8 +229,8 @@ def remove(library: Path, description: Path) -> None:
 def test_damaged_entries_are_made_anew(damage: Any, cache: CCache, builds: list[str]) -> None:
     tinycomp.compile(doubling(), times())
     (entry,) = cache.entries()
-    before = (cache.folder / entry.library).stat()
-    damage(cache.folder / entry.library, cache.folder / f"{entry.key}.json")
+    before = (cache.folder / entry.file).stat()
+    damage(cache.folder / entry.file, cache.folder / f"{entry.key}.json")
     np.testing.assert_array_equal(tinycomp.compile(doubling(), times())(X), 2 * X)
     assert len(builds) == 2
     assert cache.find(entry.key) is not None

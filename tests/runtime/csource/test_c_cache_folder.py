@@ -15,7 +15,7 @@ import pytest
 import tinycomp
 from tests.runtime.csource.c_sources import X, builds, cache, doubling, files, times
 from tinycomp.errors import TinycompWarning
-from tinycomp.runtime.csource.cache import CCache, UnsafeFolderError, check_folder, default_folder
+from tinycomp.runtime.cache import CCache, UnsafeFolderError, check_folder, default_folder
 
 __all__ = ["builds", "cache"]
 

@@ -29,7 +29,7 @@ from tests.runtime.csource.c_sources import (
 from tinycomp.errors import ArtifactError, ExecutionError, TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.runtime.archive import read_archive
-from tinycomp.runtime.csource.cache import CCache
+from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.session import Command, Session
-from tinycomp.runtime.csource.cache import CCache, Entry
+from tinycomp.memory.constants import cache_folder
+from tinycomp.runtime.cache import BlobCache, Cache, CCache, Entry
 
 _EXAMPLE = """\
 tinycomp cache list
@@ -19,6 +20,7 @@ tinycomp cache prune --older-than 30
 tinycomp cache prune --all"""
 _DAY = 86_400.0
 _SHOWN_KEY = 12
+_TITLES = {"c": "Compiled C source", "blobs": "Blobs"}
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -33,41 +35,54 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(options: Namespace, session: Session) -> int:
     if options.action == "list" and (options.all or options.older_than is not None):
         raise UsageError("list shows everything", where="tinycomp cache list", hint="Did you mean prune?")
-    cache = CCache()
+    caches: dict[str, Cache] = {"c": CCache(), "blobs": BlobCache()}
     try:
         if options.action == "list":
-            _list(cache, session)
+            _list(caches, session)
         else:
-            _prune(cache, 0.0 if options.all else options.older_than, session)
+            _prune(caches, 0.0 if options.all else options.older_than, session)
     except OSError as error:
-        raise UsageError(f"the cache cannot be used: {error}", where=str(cache.folder)) from error
+        raise UsageError(f"the cache cannot be used: {error}", where=str(cache_folder())) from error
     return OK
 
 
-def _list(cache: CCache, session: Session) -> None:
-    entries = cache.entries()
-    table = Table(title=f"Compiled C source in {cache.folder}", title_justify="left", expand=True)
-    for name in ("key", "target", "region", "bytes", "last used"):
-        table.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
-    for entry in entries:
-        cells = (entry.key[:_SHOWN_KEY], entry.target, entry.region, f"{entry.bytes:,}", _ago(_age(entry)))
-        table.add_row(*map(Text, cells))
-    session.show(table if entries else f"There is nothing in {cache.folder}.")
-    session.result(_summary(cache, entries))
+def _list(caches: dict[str, Cache], session: Session) -> None:
+    found = {kind: cache.entries() for kind, cache in caches.items()}
+    for kind, entries in found.items():
+        table = Table(title=f"{_TITLES[kind]} in {caches[kind].folder}", title_justify="left", expand=True)
+        for name in ("key", "target", "region", "bytes", "last used"):
+            table.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
+        for entry in entries:
+            cells = (entry.key[:_SHOWN_KEY], entry.target, entry.region, f"{entry.bytes:,}", _ago(_age(entry)))
+            table.add_row(*map(Text, cells))
+        session.show(table if entries else f"There is nothing in {caches[kind].folder}.")
+    session.result(_summary(caches, found))
 
 
-def _prune(cache: CCache, days: float | None, session: Session) -> None:
-    removed = cache.prune(_DAY * (30.0 if days is None else days))
-    session.show(f"Removed {len(removed)} of {len(removed) + len(cache.entries())} entries from {cache.folder}.")
-    session.result({**_summary(cache, removed), "kept": len(cache.entries())})
+def _prune(caches: dict[str, Cache], days: float | None, session: Session) -> None:
+    removed = {kind: cache.prune(_DAY * (30.0 if days is None else days)) for kind, cache in caches.items()}
+    kept = {kind: len(cache.entries()) for kind, cache in caches.items()}
+    for kind, entries in removed.items():
+        total = len(entries) + kept[kind]
+        session.show(f"Removed {len(entries)} of {total} entries from {caches[kind].folder}.")
+    session.result({**_summary(caches, removed), "kept": sum(kept.values())})
 
 
-def _summary(cache: CCache, entries: list[Entry]) -> dict[str, Any]:
+def _summary(caches: dict[str, Cache], found: dict[str, list[Entry]]) -> dict[str, Any]:
     rows = [
-        {"key": e.key, "target": e.target, "region": e.region, "bytes": e.bytes, "age_seconds": round(_age(e), 1)}
+        {
+            "kind": kind,
+            "key": e.key,
+            "target": e.target,
+            "region": e.region,
+            "bytes": e.bytes,
+            "age_seconds": round(_age(e), 1),
+        }
+        for kind, entries in found.items()
         for e in entries
     ]
-    return {"folder": str(cache.folder), "entries": rows, "bytes": sum(e.bytes for e in entries)}
+    folders = {kind: str(cache.folder) for kind, cache in caches.items()}
+    return {"folders": folders, "entries": rows, "bytes": sum(row["bytes"] for row in rows)}
 
 
 def _age(entry: Entry) -> float:

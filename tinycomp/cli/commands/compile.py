@@ -18,7 +18,8 @@ from tinycomp.runtime.files import write_file
 _EXAMPLE = """\
 tinycomp compile model.onnx -o model.tcm
 tinycomp compile model.onnx -t npu_sim -t c --shape image=1,3,224,224 --verify -o model.tcm
-tinycomp compile digits --emit tir"""
+tinycomp compile digits --emit tir
+tinycomp compile model.onnx -t npu --emit ep-context -o model_ctx.onnx"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -29,20 +30,28 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--dump", metavar="DIR", help="write the graph there after every pass")
     parser.add_argument("--verify", action="store_true", help="check numbers after every pass and in every region")
     parser.add_argument(
-        "--emit", choices=("tir", "onnx", "program"),
-        help="instead of a module, give the partitioned graph as text or ONNX, or the kernel calls of its regions",
+        "--emit", choices=("tir", "onnx", "program", "ep-context"),
+        help="instead of a module, give the partitioned graph as text or ONNX, the kernel calls of its regions, or "
+        "ONNX with an EPContext node for every region whose target returned a blob",
     )  # fmt: skip
     parser.add_argument(
         "--keep-functions", action="store_true",
         help="with --emit onnx: write regions, composites and calls as functions, which not every runtime runs",
     )  # fmt: skip
+    parser.add_argument(
+        "--context-files", action="store_true", help="with ep-context: write the blobs to files beside the model"
+    )
 
 
 def _run(options: Namespace, session: Session) -> int:
-    if options.emit == "onnx" and options.output is None:
-        raise UsageError("ONNX is binary", where="--emit onnx", expected="a file", hint="Add -o FILE.onnx.")
+    if options.context_files and options.emit != "ep-context":
+        raise UsageError("there are no contexts", where="--context-files", hint="Add --emit ep-context.")
     if options.keep_functions and options.emit != "onnx":
         raise UsageError("there are no functions to keep", where="--keep-functions", expected="it with --emit onnx")
+    if options.emit in ("onnx", "ep-context") and options.output is None:
+        raise UsageError("ONNX is binary", where=f"--emit {options.emit}", expected="a file", hint="Add -o FILE.onnx.")
+    if options.emit == "ep-context":
+        return _emit_ep_context(options, session)
     return _emit(options, session) if options.emit else _compile(options, session)
 
 
@@ -86,6 +95,15 @@ def _emit(options: Namespace, session: Session) -> int:
 def _onnx(partitioned: Graph, functions: bool) -> bytes:
     data: bytes = tinycomp.to_onnx(partitioned, functions=functions).SerializeToString()
     return data
+
+
+def _emit_ep_context(options: Namespace, session: Session) -> int:
+    checks = {"strict": options.strict, "dump": options.dump, "verify": options.verify}
+    module = compile_model(options, session, load_graph(options), **checks)
+    tinycomp.to_ep_context(module, options.output, embed=not options.context_files)
+    session.show(f"Wrote {options.output}.")
+    session.result({"emit": options.emit, "output": options.output})
+    return OK
 
 
 def _programs(compiler: Compiler, partitioned: Graph) -> str:

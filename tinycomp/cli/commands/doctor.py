@@ -149,7 +149,7 @@ def _compiler() -> Finding:
 def _cache() -> Finding:
     """Look at the folder that compiled C source is kept in; it is made when it is first needed."""
     try:
-        cache = importlib.import_module("tinycomp.runtime.csource.cache")
+        cache = importlib.import_module("tinycomp.runtime.cache")
     except ImportError:
         return Finding("cache folder", "unknown without platformdirs", WARNING)
     folder = cache.default_folder()

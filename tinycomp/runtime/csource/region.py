@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,8 +16,8 @@ from typing import Any
 import cffi
 import numpy as np
 
-from tinycomp.errors import ExecutionError, TargetError, TinycompWarning
-from tinycomp.runtime.csource.cache import CCache
+from tinycomp.errors import ExecutionError, TargetError
+from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.compiler import ENTRY, CCompiler, find_compiler
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.program import Array
@@ -116,7 +115,7 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
     Raises:
         TargetError: If there is no compiler, or it refuses the source, or what it made does not load.
     """
-    compiler, usable = find_compiler(), _prepare(cache)
+    compiler, usable = find_compiler(), cache.is_usable()
     try:
         key = cache_key(source, origin, compiler)
         # The libraries that it brings may have started threads, as OpenMP does, whose code must not go away.
@@ -128,7 +127,7 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
                     return _open(data, Path(name) / "kept.so", cache.place(key, data), stays)
             data = compiler.build(source, Path(name), str(origin)).read_bytes()
             if usable:
-                _store(cache, key, data, origin)
+                cache.keep(key, data, origin.target, origin.region)
             return _open(data, Path(name) / "new.so", cache.place(key, data), stays)
     except OSError as error:
         raise TargetError(
@@ -152,22 +151,6 @@ def cache_key(source: CSource, origin: Origin, compiler: CCompiler) -> str:
         digest.update(f"{constant.dtype.name}{constant.shape}".encode())
         digest.update(np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _prepare(cache: CCache) -> bool:
-    try:
-        cache.prepare()
-    except OSError as error:
-        _warn(f"compiled C source is not kept: {error}")
-        return False
-    return True
-
-
-def _store(cache: CCache, key: str, data: bytes, origin: Origin) -> None:
-    try:
-        cache.store(key, data, origin.target, origin.region)
-    except OSError as error:
-        _warn(f"compiled C source is not kept: {error}")
 
 
 def _open(data: bytes, copy: Path, kept: Path, stays: bool) -> Any:
@@ -260,7 +243,3 @@ def _version() -> str:
         return metadata.version("tinycomp")
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TinycompWarning, stacklevel=2)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.targets.common.activations import clip_bounds, spelling_of
-from tinycomp.targets.common.composites import opened
+from tinycomp.target_api import Graph, Node, Value, activations, composites
 from tinycomp_dnnl.primitives import Eltwise
 
 Chain = tuple[Eltwise, ...]
@@ -26,7 +24,7 @@ def _alpha(name: str, default: float) -> Callable[[Node], Chain]:
 
 
 def _clip(node: Node) -> Chain:
-    bounds = clip_bounds(node)
+    bounds = activations.clip_bounds(node)
     assert bounds is not None, node
     return (Eltwise("clip", *bounds),)
 
@@ -67,7 +65,7 @@ def activation(argument: Value, result: Value) -> Chain | None:
     """Return the functions that make ``result`` of ``argument`` inside a composite's body; None if none do."""
     if argument is result:
         return ()
-    found = spelling_of(argument, result)
+    found = activations.spelling_of(argument, result)
     return None if found is None else ACTIVATIONS[found[0].name](found[1])
 
 
@@ -103,7 +101,7 @@ def take_apart(node: Node, anchors: frozenset[str]) -> Fused:
     """Return the parts of a composite whose first node with an operator of ``anchors`` does the work."""
     if not node.is_composite:
         return Fused(node, node.inputs, (), (), node.output)
-    body, outer = opened(node)
+    body, outer = composites.opened(node)
     anchor = next(n for n in body.nodes if n.op in anchors)
     current, addends = anchor.output, []
     while anchor.op in PRODUCTS and (add := _following_add(current, body)) is not None:

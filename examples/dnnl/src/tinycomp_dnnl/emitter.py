@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import tensor as tensor_type
-from tinycomp.runtime.native.program import Array
+from tinycomp.target_api import Array, Graph, Node, Value
+from tinycomp.target_api import tensor as tensor_type
 from tinycomp_dnnl.interface import DST, SRC
 from tinycomp_dnnl.library import Layout, Library
 from tinycomp_dnnl.primitives import Primitive, Primitives

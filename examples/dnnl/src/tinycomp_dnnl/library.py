@@ -17,7 +17,7 @@ from typing import Any
 
 import cffi
 
-from tinycomp.errors import ExecutionError, TargetError
+from tinycomp.target_api import ExecutionError, TargetError
 from tinycomp_dnnl.interface import (
     ANY_TAG,
     CPU,

@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
-from tinycomp.ops.spatial import Window, make_window
-from tinycomp.rewrite.traits import is_structural
-from tinycomp.targets.common.checks import channel_vector
-from tinycomp.targets.common.composites import opened
+from tinycomp.target_api import Node, Value, Window, checks, composites, is_structural, make_window, tensor
 from tinycomp_dnnl.composites import UNARY, Chain, Fused, activation, take_apart
 from tinycomp_dnnl.emitter import Emitter, shape_of
 from tinycomp_dnnl.interface import BIAS, BINARY, DST, MULTIPLE_SRC, POOL, SRC, SRC_1, WEIGHTS
@@ -141,7 +136,7 @@ def _addends(fused: Fused, own: tuple[Value | None, ...], axis: int) -> tuple[np
     shape = tensor(fused.output.type)
     bias, residual, scale = None, None, 1.0
     for value, factor in terms:
-        vector = None if value.const is None else channel_vector(value.const, shape, axis)
+        vector = None if value.const is None else checks.channel_vector(value.const, shape, axis)
         if vector is None:
             assert residual is None, f"{fused.output.name} has two residuals"
             residual, scale = value, factor
@@ -216,7 +211,7 @@ def _binary(emit: Emitter, node: Node) -> None:
 
 def _eltwise(emit: Emitter, node: Node) -> None:
     """An activation by itself, or else of arithmetic on two tensors."""
-    body, _ = opened(node)
+    body, _ = composites.opened(node)
     argument = next(v for v in body.inputs if v.users)
     chain = activation(argument, body.outputs[0])
     if chain is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinycomp.ops.spatial import Window
+from tinycomp.target_api import Window
 from tinycomp_dnnl.interface import (
     CONVOLUTION_AUTO,
     INFERENCE,

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
-from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, plan_arena
-from tinycomp.runtime.native.program import Array
+from tinycomp.target_api import ALIGNMENT, Array, ExecutionError, Lifetime, aligned, plan_arena
 from tinycomp_dnnl.interface import SCRATCH
 from tinycomp_dnnl.library import Layout, Library
 from tinycomp_dnnl.primitives import Primitive

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
-from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
-from tinycomp.target import Target, Tolerance
-from tinycomp.targets.common.activations import any_activation
-from tinycomp.targets.common.checks import all_of, channel_vector, constant, dtypes, first, operand, ranks, surely_equal
+from tinycomp.target_api import (
+    Match,
+    Node,
+    P,
+    Remark,
+    Target,
+    Tolerance,
+    Value,
+    ValuePattern,
+    activations,
+    checks,
+    reject,
+    tensor,
+)
 from tinycomp_dnnl.composites import PRODUCTS, UNARY
 from tinycomp_dnnl.interface import BINARY
 from tinycomp_dnnl.library import load
@@ -32,7 +40,7 @@ TARGET = Target(
 def _finished(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
     """A product, then a sum, then an activation: post-ops in this order; one of the two must be there."""
     added = P.Add(product, residual)
-    return any_activation(added | product) | added
+    return activations.any_activation(added | product) | added
 
 
 @TARGET.composite
@@ -56,7 +64,7 @@ def matmul(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -
 @TARGET.composite
 def eltwise(a: ValuePattern, b: ValuePattern, x: ValuePattern) -> ValuePattern:
     """An activation, however it is written, of arithmetic on two tensors or of anything."""
-    return any_activation(P.any_of(*(getattr(P, op)(a, b) for op in BINARY), x))
+    return activations.any_activation(P.any_of(*(getattr(P, op)(a, b) for op in BINARY), x))
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -76,23 +84,23 @@ def _sizes(node: Node) -> Answer:
     return True
 
 
-_floats = all_of(dtypes("float32"), _sizes)
-_images = all_of(_floats, ranks(3, 4, 5))
+_floats = checks.all_of(checks.dtypes("float32"), _sizes)
+_images = checks.all_of(_floats, checks.ranks(3, 4, 5))
 
 
 def _addends(node: Node, others: Iterable[Value | None], axis: int) -> Answer:
     """Whether what is added to a product is constants per channel and at most one tensor of the result's shape."""
     result, residuals = tensor(node.output.type), 0
     for value in filter(None, others):
-        if value.const is not None and channel_vector(value.const, result, axis) is not None:
+        if value.const is not None and checks.channel_vector(value.const, result, axis) is not None:
             continue
-        if not surely_equal(tensor(value.type).shape, result.shape):
+        if not checks.surely_equal(tensor(value.type).shape, result.shape):
             return reject(f'"{value.name}" is {value.type}: neither constants per channel nor like {result}')
         residuals += 1
     return residuals <= 1 or reject("two residuals; a primitive adds one")
 
 
-_conv = all_of(_images, constant(1, 2))
+_conv = checks.all_of(_images, checks.constant(1, 2))
 
 
 def _factor(node: Node) -> Answer:
@@ -108,8 +116,8 @@ def _matrices(node: Node) -> Answer:
     return ranks[1] != 1 or reject("the second operand is a vector")
 
 
-_gemm = all_of(_floats, _factor, lambda node: _addends(node, node.inputs[2:], -1))
-_PRODUCT_CHECKS = {"Conv": (_conv, 1), "Gemm": (_gemm, -1), "MatMul": (all_of(_floats, _matrices), -1)}
+_gemm = checks.all_of(_floats, _factor, lambda node: _addends(node, node.inputs[2:], -1))
+_PRODUCT_CHECKS = {"Conv": (_conv, 1), "Gemm": (_gemm, -1), "MatMul": (checks.all_of(_floats, _matrices), -1)}
 """The check of each product, and the channel axis of its result."""
 
 
@@ -135,12 +143,14 @@ def _broadcast(node: Node) -> Answer:
         return reject("not two operands that broadcast as in numpy")
     result = tensor(node.output.type).shape
     shapes = [tensor(v.type).shape for v in node.inputs if v is not None]
-    if surely_equal(shapes[0], result) or (surely_equal(shapes[1], result) and node.op not in ("Sub", "Div")):
+    if checks.surely_equal(shapes[0], result) or (
+        checks.surely_equal(shapes[1], result) and node.op not in ("Sub", "Div")
+    ):
         return True
     return reject(f"operands of shapes {shapes[0]} and {shapes[1]}: only the second may be broadcast")
 
 
-_binary = all_of(_floats, _broadcast)
+_binary = checks.all_of(_floats, _broadcast)
 
 
 @eltwise.check
@@ -166,7 +176,7 @@ def _pool(node: Node) -> Answer:
         return reject("the indices of the maxima are asked for")
     if node.attrs.get("count_include_pad", 0) and node.attrs.get("ceil_mode", 0):
         return reject("windows that reach beyond the padding would count cells that are not there")
-    return all_of(_images, _rounding, _dilation)(node)
+    return checks.all_of(_images, _rounding, _dilation)(node)
 
 
 def _dilation(node: Node) -> Answer:
@@ -180,19 +190,21 @@ def _dilation(node: Node) -> Answer:
 
 def _rounding(node: Node) -> Answer:
     """Whether rounding up, if it is asked for, starts from sizes that are known."""
-    known = tensor(first(node).type).static_shape is not None
+    known = tensor(checks.first(node).type).static_shape is not None
     return known or not node.attrs.get("ceil_mode", 0) or reject("rounding up needs known sizes")
 
 
 @TARGET.op("ReduceMean")
 def _mean(node: Node) -> Answer:
     """A mean over the spatial axes is a pooling."""
-    verdict = all_of(dtypes("float32", operands=(0,)), _sizes, ranks(3, 4, 5), constant(1))(node)
+    verdict = checks.all_of(checks.dtypes("float32", operands=(0,)), _sizes, checks.ranks(3, 4, 5), checks.constant(1))(
+        node
+    )
     if isinstance(verdict, Remark):
         return verdict
-    given = operand(node, 1)
+    given = checks.operand(node, 1)
     found = node.attrs.get("axes", ()) if given is None or given.const is None else given.const.tolist()
-    rank = len(tensor(first(node).type).shape or ())
+    rank = len(tensor(checks.first(node).type).shape or ())
     axes = sorted(int(a) % rank for a in found)
     return axes == list(range(2, rank)) or reject(f"a mean over the axes {axes}, not over the spatial ones")
 
@@ -200,10 +212,10 @@ def _mean(node: Node) -> Answer:
 @TARGET.op(*VIEWS)
 def _view(node: Node) -> Answer:
     """A change of shape costs nothing beside work of the target, and is not worth a region elsewhere."""
-    verdict = all_of(dtypes("float32", operands=(0,)), _sizes, constant(1))(node)
+    verdict = checks.all_of(checks.dtypes("float32", operands=(0,)), _sizes, checks.constant(1))(node)
     if isinstance(verdict, Remark):
         return verdict
-    beside = [first(node).producer, *node.output.users]
+    beside = [checks.first(node).producer, *node.output.users]
     works = any(n is not None and (n.target == TARGET.name or n.op in OPERATORS.keys() - {*VIEWS}) for n in beside)
     return works or reject("nothing next to it runs on the target")
 

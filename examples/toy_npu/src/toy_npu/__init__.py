@@ -6,15 +6,14 @@ It is found by the entry point in ``pyproject.toml``. Importing it must be cheap
 
 from __future__ import annotations
 
-import tinycomp
-from tinycomp import P, reject
-from tinycomp.ir import Node
-from tinycomp.rewrite import Match
+from tinycomp.target_api import Match, Node, P, Target, reject, require_api
 from toy_npu import device
+
+require_api("1.0")
 
 LANES = 8
 
-TARGET = tinycomp.Target("toy_npu", description="a simulated device for dense layers, from a package of its own")
+TARGET = Target("toy_npu", description="a simulated device for dense layers, from a package of its own")
 
 
 @TARGET.composite

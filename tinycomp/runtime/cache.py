@@ -1,9 +1,9 @@
-"""The folder where compiled C source is kept: safe against races, damage, and other users.
+"""The folders where what code generators made is kept: safe against races, damage, and other users.
 
-An entry is ``<key>.json``, which describes it, and the shared object that this names. The object's name contains the
-checksum of its bytes, so two processes that make the same entry never overwrite each other's halves; both files come
-into being under another name and are then renamed. Code from the folder is executed, so a folder that someone else
-owns or may write to is not used at all.
+An entry is ``<key>.json``, which describes it, and the file that this names: a shared object, or a blob. That file's
+name contains the checksum of its bytes, so two processes that make the same entry never overwrite each other's halves;
+both files come into being under another name and are then renamed. What is in the folder is executed, so a folder that
+someone else owns or may write to is not used at all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import json
 import os
 import stat
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinycomp.errors import TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
 from tinycomp.runtime.files import PARTIAL, write_file
 
@@ -30,15 +32,15 @@ _ABANDONED = 3600
 
 @dataclass(frozen=True)
 class Entry:
-    """A compiled region in the cache.
+    """Describe a region in the cache.
 
     Attributes:
         key: Hash of everything that went into it.
         target: Name of the target.
         region: Symbol of the region.
-        bytes: Size of the shared object.
+        bytes: Size of what is kept.
         used: When it was last used, in seconds since the epoch.
-        library: The shared object's file name.
+        file: The name of the file with it.
     """
 
     key: str
@@ -46,22 +48,43 @@ class Entry:
     region: str
     bytes: int
     used: float
-    library: str
+    file: str
 
 
 class UnsafeFolderError(OSError):
     """Somebody else could change what is in the folder."""
 
 
-class CCache:
-    """The cache in a folder, which need not exist yet.
+class Cache:
+    """Keep what code generators made, by key, in a folder that need not exist yet.
 
     Args:
-        folder: By default ``c`` in the folder that ``TINYCOMP_CACHE`` names, or else in the user's cache folder.
+        folder: The folder.
+        suffix: The ending of the files beside the descriptions.
+        what: What to call its contents in warnings.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = default_folder() if folder is None else folder
+    def __init__(self, folder: Path, suffix: str, what: str) -> None:
+        self.folder, self._suffix, self._what = folder, suffix, what
+
+    def is_usable(self) -> bool:
+        """Prepare the folder; answer whether that succeeded, and warn if not."""
+        try:
+            self.prepare()
+        except OSError as error:
+            self._warn(error)
+            return False
+        return True
+
+    def keep(self, key: str, data: bytes, target: str, region: str) -> None:
+        """Put bytes into the cache, or warn that it takes none."""
+        try:
+            self.store(key, data, target, region)
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        warnings.warn(f"{self._what} is not kept: {error}", TinycompWarning, stacklevel=3)
 
     def prepare(self) -> None:
         """Make the folder if it is not there, and see that nobody else can write to it.
@@ -76,11 +99,11 @@ class CCache:
         check_folder(self.folder)
 
     def find(self, key: str) -> bytes | None:
-        """Return the shared object of an entry, or None if there is none or it is damaged."""
+        """Return the bytes of an entry, or None if there is none or it is damaged."""
         try:
             entry = self._read(self.folder / f"{key}.json")
-            data = None if entry is None else (self.folder / entry.library).read_bytes()
-            if entry is None or data is None or entry.library != _library(key, data):
+            data = None if entry is None else (self.folder / entry.file).read_bytes()
+            if entry is None or data is None or entry.file != self._name(key, data):
                 return None
             with contextlib.suppress(OSError):  # a cache that is only readable serves too
                 os.utime(self.folder / f"{key}.json")
@@ -89,19 +112,19 @@ class CCache:
             return None
 
     def store(self, key: str, data: bytes, target: str, region: str) -> None:
-        """Put a shared object into the cache.
+        """Put bytes into the cache.
 
         Raises:
             WriteError: If it cannot be written.
         """
-        name = _library(key, data)
-        about = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "library": name}
+        name = self._name(key, data)
+        about = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "file": name}
         write_file(self.folder / name, data, _MODE)
         write_file(self.folder / f"{key}.json", json.dumps(about).encode(), _MODE)
 
     def place(self, key: str, data: bytes) -> Path:
-        """Return where :meth:`store` puts a shared object."""
-        return self.folder / _library(key, data)
+        """Return where :meth:`store` puts bytes."""
+        return self.folder / self._name(key, data)
 
     def entries(self) -> list[Entry]:
         """Return all entries, the one used last first.
@@ -128,33 +151,61 @@ class CCache:
         old = [entry for entry in entries if now - entry.used >= older_than]
         for entry in old:
             (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
-            (self.folder / entry.library).unlink(missing_ok=True)
-        kept = {name for e in entries if e not in old for name in (f"{e.key}.json", e.library)}
+            (self.folder / entry.file).unlink(missing_ok=True)
+        kept = {name for e in entries if e not in old for name in (f"{e.key}.json", e.file)}
         for path in self._files():
             everything = older_than <= 0 and path.suffix != PARTIAL
             if path.name not in kept and (everything or now - path.stat().st_mtime >= _ABANDONED):
                 path.unlink(missing_ok=True)
         return old
 
+    def _name(self, key: str, data: bytes) -> str:
+        """Return the name of the file with these bytes."""
+        return f"{key}-{hashlib.sha256(data).hexdigest()[:32]}{self._suffix}"
+
     def _files(self) -> Iterator[Path]:
         if self.folder.exists():
-            yield from (p for p in self.folder.iterdir() if p.suffix in {".so", ".json", PARTIAL} and p.is_file())
+            yield from (
+                p for p in self.folder.iterdir() if p.suffix in {self._suffix, ".json", PARTIAL} and p.is_file()
+            )
 
     def _read(self, path: Path) -> Entry | None:
         """Return what a description says; None if it is damaged or of another version."""
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
-            library = str(about["library"])
-            if about["format"] != FORMAT or not library.startswith(f"{path.stem}-") or Path(library).name != library:
+            file = str(about["file"])
+            if about["format"] != FORMAT or not file.startswith(f"{path.stem}-") or Path(file).name != file:
                 return None
             used = path.stat().st_mtime
-            return Entry(path.stem, str(about["target"]), str(about["region"]), int(about["bytes"]), used, library)
+            return Entry(path.stem, str(about["target"]), str(about["region"]), int(about["bytes"]), used, file)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
 
+class CCache(Cache):
+    """The cache of compiled C source.
+
+    Args:
+        folder: By default ``c`` in the folder that ``TINYCOMP_CACHE`` names, or else in the user's cache folder.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(default_folder() if folder is None else folder, ".so", "compiled C source")
+
+
+class BlobCache(Cache):
+    """The cache of the blobs that code generators return.
+
+    Args:
+        folder: By default ``blobs`` in the folder that ``TINYCOMP_CACHE`` names, or else in the user's cache folder.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(cache_folder() / "blobs" if folder is None else folder, ".blob", "a blob")
+
+
 def default_folder() -> Path:
-    """Return the folder that is used unless another is asked for."""
+    """Return the folder for compiled C source, unless another is asked for."""
     return cache_folder() / "c"
 
 
@@ -179,8 +230,3 @@ def check_folder(folder: Path) -> None:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise UnsafeFolderError(f"others may write to {parent}, and so replace {folder}; run chmod o-w on it")
-
-
-def _library(key: str, data: bytes) -> str:
-    """Return the name of a shared object with these bytes."""
-    return f"{key}-{hashlib.sha256(data).hexdigest()[:32]}.so"
