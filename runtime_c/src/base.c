@@ -2,6 +2,7 @@
 #include "base.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +17,30 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
   return code;
 }
 
+/* Large pages pay from this size on: first touching small ones takes as long as packing weights into them. */
+enum { LARGE_PAGE = 2 << 20, WORTH_IT = 8 << 20, SLAB = 32 << 20 };
+
+/* The word before all memory: the address of the block that it lies in, or that of its slab, which is odd. */
+typedef uintptr_t prefix;
+enum { OF_SLAB = 1 };
+
+struct tc_slab {
+  char *memory;
+  int64_t used;
+  atomic_llong holders; /* the pieces, and the shelf */
+};
+
 void *tc_allocate(int64_t bytes) {
-  /* Large pages pay from this size on: first touching small ones takes as long as packing weights into them. */
-  enum { LARGE_PAGE = 2 << 20, WORTH_IT = 8 << 20 };
   const size_t alignment = bytes >= WORTH_IT ? LARGE_PAGE : TC_ALIGNMENT;
   const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), (int64_t)alignment);
-  /* The system hands out zeros, so that calloc touches no page of a large block; its address goes before the memory. */
-  char *block = calloc(1, size + alignment + sizeof(void *));
+  /* The system hands out zeros, so that calloc touches no page of a large block. */
+  char *block = calloc(1, size + alignment + sizeof(prefix));
   if (!block) {
     return NULL;
   }
-  char *memory = block + sizeof(void *);
+  char *memory = block + sizeof(prefix);
   memory += alignment - (uintptr_t)memory % alignment;
-  memcpy(memory - sizeof(void *), &block, sizeof(void *));
+  memcpy(memory - sizeof(prefix), &(prefix){(uintptr_t)block}, sizeof(prefix));
 #ifdef MADV_HUGEPAGE
   if (alignment == LARGE_PAGE) {
     (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish; without it everything works as well */
@@ -37,10 +49,64 @@ void *tc_allocate(int64_t bytes) {
   return memory;
 }
 
+static void drop(tc_slab *slab) {
+  if (atomic_fetch_sub(&slab->holders, 1) == 1) {
+    tc_free(slab->memory);
+    free(slab);
+  }
+}
+
 void tc_free(void *memory) {
   if (memory) {
-    void *block;
-    memcpy(&block, (char *)memory - sizeof(void *), sizeof(void *));
-    free(block);
+    prefix word;
+    memcpy(&word, (char *)memory - sizeof(word), sizeof(word));
+    if (word % 2 == OF_SLAB) {
+      drop((tc_slab *)(word - OF_SLAB));
+    } else {
+      free((void *)word);
+    }
   }
+}
+
+static tc_slab *slab_create(void) {
+  tc_slab *slab = calloc(1, sizeof(*slab));
+  char *memory = slab ? tc_allocate(SLAB) : NULL;
+  if (!memory) {
+    free(slab);
+    return NULL;
+  }
+  slab->memory = memory;
+  atomic_init(&slab->holders, 1);
+  return slab;
+}
+
+void *tc_shelf_take(tc_shelf *shelf, int64_t bytes) {
+  const int64_t room = TC_ALIGNMENT + tc_round_up(tc_max(bytes, 1), TC_ALIGNMENT); /* the word comes first */
+  if (bytes >= WORTH_IT) {
+    return tc_allocate(bytes);
+  }
+  shelf->bytes += room;
+  if (shelf->bytes < WORTH_IT) {
+    return tc_allocate(bytes);
+  }
+  if (!shelf->slab || shelf->slab->used + room > SLAB) {
+    tc_shelf_close(shelf);
+    shelf->slab = slab_create();
+  }
+  tc_slab *slab = shelf->slab;
+  if (!slab) {
+    return NULL;
+  }
+  char *memory = slab->memory + slab->used + TC_ALIGNMENT;
+  slab->used += room;
+  atomic_fetch_add(&slab->holders, 1);
+  memcpy(memory - sizeof(prefix), &(prefix){(uintptr_t)slab + OF_SLAB}, sizeof(prefix));
+  return memory;
+}
+
+void tc_shelf_close(tc_shelf *shelf) {
+  if (shelf->slab) {
+    drop(shelf->slab);
+  }
+  shelf->slab = NULL;
 }

@@ -22,6 +22,20 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __a
 void *tc_allocate(int64_t bytes);
 void tc_free(void *memory);
 
+/* Memory for many pieces that each are too small for large pages but together are not: the first ones have small pages
+ * of their own, later ones lie side by side in slabs with large pages. One thread takes from a shelf; pieces may
+ * outlive it, and a slab lives as long as any of its pieces. */
+typedef struct tc_slab tc_slab;
+typedef struct tc_shelf {
+  tc_slab *slab; /* what pieces are cut from at present, or NULL */
+  int64_t bytes; /* that pieces have taken so far */
+} tc_shelf;
+
+/* Likewise zeroed and aligned memory, to be released with tc_free. */
+void *tc_shelf_take(tc_shelf *shelf, int64_t bytes);
+/* Takes no more from a shelf. */
+void tc_shelf_close(tc_shelf *shelf);
+
 static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

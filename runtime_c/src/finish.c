@@ -151,7 +151,7 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
   const tc_weights_key key = weights_key(program, step, prepare);
   step->packed = shared ? tc_weights_find(program->weights, &key) : NULL;
   if (!step->packed) {
-    step->state = tc_allocate(prepare->state_bytes);
+    step->state = tc_shelf_take(&program->shelf, prepare->state_bytes);
     if (!step->state) {
       return tc_error_set(prepare->error, TC_NO_MEMORY, "no memory for %lld bytes of packed weights",
                           (long long)prepare->state_bytes);
@@ -487,12 +487,15 @@ static void forget(tc_program *program) {
 }
 
 static int32_t finish_steps(tc_program *program, tc_error *error) {
-  for (int64_t i = 0; i < program->step_count; i++) {
+  int32_t failed = TC_OK;
+  for (int64_t i = 0; i < program->step_count && !failed; i++) {
     if (finish_step(program, &program->own.steps[i], error)) {
-      return tc_step_locate(error, i, &program->own.steps[i]);
+      failed = tc_step_locate(error, i, &program->own.steps[i]);
     }
   }
-  return collect_patches(program, error);
+  tc_shelf_close(&program->shelf);
+  program->shelf.bytes = 0;
+  return failed ? failed : collect_patches(program, error);
 }
 
 static bool is_known(const tc_program *program, int64_t value, int32_t stage) {

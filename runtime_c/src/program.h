@@ -110,6 +110,7 @@ struct tc_program {
   int64_t patch_count;
   int64_t pointer_count;
   int64_t state_bytes;
+  tc_shelf shelf;        /* of states, while the program is being finished */
   int64_t control_count; /* steps that run bodies */
   int64_t setup_count;   /* first steps that run only where the sizes are new */
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 from pathlib import Path
 
@@ -145,3 +147,36 @@ def test_the_report_has_the_arena_beside_its_lower_bound(tmp_path: Path) -> None
     report.save_html(tmp_path / "report.html")
     assert line in (tmp_path / "report.html").read_text()
     assert type(report).from_dict(report.to_dict()) == report or not report.totals["macs"]["offloaded"]
+
+
+def chain(count: int, size: int) -> tuple[tinycomp.Graph, list[np.ndarray]]:
+    """Products in a row, with weights of ``size * size * 4`` bytes each."""
+    graph = tinycomp.Graph("chain", opsets={"": 17})
+    value = graph.add_input("x", tinycomp.ir.TensorType("float32", ("rows", size)))
+    weights = [RNG.standard_normal((size, size)).astype(np.float32) / np.float32(size**0.5) for _ in range(count)]
+    for i, array in enumerate(weights):
+        value = graph.add("MatMul", [value, graph.add_const(array, f"w{i}")]).output
+    graph.set_outputs([value], ["y"])
+    return graph, weights
+
+
+@pytest.mark.parametrize("size", [512, 700], ids=["1 MB", "2 MB"])
+def test_many_weights_that_lie_side_by_side_are_right_and_freed(size: int) -> None:
+    """More than one slab of them, beside which some have memory of their own."""
+    graph, weights = chain(48, size)
+    x = RNG.standard_normal((3, size)).astype(np.float32)
+    expected = x
+    for array in weights:
+        expected = expected @ array
+    before = _resident()
+    for _ in range(4):
+        modules = [tinycomp.compile(graph), tinycomp.compile(graph)]
+        del modules[0]
+        np.testing.assert_allclose(modules.pop()(x), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+        gc.collect()
+    assert _resident() - before < 2 * 48 * size * size * 4
+
+
+def _resident() -> int:
+    """Bytes of the process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.ops.harness import tensor_type
+from tinycomp.ir.types import numpy_dtype
 
 RNG = np.random.default_rng(23)
 
@@ -188,6 +189,27 @@ def nbits(
     return Case("MatMulNBits", {0: a}, constants, attrs, rtol=3e-3 if half else 1e-5, host=half)
 
 
+def embeddings() -> list[Case]:
+    """GatherBlockQuantized on bytes that hold codes of 2, 4 or 8 bits, and on codes of 4 bits as ONNX stores them."""
+    indices, scales = RNG.integers(0, 9, (2, 3)), np.linspace(0.01, 0.1, 36, dtype=np.float32).reshape(9, 4)
+    cases = []
+    for bits in (2, 4, 8):
+        for points in ({}, {3: stored("uint8", 9, bits // 2)}):
+            given = {0: stored("uint8", 9, 64 * bits // 8), 2: scales, **points}
+            attrs = {"bits": bits, "block_size": 16, "quantize_axis": -1}
+            cases.append(Case("GatherBlockQuantized", {1: indices}, given, attrs))
+    for dtype in ("int4", "uint4"):
+        low = -8 if dtype == "int4" else 0
+
+        def narrow(*shape: int, low: int = low, dtype: str = dtype) -> np.ndarray:
+            return RNG.integers(low, low + 16, shape).astype(numpy_dtype(dtype))
+
+        for points in ({}, {3: narrow(9, 4)}):
+            given = {0: narrow(9, 64), 2: scales, **points}
+            cases.append(Case("GatherBlockQuantized", {1: indices[0]}, given, {"block_size": 16}))
+    return cases
+
+
 def conversions() -> list[Case]:
     x, scales = reals(3, 5, spread=4), np.linspace(0.01, 0.1, 5, dtype=np.float32)
     return [
@@ -314,4 +336,15 @@ def rotary() -> list[Case]:
     ]  # fmt: skip
 
 
-CASES = [*quantised(), *products(), *blocks(), *conversions(), *fused(), *stacks(), *attention(), *rows(), *rotary()]
+CASES = [
+    *quantised(),
+    *products(),
+    *blocks(),
+    *embeddings(),
+    *conversions(),
+    *fused(),
+    *stacks(),
+    *attention(),
+    *rows(),
+    *rotary(),
+]

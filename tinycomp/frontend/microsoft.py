@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from tinycomp.errors import ModelError, did_you_mean
-from tinycomp.frontend.definition_body import Body
+from tinycomp.frontend.definition_body import Body, shape_of
 from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN
@@ -589,6 +589,59 @@ def _matmul_nbits(
             "Add", product, b("MatMul", _block_sums(b, x, moved, block_size), b("Transpose", moved, perm=[1, 0]))
         )
     return _biased(b, product, bias)
+
+
+@_defines("GatherBlockQuantized", since=21)
+def _gather_block_quantized(
+    b: Body,
+    data: Value,
+    indices: Value,
+    scales: Value,
+    zero_points: Optional = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Value:
+    """Gather rows of a matrix in blocks; unlike with onnxruntime, an index out of range is an error, as for Gather."""
+    stored, figures = shape_of(data), shape_of(scales)
+    _covered(stored is not None and figures is not None and indices.rank is not None and block_size > 0)
+    assert stored is not None
+    assert figures is not None
+    assert indices.rank is not None
+    _covered(len(stored) == 2 and gather_axis in (0, -2) and quantize_axis in (1, -1))
+    middle = 0
+    if data.dtype == "uint8":
+        _covered(bits in (2, 4, 8))
+        middle = 1 << (bits - 1)
+    else:
+        _covered(data.dtype in ("int4", "uint4"))
+        bits, whole = 8, data.dtype.removesuffix("4") + "8"
+        data, zero_points = b.cast(data, whole), None if zero_points is None else b.cast(zero_points, whole)
+    width, lead = stored[1] * 8 // bits, [0] * indices.rank
+    _covered(figures == (stored[0], width // block_size) and width % block_size == 0)
+
+    def codes(packed: Value, count: int) -> Value:
+        """Return the first codes of the rows that are asked for, one to an element."""
+        rows = b("Gather", packed, indices)
+        if bits == 8:
+            return rows
+        # Bytes stay side by side until the end: that is what kernels are fast at.
+        widths = b.const(np.arange(0, 8, bits).astype(np.uint8)[:, None])
+        shifted = b("BitShift", b("Unsqueeze", rows, b.ints(-2)), widths, direction="RIGHT")
+        planes = b("BitwiseAnd", shifted, b.const(np.uint8((1 << bits) - 1)))
+        apart = b("Transpose", planes, perm=[*range(len(lead)), len(lead) + 1, len(lead)])
+        return b("Slice", b.reshape(apart, [*lead, -1]), b.ints(0), b.ints(count), b.ints(-1))
+
+    blocks = b.reshape(b("CastLike", codes(data, width), scales), [*lead, figures[1], block_size])
+    if zero_points is not None:
+        points = b("CastLike", codes(zero_points, figures[1]), scales)
+        blocks = b("Sub", blocks, b("Unsqueeze", points, b.ints(-1)))
+    elif middle:
+        blocks = b("Sub", blocks, b.like(scales, middle))
+    factors = b("Unsqueeze", b("Gather", scales, indices), b.ints(-1))
+    return b.reshape(b("Mul", blocks, factors), [*lead, width])
 
 
 def _rows(b: Body, x: Value, count: int) -> Value:

@@ -34,8 +34,29 @@ enum {
 enum { CACHED_QUERIES = 384, CACHED_ROWS = 48, CACHED_KEYS = 256 };
 enum { CACHED_FEW = 16, CACHED_CHUNK = 512, CACHED_NEAR = 32, CACHED_TILE = 4 };
 
-/* How many rows ahead keys and values are fetched: what the processor fetches by itself ends with every page. */
+/* What of a row that is some floats behind is asked for early: `count` columns from `begin` on. What the processor
+ * fetches by itself ends with every page. Near rows are read once per CACHED_TILE queries; each time a part of every
+ * line of the next ones is asked for, so that the memory is never idle. */
+typedef struct cached_part {
+  int64_t behind, begin, count;
+  bool whole; /* every column */
+} cached_part;
+
 enum { CACHED_AHEAD = 16 };
+
+static cached_part cached_ahead(int64_t query, int64_t queries, int64_t width, int64_t step) {
+  const int64_t pass = query / CACHED_TILE, passes = tc_ceil_div(queries, CACHED_TILE);
+  const int64_t line = TC_ALIGNMENT / sizeof(float), lines = tc_ceil_div(width, line);
+  const int64_t begin = lines * pass / passes * line, end = lines * (pass + 1) / passes * line;
+  return (cached_part){(passes == 1 ? CACHED_AHEAD : CACHED_NEAR) * step, begin, end - begin, passes == 1};
+}
+
+/* Asks for the part's columns from `column` on, of which a vector has TC_LANES, if they are in it. */
+TC_INLINE void cached_ask(const bool whole, const float *row, int64_t column, cached_part part) {
+  if (whole || (uint64_t)(column - part.begin) < (uint64_t)part.count) {
+    __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)(column + part.behind) * sizeof(float)));
+  }
+}
 
 /* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
 enum { CACHED_STRIDE = CACHED_KEYS + 16, CACHED_FEW_STRIDE = CACHED_CHUNK + 16 };
@@ -387,10 +408,30 @@ static void cached_run_many(const tc_call *call, const cached_unit *u) {
 
 /* ---- few queries ---- */
 
+/* Runs what `run` makes of literals for up to CACHED_TILE queries, and for whether a whole row is asked for early. */
+#define CACHED_EACH(run)                                   \
+  switch (ahead.whole ? queries : queries + CACHED_TILE) { \
+    case 1:                                                \
+      run(1, true) break;                                  \
+    case 2:                                                \
+      run(2, true) break;                                  \
+    case 3:                                                \
+      run(3, true) break;                                  \
+    case 4:                                                \
+      run(4, true) break;                                  \
+    case 5:                                                \
+      run(1, false) break;                                 \
+    case 6:                                                \
+      run(2, false) break;                                 \
+    case 7:                                                \
+      run(3, false) break;                                 \
+    default:                                               \
+      run(4, false)                                        \
+  }
+
 /* The products of up to four queries with `keys` rows that follow each other. */
-TC_INLINE void cached_dots(const int queries, const float *const *q, const float *k, int64_t k_row, int64_t depth,
-                           int64_t keys, float *scores) {
-  const int64_t ahead = CACHED_AHEAD * k_row * (int64_t)sizeof(float);
+TC_INLINE void cached_dots(const int queries, const bool whole, const float *const *q, const float *k, int64_t k_row,
+                           int64_t depth, int64_t keys, cached_part ahead, float *scores) {
   for (int64_t j = 0; j < keys; j++, k += k_row) {
     tc_vf sums[CACHED_TILE];
 #pragma GCC unroll 4
@@ -399,7 +440,7 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
     }
     int64_t d = 0;
     for (; d + TC_LANES <= depth; d += TC_LANES) {
-      __builtin_prefetch((const char *)(k + d) + ahead);
+      cached_ask(whole, k, d, ahead);
       const tc_vf key = tc_vf_load(k + d);
 #pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
@@ -422,8 +463,8 @@ TC_INLINE void cached_dots(const int queries, const float *const *q, const float
 
 /* Adds `keys` rows of values, weighted for up to four queries, to their sums: whole vectors, of which the last may
  * reach `last` columns only. */
-TC_INLINE void cached_mix(const int queries, const int vectors, const float *weights, const float *v, int64_t v_row,
-                          int64_t keys, int64_t last, float *sums, int64_t stride) {
+TC_INLINE void cached_mix(const int queries, const bool whole, const int vectors, const float *weights, const float *v,
+                          int64_t v_row, int64_t keys, int64_t last, cached_part ahead, float *sums, int64_t stride) {
   tc_vf total[CACHED_TILE][CACHED_VECTORS];
 #pragma GCC unroll 4
   for (int r = 0; r < queries; r++) {
@@ -432,11 +473,10 @@ TC_INLINE void cached_mix(const int queries, const int vectors, const float *wei
       total[r][c] = tc_vf_load(sums + r * stride + c * TC_LANES);
     }
   }
-  const int64_t ahead = CACHED_AHEAD * v_row * (int64_t)sizeof(float);
   for (int64_t j = 0; j < keys; j++, v += v_row) {
 #pragma GCC unroll 4
     for (int c = 0; c < vectors; c++) {
-      __builtin_prefetch((const char *)(v + c * TC_LANES) + ahead);
+      cached_ask(whole, v, c * TC_LANES, ahead);
       const tc_vf value = c + 1 < vectors ? tc_vf_load(v + c * TC_LANES) : tc_load_up_to(v + c * TC_LANES, last);
 #pragma GCC unroll 4
       for (int r = 0; r < queries; r++) {
@@ -453,48 +493,38 @@ TC_INLINE void cached_mix(const int queries, const int vectors, const float *wei
   }
 }
 
+/* A part with its columns counted from `first` on. */
+static cached_part cached_part_from(cached_part part, int64_t first) {
+  return (cached_part){part.behind, part.begin - first, part.count, part.whole};
+}
+
 static void cached_mix_rows(const int queries, const float *weights, const float *v, int64_t v_row, int64_t keys,
-                            int64_t columns, float *sums, int64_t stride) {
+                            int64_t columns, cached_part ahead, float *sums, int64_t stride) {
   for (int64_t column = 0; column < columns; column += CACHED_VECTORS * TC_LANES) {
     const int64_t left = columns - column;
     int vectors = (int)tc_min(tc_ceil_div(left, TC_LANES), CACHED_VECTORS);
     const int64_t last = left - (vectors - 1) * TC_LANES;
-#define CACHED_MIX(n)                                                                               \
-  case n:                                                                                           \
-    if (vectors == CACHED_VECTORS) {                                                                \
-      cached_mix(n, CACHED_VECTORS, weights, v + column, v_row, keys, last, sums + column, stride); \
-    } else {                                                                                        \
-      for (int c = 0; c < vectors; c++) {                                                           \
-        cached_mix(n, 1, weights, v + column + c * TC_LANES, v_row, keys, left - c * TC_LANES,      \
-                   sums + column + c * TC_LANES, stride);                                           \
-      }                                                                                             \
-    }                                                                                               \
-    break
-    switch (queries) {
-      CACHED_MIX(1);
-      CACHED_MIX(2);
-      CACHED_MIX(3);
-      CACHED_MIX(4);
-    }
+#define CACHED_MIX(n, whole)                                                                                      \
+  if (vectors == CACHED_VECTORS) {                                                                                \
+    cached_mix(n, whole, CACHED_VECTORS, weights, v + column, v_row, keys, last, cached_part_from(ahead, column), \
+               sums + column, stride);                                                                            \
+  } else {                                                                                                        \
+    for (int c = 0; c < vectors; c++) {                                                                           \
+      const int64_t at = column + c * TC_LANES;                                                                   \
+      cached_mix(n, whole, 1, weights, v + at, v_row, keys, left - c * TC_LANES, cached_part_from(ahead, at),     \
+                 sums + at, stride);                                                                              \
+    }                                                                                                             \
+  }
+    CACHED_EACH(CACHED_MIX)
 #undef CACHED_MIX
   }
 }
 
 static void cached_dots_rows(const int queries, const float *const *q, const float *k, int64_t k_row, int64_t depth,
-                             int64_t keys, float *scores) {
-  switch (queries) {
-    case 1:
-      cached_dots(1, q, k, k_row, depth, keys, scores);
-      break;
-    case 2:
-      cached_dots(2, q, k, k_row, depth, keys, scores);
-      break;
-    case 3:
-      cached_dots(3, q, k, k_row, depth, keys, scores);
-      break;
-    default:
-      cached_dots(4, q, k, k_row, depth, keys, scores);
-  }
+                             int64_t keys, cached_part ahead, float *scores) {
+#define CACHED_DOTS(n, whole) cached_dots(n, whole, q, k, k_row, depth, keys, ahead, scores);
+  CACHED_EACH(CACHED_DOTS)
+#undef CACHED_DOTS
 }
 
 /* Lets the queries see keys [from, to) and sums up what those contribute; scratch holds scores and sums. */
@@ -509,7 +539,8 @@ static void cached_few_keys(const cached_unit *u, int64_t from, int64_t to, floa
   for (int64_t first = from; first < to; first += CACHED_NEAR) {
     for (int64_t i = 0; i < u->count; i += CACHED_TILE) {
       cached_dots_rows((int)tc_min(u->count - i, CACHED_TILE), rows + i, u->k + first * p->k_row, p->k_row, p->depth,
-                       tc_min(to - first, CACHED_NEAR), scores + i * CACHED_FEW_STRIDE + (first - from));
+                       tc_min(to - first, CACHED_NEAR), cached_ahead(i, u->count, p->depth, p->k_row),
+                       scores + i * CACHED_FEW_STRIDE + (first - from));
     }
   }
   for (int64_t i = 0; i < u->count; i++) {
@@ -523,7 +554,7 @@ static void cached_few_keys(const cached_unit *u, int64_t from, int64_t to, floa
     for (int64_t i = 0; i < u->count; i += CACHED_TILE) {
       cached_mix_rows((int)tc_min(u->count - i, CACHED_TILE), scores + i * CACHED_FEW_STRIDE + (first - from),
                       u->v + first * p->v_row, p->v_row, tc_min(to - first, CACHED_NEAR), p->value_depth,
-                      sums + i * stride, stride);
+                      cached_ahead(i, u->count, p->value_depth, p->v_row), sums + i * stride, stride);
     }
   }
 }

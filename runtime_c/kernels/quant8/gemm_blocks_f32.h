@@ -23,6 +23,10 @@ enum { NBITS_Y, NBITS_BYTES, NBITS_FIGURES, NBITS_CODES, NBITS_SCALES, NBITS_ZER
 
 enum { NBITS_VECTOR = 4 * TC_LANES, NBITS_UNIT_PANELS = 4, NBITS_BLOCK_ROWS = 96, NBITS_MOST_ROWS = 12 };
 
+/* Up to so many rows wait for the memory: they ask for the codes of the next panels, and for scales that many bytes
+ * ahead. What the processor fetches by itself ends with every page, and panels side by side begin many pages. */
+enum { NBITS_FEW_ROWS = 2, NBITS_SCALES_AHEAD = 512 };
+
 typedef struct nbits_plan {
   int64_t blocks, panels, groups, row_blocks, block_rows;
   int64_t codes_bytes; /* of a block of a panel */
@@ -165,7 +169,11 @@ TC_INLINE void nbits_block(const int width, const int bits, const int first, con
       tc_vi both[4];
 #pragma GCC unroll 4
       for (int v = 0; v < nv; v++) {
-        both[v] = tc_vi_load(codes + v * tile->plan->panel_bytes + (k * width / 32 + t) * NBITS_VECTOR);
+        const char *vector = codes + v * tile->plan->panel_bytes + (k * width / 32 + t) * NBITS_VECTOR;
+        if (mr <= NBITS_FEW_ROWS) {
+          __builtin_prefetch(vector + nv * tile->plan->panel_bytes);
+        }
+        both[v] = tc_vi_load(vector);
       }
 #pragma GCC unroll 4
       for (int plane = first; plane < first + planes; plane++) {
@@ -229,6 +237,9 @@ TC_INLINE void nbits_tile_run(const int bits, const bool native, const int mr, c
     for (int v = 0; v < nv; v++) {
       const char *panel = tile->panel + v * plan->panel_bytes;
       const int64_t at = b * TC_LANES;
+      if (mr <= NBITS_FEW_ROWS) {
+        __builtin_prefetch(panel + plan->scales_at + at * plan->scale_size + NBITS_SCALES_AHEAD);
+      }
       const tc_vf scale = plan->scale_size == 2 ? tc_vf_load_halves((const uint16_t *)(panel + plan->scales_at) + at)
                                                 : tc_vf_load((const float *)(panel + plan->scales_at) + at);
       if (plan->zero_size) {

@@ -269,6 +269,12 @@ def language_composites() -> Iterator[tuple[str, Model]]:
     model, _ = test_attention.block("Mul", None)
     shapes: Shapes = {"x": ("n", "t", hidden)}
     yield "attention", Model(named(model, shapes), shapes, TOKENS, ["c.attention"])
+    nodes, constants = test_attention.shared_heads()
+    shared = make_model(nodes, test_attention.shared_feeds(3, 5), constants, ["y"])
+    size = test_attention.SIZE
+    shapes = {"q": ("n", test_attention.QUERIES, "t", size)}
+    shapes |= dict.fromkeys("kv", ("n", test_attention.SHARED, "t", size))
+    yield "grouped attention", Model(named(shared, shapes), shapes, TOKENS[:3], ["c.grouped_attention"])
     heads = test_rotary.HEADS * test_rotary.SIZE
     turned, _ = test_rotary.model()
     shapes = {"x": ("n", "t", heads), **dict.fromkeys(("cos", "sin"), ("n", 1, "t", test_rotary.SIZE))}

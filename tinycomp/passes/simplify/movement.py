@@ -67,6 +67,40 @@ def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node])
     return take_over(graph, node, graph.add("Reshape", [source, shape], outputs=names, at=node, sources=sources))
 
 
+@replaces(lambda x: P.Reshape(P.Transpose(P.Reshape(x, ...)), ...))
+def transpose_of_matrices(op: GraphBuilder, x: Value, match: Match) -> Value | None:
+    """Replace a Transpose of matrices whose batches are merged before and parted again after it by one of all axes.
+
+    PyTorch's dynamo exporter transposes the keys of attention so.
+    """
+    after, transpose, before = match.matched
+    whole, merged = x.shape, before.output.shape
+    if whole is None or merged is None or len(merged) != 3 or _perm(transpose) != [0, 2, 1]:
+        return None
+    if len(whole) < 3 or None in whole or merged[1:] != whole[-2:]:
+        return None
+    if after.output.shape != (*whole[:-2], whole[-1], whole[-2]):
+        return None
+    rank = len(whole)
+    result: Value = op.Transpose(x, perm=[*range(rank - 2), rank - 1, rank - 2])
+    return result
+
+
+@rule("Expand")
+def constant_expand(graph: Graph, node: Node) -> bool:
+    """Give an Expand a constant shape: 1, which leaves a dimension as it is, wherever nothing is repeated."""
+    before, after = node.operand(0).shape, node.output.shape
+    if node.const(1) is not None or before is None or after is None:
+        return False
+    ahead = len(after) - len(before)
+    target = [1 if i >= ahead and size == before[i - ahead] else size for i, size in enumerate(after)]
+    if None in after or not all(isinstance(size, int) for size in target):
+        return False
+    shape = graph.add_const(np.array(target, np.int64), f"{node.output.name}_shape")
+    graph.set_input(node, 1, shape)
+    return True
+
+
 @rule("GatherND")
 def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
     """Replace a GatherND whose constant indices name every element, or row, once and in order by a Reshape.
@@ -189,4 +223,7 @@ def _fill(pad: Node) -> float | None:
     return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
 
-RULES = (merge_transposes, transpose_to_reshape, merge_views, gather_all_to_reshape, explicit_pads, merge_pad)
+RULES = (
+    merge_transposes, transpose_to_reshape, merge_views, transpose_of_matrices, constant_expand, gather_all_to_reshape,
+    explicit_pads, merge_pad,
+)  # fmt: skip

@@ -126,3 +126,109 @@ def test_what_stays_apart_is_still_right(name):
     expected = tinycomp.compile(model, "host").run(feeds)
     for output, result in module.run(feeds).items():
         np.testing.assert_allclose(result, expected[output], rtol=1e-5, atol=1e-6)
+
+
+QUERIES, SHARED, SIZE = 6, 2, 16
+TIMES = QUERIES // SHARED
+
+
+def shared_heads(repeat="Expand", guard=True, mask=None, axes=(0, 1, 3, 2), scale="both"):
+    """Heads that share keys and values as exporters write it, with a model that any number of tokens is right for."""
+    node = helper.make_node
+    nodes = []
+    for name in "kv":
+        nodes += [
+            node("Unsqueeze", [name, "two"], [f"{name}1"]),
+            node("Expand", [f"{name}1", "wide"], [f"{name}2"]) if repeat == "Expand"
+            else node("Tile", [f"{name}1", "times"], [f"{name}2"]),
+            node("Reshape", [f"{name}2", "joined"], [f"{name}3"]),
+        ]  # fmt: skip
+    if repeat is None:
+        nodes = [node("Identity", [name], [f"{name}3"]) for name in "kv"]
+    nodes += [
+        node("Transpose", ["k3"], ["k4"], perm=list(axes)),
+        *(node("Mul", [n, "root"], [f"{n}_"]) if scale == "both" else node("Identity", [n], [f"{n}_"])
+          for n in ("q", "k4")),
+        node("MatMul", ["q_", "k4_"], ["scores"], name="scores"),
+        node("Add", ["scores", "mask"], ["masked"]) if mask is not None else node("Identity", ["scores"], ["masked"]),
+        node("Softmax", ["masked"], ["shares"], axis=-1),
+        *([node("IsNaN", ["shares"], ["none"]), node("Where", ["none", "zero", "shares"], ["p"])] if guard
+          else [node("Identity", ["shares"], ["p"])]),
+        node("MatMul", ["p", "v3"], ["y"]),
+    ]  # fmt: skip
+    constants = {
+        "two": np.int64([2]), "wide": np.int64([1, 1, TIMES, 1, 1]), "times": np.int64([1, 1, TIMES, 1, 1]),
+        "joined": np.int64([0, QUERIES, -1, SIZE]), "root": np.float32(0.7), "zero": np.float32(0),
+    }  # fmt: skip
+    return nodes, constants
+
+
+def shared_feeds(rows, keys, heads=SHARED, mask=None):
+    feeds = {"q": draw(2, QUERIES, rows, SIZE), "k": draw(2, heads, keys, SIZE), "v": 3 * draw(2, heads, keys, SIZE)}
+    return feeds if mask is None else feeds | {"mask": mask}
+
+
+def hidden(rows, keys):
+    """A causal mask of minus infinity, under which the first query sees nothing."""
+    seen = np.arange(keys) < np.arange(keys - rows, keys)[:, None] if rows < keys else np.tri(rows, keys, -1) > 0
+    seen[0] = False
+    return np.where(seen, 0, -np.inf).astype(np.float32)[None, None]
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 5), (1, 700), (2, 1100), (40, 90), (200, 600)])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("repeat", ["Expand", "Tile", None])
+@pytest.mark.parametrize("scale", ["both", ""])
+def test_heads_that_share_keys_are_read_once(rows, keys, masked, repeat, scale):
+    mask = hidden(rows, keys) if masked else None
+    feeds = shared_feeds(rows, keys, SHARED if repeat else QUERIES, mask)
+    nodes, constants = shared_heads(repeat, mask=mask, scale=scale)
+    model = make_model(nodes, feeds, constants, ["y"])
+    module = tinycomp.compile(model, verify=True)
+    assert set(kernels(module)) <= {"cached_attention_f32", "attention_combine_f32"}
+    expected = tinycomp.compile(model, "host", passes="").run(feeds)["y"]
+    assert not masked or not expected[:, :, 0].any()
+    np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 700), (40, 90)])
+def test_a_query_without_keys_gives_nan_where_nothing_catches_that(rows, keys):
+    mask = hidden(rows, keys)
+    feeds = shared_feeds(rows, keys, mask=mask)
+    nodes, constants = shared_heads(guard=False, mask=mask)
+    model = make_model(nodes, feeds, constants, ["y"])
+    module = tinycomp.compile(model)
+    assert kernels(module) == ["attention_f32"]
+    expected = tinycomp.compile(model, "host", passes="").run(feeds)["y"]
+    assert np.isnan(expected[:, :, 0]).all()
+    np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_shared_heads_without_a_mask_need_nothing_to_catch():
+    feeds = shared_feeds(3, 600)
+    model = make_model(*shared_heads_of(feeds, guard=False), ["y"])
+    module = tinycomp.compile(model)
+    assert set(kernels(module)) <= {"cached_attention_f32", "attention_combine_f32"}
+    expected = tinycomp.compile(model, "host", passes="").run(feeds)["y"]
+    np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def shared_heads_of(feeds, **options):
+    nodes, constants = shared_heads(**options)
+    return nodes, feeds, constants
+
+
+APART = {
+    "narrow mask": ({"mask": draw(2, 1, 4, 1)}, shared_feeds(4, 9, mask=draw(2, 1, 4, 1))),
+    "other transpose": ({"axes": (0, 1, 2, 3)}, shared_feeds(SIZE, SIZE)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_other_forms_of_shared_heads_stay_apart_and_are_right(name):
+    options, feeds = APART[name]
+    model = make_model(*shared_heads_of(feeds, **options), ["y"])
+    module = tinycomp.compile(model)
+    assert not {"cached_attention_f32"} & set(kernels(module))
+    expected = tinycomp.compile(model, "host", passes="").run(feeds)["y"]
+    np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)

@@ -162,6 +162,17 @@ def _attend(
         emit.call("attention_combine_f32", [y.view, partial, scores.sink], combined, node)
 
 
+def attend(emit: Emitter, node: Node, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> None:
+    """Emit attention on all keys, a row each, of which every head may serve several of queries.
+
+    All operands are of rank 4, the scale is positive or not, and a query that sees no key gives zeros.
+    """
+    queries, keys, values = (_by_heads(emit.strided(x), sized_type(x)[1], 0) for x in (q, k, v))
+    y = _by_heads(destination(emit, node.output), sized_type(node.output)[1], 0)
+    batch = sized_type(q)[1][0]
+    _attend(emit, node, batch, queries, keys, values, y, _Lengths(), _Scores(scale, mask=mask))
+
+
 def _partial(emit: Emitter, batch: Size, q: _Rows, keys: Size, group: Size, columns: Size) -> View | None:
     """Return room for what parts of the keys contribute; None where sizes surely need none."""
     if symbolic.surely_at_most(keys, _CHUNK) or symbolic.surely_at_most(_FEW + 1, group * q.rows):
