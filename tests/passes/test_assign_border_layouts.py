@@ -18,7 +18,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import tensor
 from tinycomp.ir.verify import verify
 from tinycomp.runtime.native.executor import Pool
-from tinycomp.target_api import P, Target, Tolerance, partitioned
+from tinycomp.target_api import Decline, P, Target, Tolerance, partitioned
 
 LAYOUTS = ["NCHW8c", "NHWC16", "NHWC", "NCHW16c", "NCHW4c", "CNHW", "NHWC3", "NCHW2w"]
 
@@ -182,3 +182,20 @@ def test_an_answer_that_fails_names_the_node() -> None:
     target.layouts(lambda node: node.nothing)
     with pytest.raises(TargetError, match=r"a at .*: the choice of a layout failed: AttributeError"):
         tinycomp.compile(network(), target)
+
+
+def test_a_region_that_is_declined_computes_the_same_elsewhere() -> None:
+    target = target_of("a", "NCHW8c", "Conv", "Relu")
+    build = target._codegen
+    assert build is not None
+
+    @target.codegen
+    def picky(region: Node) -> object:
+        if region.body.nodes[-1].op == "Relu" or len(region.body.inputs[0].users) != 1 or region.op == "a_0":
+            raise Decline("not today")
+        return build(region)
+
+    module = tinycomp.compile(network(), [target, "c"])
+    for found, expected in zip(module(X), tinycomp.compile(network(), "host")(X), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert [region.target for region in module.report().regions].count("a") == 1
