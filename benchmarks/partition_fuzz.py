@@ -10,6 +10,7 @@ bit by bit.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -21,6 +22,7 @@ import numpy as np
 from tinycomp.driver.lowering import Lowering
 from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.ir import Graph, Node, TensorType, Value
+from tinycomp.ir.types import tensor
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
@@ -28,11 +30,14 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_regions import BARRIERS, MergeRegions
 from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.place_by_cost import PlaceByCost
 from tinycomp.rewrite import P, Pattern, ValuePattern, open_graphs
 from tinycomp.runtime.native.executor import Pool
-from tinycomp.target import Target
+from tinycomp.target import Cost, Link, Target
 
 MOST_NODES = 12
+MOST_PLACED = 10
+"""Most nodes of a graph of which every placement is tried."""
 UNARY = ("Relu", "Neg", "Tanh", "Identity", "Dropout")
 BINARY = ("Add", "Mul", "Sub", "Max")
 CHAINED = ("Tanh", "Sigmoid", "Erf")
@@ -48,14 +53,14 @@ class MismatchError(AssertionError):
 # Graphs ---------------------------------------------------------------------------------------------------------------
 
 
-def random_graph(rng: random.Random, unary: Sequence[str] = UNARY) -> Graph:
-    """Return a graph of up to :data:`MOST_NODES` nodes, those in branches not counted."""
+def random_graph(rng: random.Random, unary: Sequence[str] = UNARY, most: int = MOST_NODES) -> Graph:
+    """Return a graph of up to ``most`` nodes, those in branches not counted."""
     graph = Graph(opsets={"": 17}, infer=infer_node_types)
     pool = [graph.add_input(f"x{i}", WIDE) for i in range(rng.randint(1, 2))]
     condition = graph.add_input("condition", TensorType("bool", ()))
     if rng.random() < 0.5:
         pool.append(graph.add_const(np.full((2, 4), 0.5, np.float32), "c"))
-    _fill(rng, graph, pool, rng.randint(1, MOST_NODES), condition, unary)
+    _fill(rng, graph, pool, rng.randint(1, most), condition, unary)
     produced = [v for v in pool if v.producer is not None]
     results = rng.choices(produced, k=rng.randint(1, 3))
     graph.set_outputs(results, [f"out{i}" for i in range(len(results))])
@@ -298,6 +303,82 @@ def _chained(graph: Graph, root: Node, chain: tuple[str, ...]) -> list[Node]:
     return members
 
 
+def check_costs(seed: int) -> None:
+    """Place one random graph of up to ten nodes by random costs, and compare with every placement there is.
+
+    Raises:
+        MismatchError: If a placement is cheaper than the one chosen.
+    """
+    rng = random.Random(seed)
+    graph = random_graph(rng, CHAINED, MOST_PLACED)
+    EliminateDeadCode().run(graph)
+    targets = random_targets(rng, (*CHAINED, *BINARY, "Split"))[:2]
+    links = [Link(rng.choice([4.0, 16.0, 1e9]), rng.choice([0.0, 1.0, 3.0])) for _ in range(3)]
+    launch = rng.choice([0.0, 0.5, 2.0])
+    costs = [_random_cost(rng, "host", links, 0.0)]
+    for target in targets:
+        target.claims_structural = False
+        target.cost = _random_cost(rng, rng.choice(["host", "m", target.name]), links, launch)
+        costs.append(target.cost)
+    text = str(graph)
+    try:
+        nodes = graph.nodes
+        allowed = [[0, *(i for i, t in enumerate(targets, 1) if t.rules_for(node))] for node in nodes]
+        least = _least_cost(graph, allowed, costs)
+        PlaceByCost(targets, host=costs[0]).run(graph)
+        names = ["host", *(t.name for t in targets)]
+        labels = np.array([[names.index(node.target or "host") for node in nodes]])
+        found = _transfers_and_work(graph, labels, costs)[0] + _launches(nodes, labels[0], costs)
+        assert found <= least * (1 + 1e-9) + 1e-12, f"{found} with {labels[0]}, {least} is enough"
+    except Exception as error:
+        raise MismatchError(f"seed {seed}: {error}\n{text}") from error
+
+
+def _random_cost(rng: random.Random, memory: str, links: list[Link], launch: float) -> Cost:
+    seconds = {op: rng.choice([0.5, 1.0, 2.0, 5.0]) for op in (*CHAINED, *OPS, "StopFusion")}
+    direct = {"m": links[1]} if rng.random() < 0.3 else {}
+    return Cost(lambda node: seconds[node.op], launch, memory, links[0] if memory == "m" else links[2], direct)
+
+
+def _least_cost(graph: Graph, allowed: list[list[int]], costs: list[Cost]) -> float:
+    """Return the cost of the cheapest placement, by trying all of them."""
+    labels = np.array(list(itertools.product(*allowed)))
+    base = _transfers_and_work(graph, labels, costs)
+    least = np.inf
+    for number in np.argsort(base):
+        if base[number] >= least:
+            break
+        least = min(least, base[number] + _launches(graph.nodes, labels[number], costs))
+    return float(least)
+
+
+def _launches(nodes: list[Node], labels: np.ndarray, costs: list[Cost]) -> float:
+    """Return the seconds of launching the fewest regions; a launch takes equally long on every target."""
+    return costs[-1].launch * fewest(_needs(nodes), [int(label) or None for label in labels])
+
+
+def _transfers_and_work(graph: Graph, labels: np.ndarray, costs: list[Cost]) -> np.ndarray:
+    """Return, for every row of ``labels``, the seconds of all nodes, and one transfer per value and memory."""
+    nodes = graph.nodes
+    place = {node: i for i, node in enumerate(nodes)}
+    memories = list(dict.fromkeys(cost.memory for cost in costs))
+    first = [next(cost for cost in costs if cost.memory == memory) for memory in memories]
+    memory_of = np.array([memories.index(cost.memory) for cost in costs])
+    total = np.zeros(len(labels))
+    for i, node in enumerate(nodes):
+        total += np.array([cost.seconds(node) for cost in costs])[labels[:, i]]
+    for value in [*graph.inputs, *(v for node in nodes for v in node.outputs)]:
+        source = 0 * labels[:, 0] if value.producer is None else memory_of[labels[:, place[value.producer]]]
+        for number, memory in enumerate(first):
+            read = np.full(len(labels), number == 0 and graph.is_output(value))
+            for user in value.users:
+                read |= memory_of[labels[:, place[user]]] == number
+            size = tensor(value.type).nbytes()
+            seconds = np.array([each.transfer(memory, size) for each in first])
+            total += np.where(read & (source != number), seconds[source], 0.0)
+    return total
+
+
 def _check_regions(graph: Graph) -> Counter[str]:
     nodes = graph.nodes
     regions: dict[int, list[Node]] = {}
@@ -344,6 +425,7 @@ def main() -> int:
         try:
             facts += check(seed)
             check_priorities(seed)
+            check_costs(seed)
         except MismatchError as error:
             print(error)
             return 1

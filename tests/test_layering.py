@@ -54,7 +54,8 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 SELDOM = (
     "onnx.reference", "jinja2", "safetensors", "rich", "tinycomp.checking", "tinycomp.driver.dump",
-    "tinycomp.driver.save", "tinycomp.driver.restore", "tinycomp.targets.c.tuning.log", "tinycomp.runtime.profile",
+    "tinycomp.driver.near_misses", "tinycomp.driver.save", "tinycomp.driver.restore", "tinycomp.targets.c.tuning.log",
+    "tinycomp.runtime.profile",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

@@ -71,6 +71,23 @@ def test_a_star_rule_serves_operators_of_its_domain_without_a_rule():
     assert [rule.name for rule in npu.rules_for(odd)] == ["npu.vendor::Odd"]
 
 
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        ("Conv2D", 'target npu: there is no operator "Conv2D". Did you mean "Conv"?'),
+        ("relu", 'there is no operator "relu". Did you mean "Relu"?'),
+        ("GroupQueryAttention", 'Did you mean "com.microsoft::GroupQueryAttention"?'),
+        ("QuackOp", "Operators of other domains are written with these: com.vendor::Op."),
+    ],
+)
+def test_a_rule_for_an_operator_that_does_not_exist_is_refused(op, text):
+    for write in (Target("npu").accept, lambda op: Target("npu").op(op)(lambda node: True)):
+        with pytest.raises(TargetError) as caught:
+            write(op)
+        assert text in str(caught.value)
+    Target("npu").accept("*", "com.vendor::Anything", "ai.onnx.ml::Scaler")
+
+
 def test_wrongly_written_targets():
     with pytest.raises(TargetError, match="a target needs a name of its own"):
         Target("host")

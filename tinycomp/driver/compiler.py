@@ -450,7 +450,8 @@ class Compiler:
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
-        report = functools.partial(self._report, lowered, symbolic)
+        misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
+        report = functools.partial(self._report, lowered, misses, symbolic)
         parts = ModuleParts(
             inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -477,14 +478,22 @@ class Compiler:
         }
         return pack(about, lowered, report({}))
 
-    def _report(self, lowered: Lowered, symbolic: bool, sizes: Mapping[str, int]) -> Report:
+    def _report(
+        self, lowered: Lowered, misses: Callable[[], list[Remark]], symbolic: bool, sizes: Mapping[str, int]
+    ) -> Report:
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"For {known}." if known else "Sizes that are no numbers count as 1 in MACs and bytes."
         report = make_report(
-            lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes
+            lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes, misses()
         )
         return report.with_arenas(arenas(lowered.plan))
+
+
+def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:
+    from tinycomp.driver.near_misses import near_misses  # not before: few reports are read
+
+    return near_misses(partitioned, targets)
 
 
 def copied(graph: Graph) -> Graph:

@@ -30,6 +30,7 @@ from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
+from tinycomp.passes.place_by_cost import PlaceByCost
 from tinycomp.passes.simplify import Simplify
 from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import fits, readings_of
@@ -215,19 +216,23 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
 
     Args:
         targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
-            so where it would not take it simplified.
+            so where it would not take it simplified, unless costs decide between targets.
         policy: What every region must fulfil, whatever its target.
     """
     keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
         FoldConstants(),
-        *(keeping if any(map(wishes, targets)) else []),
+        *(keeping if any(map(wishes, targets)) and not _have_costs(targets) else []),
         Simplify(),
         FoldConstants(),
         EliminateCommonSubexpressions(),
         EliminateDeadCode(),
     ]
+
+
+def _have_costs(targets: Sequence[Target]) -> bool:
+    return bool(targets) and all(target.cost is not None for target in targets)
 
 
 def partitioning_passes(
@@ -237,7 +242,8 @@ def partitioning_passes(
 
     All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
     folded for good, dequantised weights included: no later rule could make use of them. Where the last target has no
-    composites of quantised numbers, that is done before its composites are tried.
+    composites of quantised numbers, that is done before its composites are tried. Where all targets have a cost, the
+    cheapest placement decides instead of their order.
 
     Args:
         targets: In priority order; each has a policy of its own, too.
@@ -247,11 +253,14 @@ def partitioning_passes(
     """
     policy = policy or Policy()
     merging_regions = [MergeRegions(policy=policy, targets=tuple(targets)), PartitionGraph(targets=tuple(targets))]
+    last = tuple(targets[-1:])
+    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
+    if _have_costs(targets):
+        cleaning = [*folding, EliminateDeadCode()] if optimize else []
+        return [PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*itertools.chain.from_iterable(claiming), *merging_regions]
-    last = tuple(targets[-1:])
-    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
         *(OfferToTarget(target, policy) for target in targets[:-1]),

@@ -12,6 +12,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
+from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, Position, RegionRow, Report
@@ -31,6 +32,7 @@ def make_report(
     notes: Sequence[str] = (),
     programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
     sizes: Mapping[str, int] = MappingProxyType({}),
+    misses: Sequence[Remark] = (),
 ) -> Report:
     """Return what runs where in a partitioned graph, and why.
 
@@ -41,10 +43,11 @@ def make_report(
         notes: What else the reader should know.
         programs: What was generated for its regions, by symbol and shapes.
         sizes: Sizes by symbol; symbols without one count as 1.
+        misses: Remarks beside those of the graph.
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
-    reasons = _reasons(graph)
+    reasons = _reasons(graph, misses)
     for position, node in _outside_regions(graph):
         if node.is_region:
             regions.append(_region_row(node, position, sizes))
@@ -81,8 +84,8 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 
 
 def _doubts(graph: Graph) -> list[str]:
-    """Tell which graphs may have more regions than necessary."""
-    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule == MINIMUM]
+    """Tell which graphs may have more regions than necessary, and what placements are estimated to cost."""
+    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule in (ESTIMATE, MINIMUM)]
 
 
 def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
@@ -176,11 +179,11 @@ def _host_row(
     return HostRow(node.label, node.qualified_op, tier, work, _ranked(remarks), node.sources, position)
 
 
-def _reasons(graph: Graph) -> dict[str, tuple[Remark, ...]]:
+def _reasons(graph: Graph, further: Sequence[Remark]) -> dict[str, tuple[Remark, ...]]:
     """Return every remark by source name, which then is no part of it any more."""
     found: dict[str, dict[Remark, None]] = {}
     graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
-    for remark in dict.fromkeys(r for g in graphs for r in g.remarks):
+    for remark in dict.fromkeys((*(r for g in graphs for r in g.remarks), *further)):
         reason = replace(remark, sources=(), where="")
         for source in remark.sources:
             found.setdefault(source, {})[reason] = None

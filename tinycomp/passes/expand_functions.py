@@ -25,8 +25,8 @@ attributes of the node; what follows from them alone is folded before any target
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import definition, is_defined_by_others
@@ -103,12 +103,34 @@ def expand_for(
         How many nodes were expanded.
     """
     expanded = 0
+    refused: dict[Hashable, list[Remark]] = {}
     for node in [n for n in graph.nodes if _may_expand(n) and not _taken(n, targets)]:
-        body = _expansion(node, [t for t in targets if node not in barred[t.name]], remarks)
+        allowed = [t for t in targets if node not in barred[t.name]]
+        key = _likeness(node, allowed)
+        known = None if key is None else refused.get(key)
+        if known is not None:
+            remarks += [replace(remark, sources=node.sources) for remark in known]
+            continue
+        before = len(remarks)
+        body = _expansion(node, allowed, remarks)
         if body is not None:
             _splice(graph, node, body)
             expanded += 1
+        elif key is not None:
+            refused[key] = remarks[before:]
     return expanded
+
+
+def _likeness(node: Node, targets: Sequence[Target]) -> Hashable:
+    """Return what nodes have in common whose definitions are refused alike; None where that is not easily said."""
+    plain = (bool, int, float, str, bytes, list)
+    if node.bodies or not all(isinstance(value, plain) for value in node.attrs.values()):
+        return None
+    operands = tuple(None if v is None else (v.type, None if v.const is None else id(v.const)) for v in node.inputs)
+    same = tuple(node.inputs.index(v) for v in node.inputs)
+    names = tuple(t.name for t in targets)
+    results = tuple((bool(v.name), v.type) for v in node.outputs)
+    return node.domain, node.op, node.version, repr(sorted(node.attrs.items())), operands, same, results, names
 
 
 def expands(node: Node, targets: Sequence[Target]) -> bool:

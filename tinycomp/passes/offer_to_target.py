@@ -111,8 +111,13 @@ def offer(graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, 
     """
     claimed = False
     for scope in open_graphs(graph):
-        claimed |= _Offer(scope, target, policy, withheld, graph.remarks).run()
+        claimed |= offer_in(scope, target, policy, withheld, graph.remarks)
     return claimed
+
+
+def offer_in(scope: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str], remarks: list[Remark]) -> bool:
+    """Let ``target`` claim nodes of one scope, see :func:`offer`; remarks go to ``remarks``."""
+    return _Offer(scope, target, policy, withheld, remarks).run()
 
 
 class _Offer:

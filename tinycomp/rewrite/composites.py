@@ -11,7 +11,7 @@ import bisect
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -175,11 +175,16 @@ class Selection:
             if node in self.taken:
                 reason = f"lost {node.label} to {self.taken[node].composite.qualified_name}"
                 return Remark(reason=reason, where=node.label)
-            if node in self.barred:
+            if node in self.barred and not self._is_copied(node, match):
                 return Remark(reason=f"it may not have {node.label}: {self.barred[node]}", where=node.label)
             if not _may_take(node, composite):
                 return Remark(reason=f"{node.label} belongs to {node.target or node.op} already", where=node.label)
         return None
+
+    def _is_copied(self, node: Node, match: Match) -> bool:
+        """Tell whether the match would have a copy of a node, and leave the node where it is."""
+        copies = copies_needed(match, self.graph) if is_duplicable(node) else set()
+        return not isinstance(copies, Remark) and node in copies
 
     def _is_closed(self, match: Match) -> Remark | None:
         copies = copies_needed(match, self.graph)
@@ -259,6 +264,31 @@ def _may_take(node: Node, composite: Composite) -> bool:
     if node.is_region or (node.target is not None and not node.is_composite):
         return False
     return node.target in (None, composite.target)
+
+
+def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node, str]) -> Remark | None:
+    """Return why ``composite`` does not stand at ``node``; None if it could.
+
+    Args:
+        composite: The composite.
+        node: The root.
+        graph: The graph as operators.
+        owners: By node, the target that runs it by itself, or the composite that it is part of.
+    """
+
+    def is_free(match: Match) -> Remark | None:
+        for member in match.matched:
+            owner = owners.get(member, "the host")
+            if owner != composite.target and not is_duplicable(member):
+                return Remark(reason=f"lost {member.label} to {owner}", where=member.label)
+        return None
+
+    def is_closed(match: Match) -> Remark | None:
+        copies = copies_needed(match, graph)
+        return copies if isinstance(copies, Remark) else None
+
+    answer = find(composite.pattern, node, graph, [*composite.predicates, is_free, is_closed])
+    return None if isinstance(answer, Match) else replace(answer, rule=composite.qualified_name)
 
 
 def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:

@@ -21,6 +21,7 @@ import numpy as np
 
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
+from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator
 
 _P = TypeVar("_P", bound="ValuePattern")
 
@@ -462,6 +463,9 @@ class Builder:
             heads = _SUM_OF_TWO
         bodies = {k: v if isinstance(v, tuple) else (v,) for k, v in attrs.items() if _is_body(v)}
         plain = {k: v for k, v in attrs.items() if k not in bodies}
+        if heads:
+            _check_attributes(heads, attrs)
+            _check_operands(heads, len(fixed), variadic)
         return OpPattern(heads, tuple(map(to_pattern, fixed)), variadic, plain, bodies)
 
     def composite(self, name: str, *operands: Any, **attrs: Any) -> OpPattern:
@@ -473,9 +477,11 @@ class Builder:
         return OpPattern(None, (to_pattern(x),), trait="elementwise", anywhere=True)
 
     def _head(self, name: str) -> Head:
-        if self._domain:
-            return self._domain, name
-        return COMPOSITE if "." in name else TINYCOMP if name in OWN_OPS else "", name
+        domain = self._domain or (COMPOSITE if "." in name else TINYCOMP if name in OWN_OPS else "")
+        hint = unknown_operator(name, domain)
+        if hint is not None:
+            raise PatternError(f'there is no operator "{name}"', where=f"P.{name}", hint=hint)
+        return domain, name
 
     # Values --------------------------------------------------------------------------------------------------------
 
@@ -552,6 +558,43 @@ class Builder:
     def attr(self, name: str, constraint: Any = None) -> AttrBinding:
         """Bind an attribute to ``name``; two attributes with one name must be equal."""
         return AttrBinding(name, constraint)
+
+
+_LITERALS = (bool, int, float, str, bytes, list, tuple, np.ndarray, np.generic)
+
+
+def _check_attributes(heads: frozenset[Head], attrs: Mapping[str, Any]) -> None:
+    """Refuse constraints on attributes that no version of any of the operators can fulfil."""
+    for name, wanted in attrs.items():
+        where = f"P.{_any_of(heads)}({name}=…)"
+        if all(lacks_attribute(op, domain, name) for domain, op in heads):
+            names = sorted({each for domain, op in heads for each in signature(op, domain).attributes})
+            raise PatternError(
+                f'there is no attribute "{name}"', where=where, expected=f"one of {', '.join(names) or 'none'}",
+                hint=did_you_mean(name, names),
+            )  # fmt: skip
+        for literal in wanted if isinstance(wanted, (set, frozenset)) else (wanted,):
+            forms = [misfit(op, domain, name, literal) for domain, op in heads if isinstance(literal, _LITERALS)]
+            if forms and None not in forms:
+                expected = " or ".join(dict.fromkeys(filter(None, forms)))
+                raise PatternError("the attribute is never that", where=where, expected=expected, found=repr(literal))
+
+
+def _check_operands(heads: frozenset[Head], count: int, variadic: bool) -> None:
+    """Refuse numbers of operands that no version of any of the operators takes."""
+    if any(takes_operands(op, domain, count, variadic) for domain, op in heads):
+        return
+    known = [signature(op, domain) for domain, op in heads]
+    least, most = min(each.least for each in known), max(each.most for each in known)
+    raise PatternError(
+        "the operator never has so many operands" if count > most else "the operator always has more operands",
+        where=f"P.{_any_of(heads)}", expected=f"{least} to {most}" if least < most else str(most), found=str(count),
+        hint="" if count > most else "Write P.any for an operand that does not matter, ... for any further ones.",
+    )  # fmt: skip
+
+
+def _any_of(heads: Iterable[Head]) -> str:
+    return " or ".join(sorted(map(_display, heads)))
 
 
 def _names(names: str | Iterable[str]) -> list[str]:

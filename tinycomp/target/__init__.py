@@ -3,6 +3,7 @@
 A :class:`Target` is a plain object. Passes take targets as arguments; there is no registry.
 """
 
+from tinycomp.target.cost import HOST_COST, Cost, Link, roofline
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
@@ -10,7 +11,10 @@ from tinycomp.target.region import Region, Split, split
 from tinycomp.target.target import Decline, OpRule, Target, Tolerance, answer_reason
 
 __all__ = [
+    "HOST_COST",
+    "Cost",
     "Decline",
+    "Link",
     "OpRule",
     "Placement",
     "Policy",
@@ -23,5 +27,6 @@ __all__ = [
     "find",
     "find_all",
     "names",
+    "roofline",
     "split",
 ]

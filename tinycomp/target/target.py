@@ -15,7 +15,9 @@ import numpy as np
 
 from tinycomp.errors import TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match
+from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
@@ -174,6 +176,8 @@ class Target:
         canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
             is kept for it as the model has it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+        cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
+            between them and the host; otherwise their order does.
 
     Attributes:
         options: The options in force; None if the target declares none.
@@ -205,6 +209,7 @@ class Target:
         static_shapes: bool = False,
         canonical: bool = False,
         buckets: Sequence[int] = (),
+        cost: Cost | None = None,
     ) -> None:
         if not name or name == "host":
             raise TargetError(
@@ -228,6 +233,7 @@ class Target:
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
         self.canonical = canonical
+        self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []
@@ -289,6 +295,9 @@ class Target:
         options = self.options if _takes_options(predicate) else None
         for op in ops:
             domain, _, name = op.rpartition("::")
+            hint = None if name == "*" else unknown_operator(name, domain)
+            if hint is not None:
+                raise TargetError(f'there is no operator "{op}"', where=f"target {self.name}", hint=hint)
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def codegen(self, function: _F) -> _F:

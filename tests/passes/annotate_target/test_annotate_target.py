@@ -97,7 +97,7 @@ def test_composites_keep_their_owner_unless_its_policy_excludes_them():
     for policy, expected in ((Policy(), [("f", "q")]), (Policy(exclude=("Neg",)), [("Relu", None), ("Neg", None)])):
         graph = graph_of("%a = Relu(%x)\n%b = Neg(%a)", "b")
         graph.outline(graph.nodes, "f", domain=COMPOSITE, target="q")
-        AnnotateTarget([target_of("p", "f", "Abs"), Target("q", policy=policy)]).run(graph)
+        AnnotateTarget([target_of("p", f"{COMPOSITE}::f", "Abs"), Target("q", policy=policy)]).run(graph)
         verify(graph)
         assert [(n.op, n.target) for n in graph.nodes] == expected
     assert remarks(graph, STAGE)[0] == (("a", "b"), "q", "policy", "excluded by Neg")

@@ -1,0 +1,335 @@
+"""Search for the cheapest placement: which target runs which node, with transfers and launches.
+
+A node has *options*: an option is a target with the nodes that it computes as one atom, and its seconds. A placement
+chooses options that hold every node once. It costs the seconds of the options, for every value and every memory other
+than that of its producer in which it is read one transfer, and for every region a launch; regions are counted by
+:mod:`tinycomp.passes.region_search`, which knows that they must not wait for each other.
+
+* Problems of up to :data:`EXACT` nodes are searched exactly: nodes are decided in their order, and a branch ends where
+  what it costs already, with the cheapest option for every node to come, is no less than the best placement known.
+* Others go through a sweep over the nodes that keeps the cheapest beginnings: two beginnings with the same options at
+  the nodes whose values are still to be read differ in nothing that follows, so only the cheaper one is kept. On a
+  chain of nodes that is exact. Elsewhere the :data:`BEAM` cheapest are kept, and a launch is counted where no operand
+  comes from the same target, which is too often only where regions meet.
+
+The answer is never worse than any of the placements that the caller starts from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+
+from tinycomp.passes.region_search import HOST, Problem, RegionSearch
+
+EXACT = 12
+"""Most nodes of a problem that is searched exactly."""
+STEPS = 50_000
+"""Branchings after which the exact search gives up."""
+BEAM = 64
+"""Beginnings that the sweep keeps."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to compute some nodes.
+
+    Attributes:
+        target: The target; 0 is the host.
+        members: The nodes that are computed as one.
+        seconds: How long that takes.
+    """
+
+    target: int
+    members: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """One value.
+
+    Attributes:
+        producer: The node that makes it; None for what is in the host's memory from the start.
+        users: The nodes that read it.
+        leaves: Whether it must be in the host's memory in the end.
+        seconds: By the memory where it is made and the memory where it is read, how long a transfer takes.
+    """
+
+    producer: int | None
+    users: tuple[int, ...]
+    leaves: bool
+    seconds: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementProblem:
+    """Nodes in their order, with their options, and what flows between them.
+
+    Attributes:
+        count: Number of nodes.
+        options: Every option; each node has one that holds it alone.
+        flows: Every value.
+        launches: By target, the seconds that starting a region takes; 0 for the host.
+        memories: By target, the number of its memory; 0 is the host's, and that of target 0.
+    """
+
+    count: int
+    options: tuple[Option, ...]
+    flows: tuple[Flow, ...]
+    launches: tuple[float, ...]
+    memories: tuple[int, ...]
+
+    @cached_property
+    def options_of(self) -> list[list[int]]:
+        """The options of each node, cheapest share first."""
+        found: list[list[int]] = [[] for _ in range(self.count)]
+        order = sorted(range(len(self.options)), key=lambda i: self.options[i].seconds / len(self.options[i].members))
+        for number in order:
+            for node in self.options[number].members:
+                found[node].append(number)
+        return found
+
+    @cached_property
+    def read_by(self) -> list[list[int]]:
+        """The flows that each node reads."""
+        found: list[list[int]] = [[] for _ in range(self.count)]
+        for number, flow in enumerate(self.flows):
+            for user in flow.users:
+                found[user].append(number)
+        return found
+
+    @cached_property
+    def made_by(self) -> list[list[Flow]]:
+        """The flows that each node makes."""
+        found: list[list[Flow]] = [[] for _ in range(self.count)]
+        for flow in self.flows:
+            if flow.producer is not None:
+                found[flow.producer].append(flow)
+        return found
+
+    @cached_property
+    def shares(self) -> list[float]:
+        """The least seconds that each node takes, wherever it is: a share of its cheapest option."""
+        options = self.options
+        return [min(options[i].seconds / len(options[i].members) for i in found) for found in self.options_of]
+
+    def memory(self, option: int) -> int:
+        """Return the memory in which an option computes."""
+        return self.memories[self.options[option].target]
+
+    def compute_and_transfer(self, choice: Sequence[int]) -> tuple[float, float]:
+        """Return the seconds of all options of a placement, and of all transfers."""
+        compute = sum(self.options[number].seconds for number in dict.fromkeys(choice))
+        return compute, sum(self._transfer(flow, choice) for flow in self.flows)
+
+    def _transfer(self, flow: Flow, choice: Sequence[int]) -> float:
+        source = self.memory(choice[flow.producer]) if flow.producer is not None else 0
+        readers = {self.memory(choice[user]) for user in flow.users} | ({0} if flow.leaves else set())
+        return sum(flow.seconds[source][memory] for memory in readers - {source})
+
+    def difference(self, choice: Sequence[int], number: int) -> float:
+        """Return how much longer computing and moving would take with one option taken, launches left out.
+
+        What the option breaks up goes to the host, whose options come first, one for each node in their order.
+        """
+        members = set(self.options[number].members)
+        broken = {choice[i] for i in members}
+        moved = {i: i for other in broken for i in self.options[other].members} | dict.fromkeys(members, number)
+        after = [moved.get(i, other) for i, other in enumerate(choice)]
+        made = [flow for i in moved for flow in self.made_by[i]]
+        flows = dict.fromkeys([*made, *(self.flows[other] for i in moved for other in self.read_by[i])])
+        seconds = sum(self.options[other].seconds for other in set(moved.values()))
+        seconds -= sum(self.options[other].seconds for other in broken)
+        return seconds + sum(self._transfer(flow, after) - self._transfer(flow, choice) for flow in flows)
+
+    def launch(self, choice: Sequence[int]) -> float:
+        """Return the seconds of starting the regions of a placement, as few as there can be."""
+        if not any(self.launches):
+            return 0.0
+        return sum(self.launches[self.options[choice[group[0]]].target] for group in self.regions(choice))
+
+    def regions(self, choice: Sequence[int]) -> list[list[int]]:
+        """Return the nodes of the fewest regions of a placement."""
+        targets = [self.options[number].target for number in choice]
+        first: dict[int, int] = {}
+        atom = [first.setdefault(number, node) for node, number in enumerate(choice)]
+        vertices = list(first.values())
+        number = {vertex: i for i, vertex in enumerate(vertices)}
+        members: list[list[int]] = [[] for _ in vertices]
+        for node in range(self.count):
+            members[number[atom[node]]].append(node)
+        successors: list[set[int]] = [set() for _ in vertices]
+        links: list[set[int]] = [set() for _ in vertices]
+        for flow in self.flows:
+            if flow.producer is None:
+                continue
+            source = number[atom[flow.producer]]
+            for user in flow.users:
+                sink = number[atom[user]]
+                if sink != source:
+                    successors[source].add(sink)
+                    if targets[flow.producer] == targets[user] != HOST:
+                        links[source].add(sink)
+                        links[sink].add(source)
+        return RegionSearch().minimum(Problem([targets[v] for v in vertices], successors, links, members))
+
+    def cost(self, choice: Sequence[int]) -> float:
+        """Return what a placement costs in all."""
+        return sum(self.compute_and_transfer(choice)) + self.launch(choice)
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The answer of the search.
+
+    Attributes:
+        choice: The option of each node.
+        cost: What it costs.
+        exact: Whether nothing is cheaper.
+    """
+
+    choice: tuple[int, ...]
+    cost: float
+    exact: bool
+
+
+def cheapest(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) -> Cheapest:
+    """Return the cheapest placement that the search finds, never dearer than one of ``starts``."""
+    best: tuple[int, ...] = ()
+    limit = math.inf
+    swept, whole = _sweep(problem)
+    for start in (*starts, swept):
+        cost = problem.cost(start)
+        if cost < limit:
+            best, limit = tuple(start), cost
+    if problem.count > EXACT:
+        return Cheapest(best, limit, whole and _is_chain(problem))
+    search = _Exact(problem, best, limit)
+    search.run()
+    return Cheapest(search.best, search.limit, search.steps > 0)
+
+
+def _is_chain(problem: PlacementProblem) -> bool:
+    """Tell whether every value is read by the node behind its producer only."""
+    return all(
+        flow.users in ((), (flow.producer + 1,)) if flow.producer is not None else len(flow.users) <= 1
+        for flow in problem.flows
+    )
+
+
+class _Exact:
+    """Branch and bound over the options of the nodes in their order."""
+
+    def __init__(self, problem: PlacementProblem, best: tuple[int, ...], limit: float) -> None:
+        self.problem = problem
+        self.best = best
+        self.limit = limit
+        self.steps = STEPS
+        self.to_come = [0.0] * (problem.count + 1)
+        for node in reversed(range(problem.count)):
+            self.to_come[node] = self.to_come[node + 1] + problem.shares[node]
+
+    def run(self) -> None:
+        problem = self.problem
+        stack: list[tuple[list[int], float]] = [([-1] * problem.count, 0.0)]
+        while stack and self.steps > 0:
+            self.steps -= 1
+            choice, spent = stack.pop()
+            if spent >= self.limit:
+                continue
+            node = next((i for i, number in enumerate(choice) if number < 0), problem.count)
+            if node == problem.count:
+                self._judge(choice)
+                continue
+            for number in reversed(problem.options_of[node]):
+                members = problem.options[number].members
+                if all(choice[member] < 0 for member in members):
+                    following = choice.copy()
+                    for member in members:
+                        following[member] = number
+                    bound = self._bound(following)
+                    if bound < self.limit:
+                        stack.append((following, bound))
+
+    def _bound(self, choice: list[int]) -> float:
+        """Return what every placement with these options costs at least."""
+        problem = self.problem
+        decided = sum(problem.options[number].seconds for number in dict.fromkeys(choice) if number >= 0)
+        open_ = sum(share for share, number in zip(problem.shares, choice, strict=True) if number < 0)
+        transfer = 0.0
+        for flow in problem.flows:
+            if flow.producer is not None and choice[flow.producer] < 0:
+                continue
+            source = problem.memory(choice[flow.producer]) if flow.producer is not None else 0
+            readers = {problem.memory(choice[user]) for user in flow.users if choice[user] >= 0}
+            readers |= {0} if flow.leaves else set()
+            transfer += sum(flow.seconds[source][memory] for memory in readers - {source})
+        launched = {problem.options[number].target for number in choice if number >= 0}
+        return (decided + open_ + transfer + sum(problem.launches[target] for target in launched)) * (1 - 1e-12)
+
+    def _judge(self, choice: list[int]) -> None:
+        cost = self.problem.cost(choice)
+        if cost < self.limit:
+            self.best, self.limit = tuple(choice), cost
+
+
+def _sweep(problem: PlacementProblem) -> tuple[tuple[int, ...], bool]:
+    """Return a placement found from the first node to the last, and whether no beginning had to be given up."""
+    alive: list[int] = []
+    last = [0] * problem.count
+    for flow in problem.flows:
+        if flow.producer is not None:
+            last[flow.producer] = max((last[flow.producer], *flow.users))
+    beginnings = [(0.0, [-1] * problem.count)]
+    whole, reach = True, 0
+    for node in range(problem.count):
+        reach = max(reach, *(max(problem.options[number].members) for number in problem.options_of[node]))
+        alive = [i for i in alive if last[i] > node] + ([node] if last[node] > node else [])
+        read_later = itemgetter(*alive) if alive else bool
+        following: dict[Hashable, tuple[float, list[int]]] = {}
+        for spent, choice in beginnings:
+            for number in [choice[node]] if choice[node] >= 0 else problem.options_of[node]:
+                extended = _extended(problem, choice, node, number)
+                if extended is None:
+                    continue
+                cost = spent + _added(problem, choice, extended, node)
+                key = read_later(extended), tuple(extended[node + 1 : reach + 1])
+                if key not in following or cost < following[key][0]:
+                    following[key] = (cost, extended)
+        whole &= len(following) <= BEAM
+        beginnings = sorted(following.values(), key=itemgetter(0))[:BEAM]
+    return tuple(beginnings[0][1]), whole
+
+
+def _extended(problem: PlacementProblem, choice: list[int], node: int, number: int) -> list[int] | None:
+    """Return the options with one more for all of its nodes; None if one of these has another."""
+    members = problem.options[number].members
+    if choice[node] == number:
+        return choice
+    if any(choice[member] >= 0 for member in members):
+        return None
+    extended = choice.copy()
+    for member in members:
+        extended[member] = number
+    return extended
+
+
+def _added(problem: PlacementProblem, before: list[int], choice: list[int], node: int) -> float:
+    """Return what deciding about one node adds: its seconds once per option, transfers of operands, a launch."""
+    option = problem.options[choice[node]]
+    target, memory = option.target, problem.memories[option.target]
+    added = 0.0 if before[node] >= 0 else option.seconds
+    joins = before[node] >= 0
+    for number in problem.read_by[node]:
+        flow = problem.flows[number]
+        source = problem.memory(choice[flow.producer]) if flow.producer is not None else 0
+        joins |= flow.producer is not None and problem.options[choice[flow.producer]].target == target
+        earlier = {source, *(problem.memory(choice[user]) for user in flow.users if user < node)}
+        if memory not in earlier | ({0} if flow.leaves else set()):
+            added += flow.seconds[source][memory]
+    added += sum(flow.seconds[memory][0] for flow in problem.made_by[node] if flow.leaves and memory)
+    return added + (0.0 if joins else problem.launches[target])
