@@ -292,12 +292,21 @@ def test_a_target_may_take_the_whole_loop():
     assert npu.runs == {region.symbol: 2}
 
 
-def test_a_target_takes_a_loop_of_unknown_length():
+def test_a_loop_of_unknown_length_stays_out_where_the_target_needs_sizes():
     npu = Npu()
     npu.accept("Loop")
     model = model_of(LOOP)
     for specialize in (False, True):
-        assert_like_onnxruntime(tinycomp.compile(model, npu, specialize=specialize), model, feeds_of(model))
+        module = tinycomp.compile(model, npu, specialize=specialize)
+        assert_like_onnxruntime(module, model, feeds_of(model))
+        assert "Loop" in module.report().regions[0].ops
+    npu.static_shapes = True
+    module = tinycomp.compile(model, npu)
+    assert_like_onnxruntime(module, model, feeds_of(model))
+    (loop,) = [host for host in module.report().hosts if host.op == "Loop"]
+    assert str(loop.reasons[0]) == (
+        'npu.static_shapes: the size of its result "every" depends on data, and npu needs to know every size'
+    )
 
 
 def test_strict_counts_the_nodes_of_bodies():

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from tinycomp.remark import Remark
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
-from tinycomp.runtime.report import ConversionRow, HostRow, LayerRow, RegionRow, Report
+from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, RegionRow, Report
 
-WRITTEN = (4, "9e4cec2af129")
+WRITTEN = (4, "568dbadd59a5")
 """The format version, and the fingerprint of what files of that version hold."""
 
 
@@ -21,7 +21,7 @@ def lines() -> Iterator[str]:
         kernel = kernel_named(name)
         fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
         yield f"{name} {kernel.signature} {' '.join(fields)}"
-    for part in (Report, RegionRow, HostRow, LayerRow, ConversionRow):
+    for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow):
         yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part))}"
     yield f"Reason {' '.join(Remark().to_dict())}"
 

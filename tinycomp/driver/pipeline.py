@@ -217,19 +217,23 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
 
     Args:
         targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
-            so where it would not take it simplified.
+            so where it would not take it simplified, unless costs decide between targets.
         policy: What every region must fulfil, whatever its target.
     """
     keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
         FoldConstants(),
-        *(keeping if any(map(wishes, targets)) else []),
+        *(keeping if any(map(wishes, targets)) and not _have_costs(targets) else []),
         Simplify(),
         FoldConstants(),
         EliminateCommonSubexpressions(),
         EliminateDeadCode(),
     ]
+
+
+def _have_costs(targets: Sequence[Target]) -> bool:
+    return bool(targets) and all(target.cost is not None for target in targets)
 
 
 def partitioning_passes(
@@ -254,18 +258,14 @@ def partitioning_passes(
         PartitionGraph(targets=tuple(targets)),
         *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
     ]
+    last = tuple(targets[-1:])
+    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
+    if _have_costs(targets):
+        cleaning = [*folding, EliminateDeadCode()] if optimize else []
+        return [PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*itertools.chain.from_iterable(claiming), *merging_regions]
-    last = tuple(targets[-1:])
-    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
-    if targets and all(target.cost is not None for target in targets):
-        return [
-            PlaceByCost(tuple(targets), policy),
-            *folding,
-            EliminateDeadCode(),
-            *merging_regions,
-        ]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
         *(OfferToTarget(target, policy) for target in targets[:-1]),

@@ -234,8 +234,8 @@ class Target:
             )
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
-        self.cost = cost
         self.canonical = canonical
+        self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []
