@@ -53,7 +53,7 @@ def test_texts_of_passes(text, passes):
     ("text", "error", "message"),
     [
         ("simplfy", PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
-        ("zzz", PatternError, "There are: annotate-target, assign-layout"),
+        ("zzz", PatternError, "There are: annotate-target, assign-border-layouts, assign-layout"),
         ("simplify,,simplify", PatternError, ",simplify: cannot read the list of passes"),
         ("simplify simplify", PatternError, "cannot read the list of passes"),
         ("eliminate-dead-code{x=1}", PatternError, 'eliminate-dead-code has no option "x". It has: none.'),
