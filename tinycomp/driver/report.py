@@ -117,7 +117,7 @@ def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
 
 def _is_open_call(node: Node) -> bool:
     """Tell whether a node does nothing but run the nodes of a function, each of which has a row of its own."""
-    return node.is_call and not node.is_composite and not node.is_region
+    return node.is_call and not node.is_composite and not node.is_region and conversion_of(node) is None
 
 
 def _placed(graph: Graph, path: Position = ()) -> list[tuple[Position, Node]]:

@@ -288,7 +288,7 @@ def test_outputs_of_unknown_size_are_written_where_the_caller_wants_them():
     for spec, found in zip(program.outputs, outputs, strict=True):
         np.testing.assert_array_equal(found, expected[spec.name])
     small = [np.empty((2, *x.shape[1:]), x.dtype) if i in program.grown else x for i, x in enumerate(outputs)]
-    with pytest.raises(tinycomp.errors.FeedError, match="does not fit the result of this run"):
+    with pytest.raises(tinycomp.errors.FeedError, match="the result does not fit the array"):
         native.run(inputs, small)
 
 
