@@ -1,23 +1,50 @@
-"""Where sizes have to agree: what a node demands of dimensions whose numbers only a run shows."""
+"""Sizes that operators want to be equal.
+
+What a node demands of the sizes of its operands is stated here once, and read in two ways. A model may call the
+channels of an image "C" although the weights say that there are 3: :func:`implied_sizes` says so, before anything is
+computed. And what only a run can decide becomes one of the :func:`conditions` that it has to fulfil.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
-from tinycomp.ir.graph import Node
-from tinycomp.symbolic import Expression, Size, broadcast, if_zero, product
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.symbolic import Expression, Size, broadcast, if_zero, product, solved, substitute
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
 
+
+@dataclass(frozen=True)
+class Demand:
+    """Say that two sizes have to be equal.
+
+    Attributes:
+        a: The one.
+        b: The other.
+        or_one: Whether either may also be 1.
+        text: What is wrong where they are not; by default that they are different.
+    """
+
+    a: Size
+    b: Size
+    or_one: bool = False
+    text: str = ""
+
+    @property
+    def condition(self) -> Condition:
+        """Return the same as a number that must be 0."""
+        if self.or_one:
+            text = f"{self.a} and {self.b} are different, and neither is 1"
+            return if_zero(self.a - 1, 0, if_zero(self.b - 1, 0, self.a - self.b)), self.text or text
+        return self.a - self.b, self.text or f"{self.a} and {self.b} are different"
+
+
 _Shapes = Sequence[tuple[Size, ...] | None]
-_BROADCASTING = (
-    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
-)  # fmt: skip
-_CHANNELS = ("BatchNormalization", "InstanceNormalization")
-_NORMS = ("LayerNormalization", "RMSNormalization")
+_Rule = Callable[[Node, _Shapes], Iterable[Demand]]
 
 
 def conditions(node: Node) -> list[Condition]:
@@ -26,82 +53,153 @@ def conditions(node: Node) -> list[Condition]:
     Args:
         node: A node of ONNX's own domain; others have no conditions.
     """
+    stated = [demand.condition for demand in _demands(node)]
+    return [(value, text) for value, text in stated if isinstance(value, Expression)]
+
+
+def implied_sizes(graph: Graph) -> dict[str, Size]:
+    """Return the symbols that nodes of a graph, bodies included, want to be numbers or other symbols."""
+    known: dict[str, Size] = {}
+    for _, node in graph.walk():
+        for demand in _demands(node):
+            equal = None if demand.or_one else solved(substitute(demand.a, known), substitute(demand.b, known))
+            if equal is not None:
+                name, size = equal
+                known = {key: substitute(value, {name: size}) for key, value in known.items()} | {name: size}
+    return known
+
+
+def _demands(node: Node) -> Iterable[Demand]:
     rule = None if node.domain else _RULES.get(node.op)
     if rule is None:
-        return []
-    shapes = [None if value is None else value.sizes for value in node.inputs]
-    return [(value, text) for value, text in rule(node, shapes) if isinstance(value, Expression)]
+        return ()
+    return rule(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
 
 
-def _equal(a: Size, b: Size) -> Condition:
-    return a - b, f"{a} and {b} are different"
+def _each(a: Iterable[Size], b: Iterable[Size]) -> Iterator[Demand]:
+    return (Demand(x, y) for x, y in zip(a, b, strict=False))
 
 
-def _fit(a: Size, b: Size) -> Condition:
-    """Return the condition that two dimensions broadcast."""
-    text = f"{a} and {b} are different, and neither is 1"
-    return if_zero(a - 1, 0, if_zero(b - 1, 0, a - b)), text
-
-
-def _broadcast(node: Node, shapes: _Shapes) -> Iterator[Condition]:
+def _broadcast(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     return _all_fit([shape for shape in shapes if shape is not None])
 
 
-def _all_fit(shapes: Sequence[tuple[Size, ...]]) -> Iterator[Condition]:
+def _all_fit(shapes: Sequence[tuple[Size, ...]]) -> Iterator[Demand]:
     for axis in range(1, 1 + max(map(len, shapes), default=0)):
         dims = [shape[-axis] for shape in shapes if len(shape) >= axis]
         whole = dims[0]
         for dim in dims[1:]:
-            yield _fit(whole, dim)
+            yield Demand(whole, dim, or_one=True)
             whole = broadcast(whole, dim)
 
 
-def _matmul(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    a, b = shapes[:2]
-    if a and b:
-        yield _equal(a[-1], b[-2] if len(b) > 1 else b[0])
-        yield from _all_fit([a[:-2], b[:-2]])
+def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    """Demand that operands can be repeated to the shape of the first."""
+    x = shapes[0]
+    for shape in shapes[1:] if x else ():
+        for own, size in zip(reversed(x or ()), reversed(shape or ()), strict=False):
+            yield Demand(own, size, or_one=not isinstance(size, int) or size == 1)
 
 
-def _gemm(node: Node, shapes: _Shapes) -> Iterator[Condition]:
+def _product_rule(left: int, right: int) -> _Rule:
+    def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+        a, b = shapes[left], shapes[right]
+        if a and b:
+            yield Demand(a[-1], b[max(len(b) - 2, 0)])
+            yield from _all_fit([a[:-2], b[:-2]])
+
+    return rule
+
+
+def _gemm(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     a, b = shapes[:2]
     if a and b:
-        yield _equal(a[0 if node.attrs.get("transA") else 1], b[1 if node.attrs.get("transB") else 0])
-    if len(shapes) > 2 and shapes[2] is not None and node.output.sizes is not None:
+        yield Demand(a[0 if node.attrs.get("transA", 0) else 1], b[1 if node.attrs.get("transB", 0) else 0])
+    if len(shapes) > 2 and shapes[2] is not None and node.output.rank is not None and node.output.sizes is not None:
         yield from _all_fit([node.output.sizes, shapes[2]])
 
 
-def _concat(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    known = [shape for shape in shapes if shape is not None]
+def _convolution_rule(weights: int) -> _Rule:
+    def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+        x, w = shapes[0], shapes[weights]
+        if x and w:
+            yield Demand(x[1], w[0] if node.op == "ConvTranspose" else w[1] * int(node.attrs.get("group", 1)))
+
+    return rule
+
+
+def _channels(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    """Demand of every vector an element for each channel."""
+    x = shapes[0]
+    if x is None or len(x) < 2 or (node.op == "GroupNormalization" and node.version < _VECTORS_OF_CHANNELS):
+        return
+    yield from (Demand(x[1], dim) for dim in chain.from_iterable(shape or () for shape in shapes[1:]))
+
+
+_VECTORS_OF_CHANNELS = 21
+"""Since this opset GroupNormalization has an element for every channel, not for every group."""
+
+
+def _along_axis(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    """Demand a scale for every element of an axis, where there is more than one."""
+    x, scales = shapes[0], shapes[1]
+    if x and scales and len(scales) == 1 and scales[0] != 1 and not node.attrs.get("block_size", 0):
+        axis = int(node.attrs.get("axis", 1))
+        if isinstance(scales[0], int) and -len(x) <= axis < len(x):
+            yield Demand(x[axis], scales[0])
+
+
+def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    x, w, r = shapes[:3]
+    if not x or not w or not r:
+        return
+    batch_first = bool(node.attrs.get("layout", 0))
+    batch = x[0 if batch_first else 1]
+    yield Demand(x[2], w[2])
+    yield Demand(w[0], r[0])
+    for state in shapes[5:7]:
+        if state:
+            yield Demand(state[0 if batch_first else 1], batch)
+            yield Demand(state[1 if batch_first else 0], w[0])
+            yield Demand(state[2], r[2])
+    if len(shapes) > 4 and shapes[4]:
+        yield Demand(shapes[4][0], batch)
+
+
+def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    known = [shape for shape in shapes if shape]
     for shape in known[1:]:
         axis = int(node.attrs["axis"]) % len(shape)
-        yield from (_equal(a, b) for i, (a, b) in enumerate(zip(known[0], shape, strict=True)) if i != axis)
+        yield from (each for i, each in enumerate(_each(known[0], shape)) if i != axis)
 
 
-def _reshape(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    before, after = shapes[0], node.output.sizes
+def _reshape(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
     if before is not None and after is not None:
         text = f"[{', '.join(map(str, before))}] and [{', '.join(map(str, after))}] have different numbers of elements"
-        yield product(before) - product(after), text
+        yield Demand(product(before), product(after), text=text)
 
 
-def _squeeze(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    before, after = shapes[0], node.output.sizes
+def _squeeze(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
     if before is not None and after is not None:
-        yield product(before) - product(after), f"a dimension of [{', '.join(map(str, before))}] is not 1"
+        text = f"a dimension of [{', '.join(map(str, before))}] is not 1"
+        yield Demand(product(before), product(after), text=text)
 
 
-def _split(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    x, parts = shapes[0], [value.sizes for value in node.outputs]
-    if x is not None and None not in parts:
-        axis = int(node.attrs.get("axis", 0)) % len(x)
-        total: Size = 0
-        for part in parts:
-            total = total + (part[axis] if part is not None else 0)
-        yield x[axis] - total, f"the parts have {total} elements together, not {x[axis]}"
+def _split(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    x, given = shapes[0], node.optional_operand(1)
+    lengths: Sequence[Size | None] = (node.attrs.get("split") if given is None else given.contents) or ()
+    if not lengths:
+        axis = int(node.attrs.get("axis", 0))
+        lengths = [None if v.rank is None or v.sizes is None else v.sizes[axis] for v in node.outputs]
+    known = [length for length in lengths if length is not None]
+    if x and known and len(known) == len(lengths):
+        whole, total = x[int(node.attrs.get("axis", 0)) % len(x)], sum(known[1:], start=known[0])
+        yield Demand(whole, total, text=f"the parts have {total} elements together, not {whole}")
 
 
-def _expand(node: Node, shapes: _Shapes) -> Iterator[Condition]:
+def _expand(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     wanted = node.operand(1).contents
     if shapes[0] is not None and wanted is not None:
         known = tuple([element for element in wanted if element is not None])
@@ -109,41 +207,55 @@ def _expand(node: Node, shapes: _Shapes) -> Iterator[Condition]:
             yield from _all_fit([shapes[0], known])
 
 
-def _convolution(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    x, w = shapes[:2]
-    if x and w:
-        yield _equal(x[1], w[1] * int(node.attrs.get("group", 1)))
+def _scatter(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    if shapes[1] and shapes[2]:
+        yield from _each(shapes[1], shapes[2])
 
 
-def _channels(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    x = shapes[0]
-    if x is not None and len(x) > 1:
-        yield from (_equal(x[1], dim) for dim in chain.from_iterable(shape or () for shape in shapes[1:]))
+def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    data, indices, updates = shapes[:3]
+    if data and indices and updates and isinstance(indices[-1], int):
+        yield from _each(updates, (*indices[:-1], *data[indices[-1] :]))
 
 
-def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Condition]:
-    x, rest = shapes[0], (*shapes[4:7], None, None, None)[:3]
-    batch_first = bool(node.attrs.get("layout", 0))
-    if x is not None:
-        batch = x[0 if batch_first else 1]
-        lengths, *states = rest
-        if lengths is not None:
-            yield _equal(lengths[0], batch)
-        for state in states:
-            if state is not None:
-                yield _equal(state[0 if batch_first else 1], batch)
+def _boxes(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    boxes, scores = shapes[:2]
+    if boxes and scores:
+        yield from _each((boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4))
 
 
-_RULES: Mapping[str, Callable[[Node, _Shapes], Iterator[Condition]]] = {
-    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent),
-    **dict.fromkeys((*_BROADCASTING, *_NORMS), _broadcast),
-    **dict.fromkeys(_CHANNELS, _channels),
+def _attention(node: Node, shapes: _Shapes) -> Iterator[Demand]:
+    q, k, v = shapes[:3]
+    if q and k and v and len(q) == len(k) == len(v):
+        yield from _each((q[0], q[0], k[-2]), (k[0], v[0], v[-2]))
+        if len(q) == _BY_HEAD:
+            yield Demand(q[3], k[3])
+
+
+_BY_HEAD = 4
+"""Dimensions where heads have one of their own."""
+_BROADCASTING = (
+    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
+    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor",
+)  # fmt: skip
+_RULES: Mapping[str, _Rule] = {
+    **dict.fromkeys(_BROADCASTING, _broadcast),
+    **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
+    **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
+    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
+    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), _along_axis),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
+    **dict.fromkeys(("MatMul", "MatMulInteger"), _product_rule(0, 1)),
+    **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
+    "Attention": _attention,
     "Concat": _concat,
-    "Conv": _convolution,
     "Expand": _expand,
     "Gemm": _gemm,
-    "MatMul": _matmul,
+    "NonMaxSuppression": _boxes,
+    "QLinearConv": _convolution_rule(3),
+    "QLinearMatMul": _product_rule(0, 3),
     "Reshape": _reshape,
+    "ScatterND": _scatter_slices,
     "Split": _split,
     "Squeeze": _squeeze,
 }

@@ -9,8 +9,7 @@ from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
-from tinycomp.ops.agreement import conditions
-from tinycomp.ops.equal_sizes import implied_sizes
+from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.rows import name_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
