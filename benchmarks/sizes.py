@@ -199,9 +199,9 @@ class Contestant:
 def programs() -> int:
     """How many native programs of ours this process holds."""
     native = sys.modules.get("tinycomp.runtime.native.executor")
-    kind = native.NativeProgram if native else ()
+    kind = native.NativeProgram if native else None
     gc.collect()
-    return sum(isinstance(each, kind) for each in gc.get_objects())
+    return sum(type(each) is kind for each in gc.get_objects())
 
 
 def ratio(row: Mapping[str, Any], peer: str, kind: str, figure: str = "median") -> float | None:

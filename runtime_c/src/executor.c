@@ -54,7 +54,7 @@ void tc_context_destroy(tc_context *context) {
 
 static void *copied(const void *from, size_t bytes) {
   void *copy = malloc(bytes + 1);
-  if (copy) {
+  if (copy && bytes) {
     memcpy(copy, from, bytes);
   }
   return copy;

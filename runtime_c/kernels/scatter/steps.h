@@ -49,7 +49,7 @@ static scatter_fn scatter_find(int64_t element_size, int64_t type, int64_t reduc
   if (reduction == TC_SCATTER_REPLACE) {
     return scatter_replace(element_size);
   }
-  if (tc_number_size(type) != element_size) {
+  if (element_size < 1 || tc_number_size(type) != element_size) {
     return NULL;
   }
 #define SCATTER_CASE(operation)                                   \
