@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
 from tests.targets.c.harness import assert_ran_on_c, compile_for, make_model, run_onnxruntime
@@ -144,6 +144,22 @@ def test_what_needs_all_rows_is_in_the_region(name):
     assert_ran_on_c(module, "NonMaxSuppression")
     for seed in (4, 5, 4):
         check(model, detections(seed), module)
+
+
+def test_what_is_left_of_the_room():
+    """A size that shrinks as more is found."""
+    nodes = [
+        node("Shape", ["kept"], ["shape"], start=0, end=1),
+        node("Sub", ["all", "shape"], ["rest"]),
+        node("Concat", ["rest", "three"], ["missing"], axis=0),
+        node("ConstantOfShape", ["missing"], ["zeros"], value=numpy_helper.from_array(np.array([7]))),
+        node("Concat", ["kept", "zeros"], ["y"], axis=0),
+    ]
+    constants = {"all": index(BATCH * CLASSES * MOST), "three": index(3)}
+    module = compile_for(model_of(*nodes, outputs=("y", "kept"), constants=constants))
+    for seed in range(4):
+        (y, _) = check(model_of(*nodes, outputs=("y", "kept"), constants=constants), detections(seed), module)
+        assert len(y) == BATCH * CLASSES * MOST
 
 
 def test_rows_that_two_results_count():

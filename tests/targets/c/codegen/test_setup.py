@@ -7,6 +7,8 @@ import numpy as np
 import tinycomp
 from tinycomp.ir.types import TensorType
 from tinycomp.runtime.native.program import Program
+from tinycomp.symbolic import evaluate, symbol
+from tinycomp.targets.c.codegen.emitter import Buffer, Emitter
 
 FLOAT = "float32"
 
@@ -52,3 +54,11 @@ def test_runs_with_the_same_and_with_other_sizes():
         y, m = module(x)
         np.testing.assert_array_equal(m, np.tril(np.ones((n, n), np.float32)))
         np.testing.assert_allclose(y, np.tril(x @ x.T), rtol=1e-5, atol=1e-5)
+
+
+def test_a_place_has_room_for_whatever_is_found():
+    emit = Emitter(tinycomp.Graph("g", opsets={"": 21}), most={"found": 10 * symbol("n")})
+    found, n = symbol("found"), symbol("n")
+    for size, least in [(4 * found, 40), (10 * n - found, 10), (found + n, 11), (n * 8, 8), (80 // (found + 1), 80)]:
+        room = emit._room(Buffer(size))
+        assert evaluate(room, {"n": 1}) == least

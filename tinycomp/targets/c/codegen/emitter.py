@@ -27,7 +27,7 @@ from tinycomp.runtime.native.program import (
     Program,
     TableWord,
 )
-from tinycomp.symbolic import Expression, Size, product, substitute, typical
+from tinycomp.symbolic import Expression, Size, maximum, product, substitute, typical
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import sized_type
 
@@ -324,8 +324,12 @@ class Emitter:
         return isinstance(size, Expression) and not size.symbols.isdisjoint(self.most)
 
     def _room(self, buffer: Buffer) -> Size:
-        """Return the bytes of a buffer's place: those for the most, where its size is found out."""
-        return substitute(buffer.nbytes, self.most) if self._is_found(buffer.nbytes) else buffer.nbytes
+        """Return the bytes of a buffer's place: for the most that may be found, or for nothing, whatever is more."""
+        room = buffer.nbytes
+        for name, most in self.most.items():
+            if isinstance(room, Expression) and name in room.symbols:
+                room = maximum(substitute(room, {name: most}), _without(room, name))
+        return room
 
     def _copy_bytes(self, target: View, source: View, size: Size) -> None:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
@@ -380,6 +384,14 @@ class Emitter:
                     last[view.buffer] = len(self.calls) if is_kept else index
         last |= {view.buffer: len(self.calls) for view in left}
         return {b: Lifetime(typical(self._room(b)), first[b], last[b]) for b in first}
+
+
+def _without(size: Size, name: str) -> Size:
+    """Return a size where nothing is found of one that it follows from."""
+    try:
+        return substitute(size, {name: 0})
+    except ZeroDivisionError:
+        return 0
 
 
 def _written(call: _Call) -> list[Buffer]:
