@@ -141,20 +141,30 @@ static Py_ssize_t dimension(const direct *d, const tc_context *memory, Py_ssize_
   return size < 0 ? (Py_ssize_t)d->value(memory, -1 - size) : size;
 }
 
-/* A fresh array for a result. */
-static PyObject *fresh_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
-  const array_spec *spec = &d->specs[d->input_count + output];
-  PyObject *shape = PyTuple_New(spec->rank);
-  for (int k = 0; shape && k < spec->rank; k++) {
-    PyObject *size = PyLong_FromSsize_t(dimension(d, memory, spec->shape[k]));
-    if (!size || PyTuple_SetItem(shape, k, size)) {
-      Py_CLEAR(shape);
-    }
+/* Puts a size into a shape in the making; false, and the shape gone, with an exception. */
+static bool put_size(PyObject **shape, int axis, int64_t value) {
+  PyObject *size = *shape ? PyLong_FromLongLong(value) : NULL;
+  if (!size || PyTuple_SetItem(*shape, axis, size)) {
+    Py_CLEAR(*shape);
   }
+  return *shape != NULL;
+}
+
+/* A fresh array of this shape, which it takes over, for a result; NULL with an exception. */
+static PyObject *empty_array(const direct *d, Py_ssize_t output, PyObject *shape) {
   PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 4);
   PyObject *array = shape ? PyObject_CallFunctionObjArgs(d->empty, shape, dtype, NULL) : NULL;
   Py_XDECREF(shape);
   return array;
+}
+
+/* A fresh array for a result whose sizes are known before the run. */
+static PyObject *fresh_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
+  const array_spec *spec = &d->specs[d->input_count + output];
+  PyObject *shape = PyTuple_New(spec->rank);
+  for (int k = 0; k < spec->rank && put_size(&shape, k, dimension(d, memory, spec->shape[k])); k++) {
+  }
+  return empty_array(d, output, shape);
 }
 
 static bool overlap(const Py_buffer *a, const Py_buffer *b) {
@@ -256,19 +266,17 @@ static int run_program(const direct *d, tc_context *memory, const frame *f) {
 static PyObject *grown_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
   tc_grown grown;
   const int32_t rank = d->grown(memory, (int32_t)output, &grown);
-  PyObject *shape = rank < 0 ? NULL : PyTuple_New(rank);
-  for (int k = 0; shape && k < rank; k++) {
-    PyObject *size = PyLong_FromLongLong(grown.dims[k]);
-    if (!size || PyTuple_SetItem(shape, k, size)) {
-      Py_CLEAR(shape);
-    }
+  if (rank < 0) {
+    PyErr_Format(PyExc_SystemError, "the run has not measured output %zd", output);
+    return NULL;
   }
-  PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 4);
-  PyObject *array = shape ? PyObject_CallFunctionObjArgs(d->empty, shape, dtype, NULL) : NULL;
-  Py_XDECREF(shape);
+  PyObject *shape = PyTuple_New(rank);
+  for (int k = 0; k < rank && put_size(&shape, k, grown.dims[k]); k++) {
+  }
+  PyObject *array = empty_array(d, output, shape);
   Py_buffer view;
   if (!array || PyObject_GetBuffer(array, &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)) {
-    Py_CLEAR(array);
+    Py_XDECREF(array);
     return NULL;
   }
   if (view.len == grown.bytes && grown.bytes) {

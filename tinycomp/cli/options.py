@@ -90,13 +90,21 @@ def place_of(options: Namespace) -> dict[Which, str] | None:
     """
     place: dict[Which, str] = {}
     for text in options.place:
-        which, equals, target = text.rpartition("=")
-        if not equals or not which:
-            raise UsageError(
-                "cannot read a place", where="--place", expected="NODES=TARGET, such as encoder/*=npu", found=text
-            )
+        which, target = _assigned(text, "a place", "--place", "NODES=TARGET, such as encoder/*=npu")
         place.setdefault(which, target)
     return place or None
+
+
+def _assigned(text: str, what: str, where: str, expected: str) -> tuple[str, str]:
+    """Return what stands before and behind the last ``=``.
+
+    Raises:
+        UsageError: If there is none, or nothing before it.
+    """
+    name, equals, value = text.rpartition("=")
+    if not equals or not name:
+        raise UsageError(f"cannot read {what}", where=where, expected=expected, found=text)
+    return name, value
 
 
 def policies_of(options: Namespace) -> dict[str, Policy] | None:
@@ -121,11 +129,7 @@ def shapes_of(options: Namespace) -> dict[str, Shape] | None:
     """
     shapes: dict[str, Shape] = {}
     for text in options.shape:
-        name, equals, dims = text.rpartition("=")
-        if not equals or not name:
-            raise UsageError(
-                "cannot read a shape", where="--shape", expected="INPUT=DIMS, such as image=1,3,224,224", found=text
-            )
+        name, dims = _assigned(text, "a shape", "--shape", "INPUT=DIMS, such as image=1,3,224,224")
         shapes[name] = tuple(_dim(part.strip(), text) for part in dims.split(",")) if dims else ()
     return shapes or None
 

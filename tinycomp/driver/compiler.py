@@ -41,7 +41,7 @@ from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
-from tinycomp.passes.given_back import GivenBack
+from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinycomp.driver.lowering import Lowering
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.passes.given_back import GivenBack
 from tinycomp.passes.merge_regions import MergeRegions
+from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.remark import Remark
 from tinycomp.target import Decline

@@ -22,7 +22,7 @@ from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
 from tinycomp.passes.data_dependent import data_dependent
-from tinycomp.passes.given_back import GivenBack
+from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
