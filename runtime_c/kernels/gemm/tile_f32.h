@@ -74,8 +74,8 @@ TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
   }
 }
 
-/* Pointers of the other rows are read again for every depth. Compilers would keep what the general registers do not hold
- * in vector registers, and the way back from there takes the place of a multiplication. */
+/* Pointers of the other rows are read again for every depth. Compilers would keep what the general registers do not
+ * hold in vector registers, and the way back from there takes the place of a multiplication. */
 enum { TC_ROW_POINTERS = 7 };
 
 /* One depth: a line of the panel times the values of all rows. */
