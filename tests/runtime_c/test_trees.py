@@ -96,7 +96,7 @@ def test_a_damaged_table_is_walked_in_bounds(isa: str) -> None:
     [
         ({"aggregate": 4}, "there is no aggregate 4"),
         ({"features": 0}, "0 columns"),
-        ({"rows": 1000}, "ends at byte"),
+        ({"rows": 1000}, "reaches past the end"),
         ({"leaves": 10**6}, "ends at byte"),
     ],
 )
