@@ -45,6 +45,7 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
+from tinycomp.runtime.advice import AdviceList
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
@@ -179,12 +180,13 @@ def compile(  # noqa: A001 - the public name
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
+        source = graph.clone() if passes is None else None  # for advice, which is tried on the model as it is
         compiler.partition_in_place(graph)
         compiler.check_places(graph, strict)
         evict(constants_of(graph))
         lowered = compiler.lower(graph)
         compiler.check_places(graph, strict)  # code generators may have declined regions
-        return compiler.package(lowered)
+        return compiler.package(lowered, source)
 
 
 _NO_PASSES = "Leave out one of the two."
@@ -451,13 +453,14 @@ class Compiler:
                 lowering = lowering.anew()
                 replace_declined(partitioned, target, lowering, given_back)
 
-    def package(self, lowered: Lowered) -> Module:
-        """Return the module of a lowered graph."""
+    def package(self, lowered: Lowered, source: Graph | None = None) -> Module:
+        """Return the module of a lowered graph; ``source`` is the model before the passes, if advice may be wanted."""
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
-        report = functools.partial(self._report, lowered, misses, symbolic)
+        adviser = None if source is None else functools.partial(self._advise, source)
+        report = functools.partial(self._report, lowered, misses, symbolic, adviser)
         parts = ModuleParts(
             inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -487,7 +490,12 @@ class Compiler:
         return pack(about, lowered, report({}))
 
     def _report(
-        self, lowered: Lowered, misses: Callable[[], list[Remark]], symbolic: bool, sizes: Mapping[str, int]
+        self,
+        lowered: Lowered,
+        misses: Callable[[], list[Remark]],
+        symbolic: bool,
+        adviser: Callable[[int, float], AdviceList] | None,
+        sizes: Mapping[str, int],
     ) -> Report:
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -495,7 +503,14 @@ class Compiler:
         report = make_report(
             lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes, misses()
         )
-        return report.with_arenas(arenas(lowered.plan))
+        return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
+
+    def _advise(self, source: Graph, trials: int, seconds: float) -> AdviceList:
+        from tinycomp.driver.advice.adviser import advise  # not before: few ask for advice
+        from tinycomp.driver.advice.setup import Setup
+
+        graph = copied(source)
+        return advise(Setup(graph, self.targets, self.policy, self.optimize, load_graph), trials, seconds)
 
 
 def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:

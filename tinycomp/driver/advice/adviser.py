@@ -1,0 +1,244 @@
+"""The search for advice: which changes take what is in the way, and which of them gain something.
+
+Every change is tried by partitioning a copy of the model with it. For each operator that stands between two regions of
+a target, or has work that the target does not do, changes are tried from the smallest one on until the target takes the
+operator. Then the changes for all operators of a border are tried together, without those that turn out not to matter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinycomp.driver.advice.borders import Borders, find_borders
+from tinycomp.driver.advice.case import Case, by_source, form
+from tinycomp.driver.advice.options import option_changes
+from tinycomp.driver.advice.rules import rule_changes
+from tinycomp.driver.advice.setup import Change, Outcome, Setup, changed
+from tinycomp.errors import TinycompError
+from tinycomp.ir.graph import Node
+from tinycomp.runtime.advice import Advice, AdviceList
+
+_Changes = tuple[Change, ...]
+_NAMED = 3
+"""Nodes named in the text of advice."""
+
+
+class _CutError(Exception):
+    """The limit of an adviser has been reached."""
+
+
+def advise(setup: Setup, trials: int, seconds: float) -> AdviceList:
+    """Return changes that give a model fewer regions, or a target more of its work; the smallest change first.
+
+    Args:
+        setup: What was compiled.
+        trials: Most partitions to try.
+        seconds: Time after which no further one is tried.
+
+    Raises:
+        TinycompError: If the model cannot be partitioned as it is.
+    """
+    for _, node in setup.graph.walk():
+        node.sources = node.sources or (node.label,)
+    search = _Search(setup, trials, time.monotonic() + seconds, seconds)
+    cut = ""
+    try:
+        for target in setup.targets:
+            _Adviser(search, target.name).run()
+    except _CutError as limit:
+        cut = str(limit)
+    return AdviceList(tuple(search.ranked()), search.made, cut)
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """What a change gains: regions less, multiply-accumulates more on a target, and more on all targets."""
+
+    regions: int
+    macs: int
+    offloaded: int
+
+    def __bool__(self) -> bool:
+        fewer = self.regions > 0 and self.macs >= 0
+        return fewer or self.offloaded > 0 or (self.macs > 0 and self.regions >= 0)
+
+    def exceeds(self, others: Iterable[_Gain]) -> bool:
+        """Tell whether it is more than that of other changes one by one."""
+        gains = [gain for gain in others if gain]
+        return self.regions > sum(g.regions for g in gains) or self.macs > sum(g.macs for g in gains)
+
+
+@dataclass
+class _Search:
+    """The trials that were made, and the advice that came of them."""
+
+    setup: Setup
+    limit: int
+    deadline: float
+    seconds: float
+    made: int = 0
+    outcomes: dict[frozenset[Change], Outcome | None] = field(default_factory=dict)
+    advice: dict[tuple[str, frozenset[Change]], tuple[int, Advice]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.before = Outcome(self.setup.partitioned())
+        self.optimized = self.setup.optimized()
+
+    def outcome(self, changes: _Changes) -> Outcome | None:
+        """Return what the model becomes with changes; None if it cannot be partitioned with them.
+
+        Raises:
+            _CutError: If that would exceed a limit.
+        """
+        key = frozenset(changes)
+        if key not in self.outcomes:
+            if self.made >= self.limit:
+                raise _CutError(f"{self.limit} trials are the limit")
+            if time.monotonic() > self.deadline:
+                raise _CutError(f"{self.seconds:g} seconds are over")
+            self.made += 1
+            self.outcomes[key] = self._tried(changes)
+        return self.outcomes[key]
+
+    def _tried(self, changes: _Changes) -> Outcome | None:
+        try:
+            setup = changed(self.setup, changes)
+            return None if setup is None else Outcome(setup.partitioned(), setup.sizes)
+        except TinycompError:
+            return None  # a rule may fail at what a change makes of the model: then the change is none
+
+    def gain(self, changes: _Changes, target: str) -> _Gain:
+        """Return what changes gain for a target."""
+        after = self.outcome(changes)
+        if after is None:
+            return _Gain(0, 0, 0)
+        before = Outcome(self.before.graph, after.sizes)
+        regions = len(before.regions) - len(after.regions)
+        return _Gain(regions, after.macs(target) - before.macs(target), after.macs() - before.macs())
+
+    def add(self, changes: _Changes, target: str, nodes: Sequence[Node]) -> None:
+        """Keep changes as advice."""
+        after = self.outcome(changes)
+        if after is None:
+            return
+        before = Outcome(self.before.graph, after.sizes)
+        setup = self.setup
+        names = tuple(dict.fromkeys(source for node in nodes for source in node.sources))
+        made = Advice(
+            kind=" + ".join(dict.fromkeys(c.kind for c in changes)),
+            target=target,
+            nodes=names,
+            text=_sentence(names, dict.fromkeys(c.reason for c in changes)),
+            change="; ".join(c.action for c in changes),
+            regions_before=len(before.regions),
+            regions_after=len(after.regions),
+            macs_before=before.macs(target),
+            macs_after=after.macs(target),
+            _arguments=lambda: _arguments(setup, changes),
+        )
+        self.advice[target, frozenset(changes)] = sum(c.effort for c in changes), made
+
+    def ranked(self) -> Iterator[Advice]:
+        """Yield the advice in order."""
+        rows = sorted(self.advice.values(), key=lambda row: (row[0], *_worth(row[1])))
+        yield from (advice for _, advice in rows)
+
+
+def _worth(advice: Advice) -> tuple[int, int]:
+    return advice.regions_after - advice.regions_before, advice.macs_before - advice.macs_after
+
+
+def _sentence(names: Sequence[str], reasons: Iterable[str]) -> str:
+    more = len(names) - _NAMED
+    shown = [*names[:_NAMED], *([f"{more} more"] if more > 0 else [])]
+    subject = " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    return f"{subject} {'is' if len(names) == 1 else 'are'} in the way: {'; '.join(reasons)}."
+
+
+def _arguments(setup: Setup, changes: _Changes) -> dict[str, Any]:
+    made = changed(setup, changes)
+    assert made is not None, "the trial was possible"
+    return made.arguments()
+
+
+class _Adviser:
+    """The search for advice on one target."""
+
+    def __init__(self, search: _Search, target: str) -> None:
+        self.search = search
+        self.target = target
+        names = [each.name for each in search.setup.targets]
+        self.borders: Borders = find_borders(search.before.graph, target, names[names.index(target) + 1 :])
+        self.remarks = by_source(search.before.graph.remarks, target)
+        self.alone = {nodes[0] for nodes in self.borders.sets if len(nodes) == 1}
+        self.gains: dict[frozenset[Change], _Gain] = {}
+
+    def run(self) -> None:
+        """Add advice to the search.
+
+        Raises:
+            _CutError: If a limit is reached.
+        """
+        cases = {node: self._case(node) for node in self.borders.obstacles}
+        alike = Counter(_likeness(case) for case in cases.values())
+        promising = sorted(cases, key=lambda node: -alike[_likeness(cases[node])])
+        chosen = {node: self._choose(cases[node]) for node in promising}
+        for nodes in self.borders.sets:
+            wanted = [chosen[node] for node in nodes]
+            changes = tuple(dict.fromkeys(change for change in wanted if change is not None))
+            if None not in wanted and len(changes) > 1:
+                self._try_together(changes)
+
+    def _case(self, node: Node) -> Case:
+        remarks = dict.fromkeys(r for source in node.sources for r in self.remarks.get(source, ()))
+        nearest = sorted(remarks, key=lambda r: -r.progress)
+        return Case(self.search.setup, self.search.optimized, node, self.search.setup.target(self.target), nearest)
+
+    def _choose(self, case: Case) -> Change | None:
+        """Return the smallest change with which the target takes an operator, by itself if it can remove a border."""
+        first: Change | None = None
+        for change in sorted(_changes(case), key=lambda change: change.effort):
+            after = self.search.outcome((change,))
+            if after is None or not after.takes(self.target, case.node):
+                continue
+            gain = self._gain((change,))
+            if gain and (first is None or gain.exceeds([self._gain((first,))])):
+                self._add((change,))
+            first = first or change
+            if gain.regions > 0 or case.node not in self.alone:
+                return change if gain.regions > 0 else first
+        return first
+
+    def _try_together(self, changes: _Changes) -> None:
+        parts = [gain for made, gain in self.gains.items() if made <= frozenset(changes)]
+        gain = self._gain(changes)
+        if not gain or not gain.exceeds(parts):
+            return
+        for change in changes:
+            rest = tuple(c for c in changes if c is not change)
+            if len(rest) > 1 and not gain.exceeds([self._gain(rest)]):
+                changes = rest
+        self._add(changes)
+
+    def _gain(self, changes: _Changes) -> _Gain:
+        return self.search.gain(changes, self.target)
+
+    def _add(self, changes: _Changes) -> None:
+        after = self.search.outcome(changes)
+        assert after is not None, "what gains something has an outcome"
+        self.gains[frozenset(changes)] = self._gain(changes)
+        taken = [node for node in self.borders.obstacles if after.takes(self.target, node)]
+        self.search.add(changes, self.target, taken)
+
+
+def _changes(case: Case) -> Iterator[Change]:
+    yield from option_changes(case)
+    yield from rule_changes(case)
+
+
+def _likeness(case: Case) -> tuple[str, str]:
+    return case.node.qualified_op, form(case.remarks[0].reason) if case.remarks else ""

@@ -1,0 +1,148 @@
+"""What is compiled and for what: the input of a trial, the changes of it, and the figures that come out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
+from tinycomp.frontend import Shapes
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.rewrite.rules import open_graphs
+from tinycomp.symbolic import assuming
+from tinycomp.target import Policy, Target
+from tinycomp.target.policy import macs
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Hold what :func:`tinycomp.compile` is given, as far as it decides about regions.
+
+    Attributes:
+        graph: The model; changes copy it.
+        targets: In priority order.
+        policy: What every region must fulfil; None for nothing.
+        optimize: Whether the graph is simplified first.
+        read: Gives a copy of a graph other shapes.
+        shapes: Shapes that replace those of inputs.
+        sizes: The sizes that these shapes fix, by symbol.
+    """
+
+    graph: Graph
+    targets: tuple[Target, ...]
+    policy: Policy | None
+    optimize: bool
+    read: Callable[[Graph, Shapes | None], Graph]
+    shapes: Shapes = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def partitioned(self) -> Graph:
+        """Return the model cut into regions.
+
+        Raises:
+            TinycompError: If a rule fails, or the changed model is not valid.
+        """
+        graph = self.read(self.graph, self.shapes or None)
+        first = optimisation_passes(self.targets, self.policy) if self.optimize else []
+        with assuming(graph.bounds):
+            last = partitioning_passes(self.targets, self.policy, optimize=self.optimize)
+            Pipeline([*first, *last]).run(graph)
+        return graph
+
+    def optimized(self) -> Graph:
+        """Return the model as targets are asked about it."""
+        graph = self.read(self.graph, self.shapes or None)
+        if self.optimize:
+            with assuming(graph.bounds):
+                Pipeline(optimisation_passes(self.targets, self.policy)).run(graph)
+        return graph
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that :func:`tinycomp.compile` needs for this."""
+        return {
+            "model": self.graph.clone(), "target": list(self.targets) or "host", "policy": self.policy,
+            "shapes": dict(self.shapes) or None, "optimize": self.optimize,
+        }  # fmt: skip
+
+    def target(self, name: str) -> Target:
+        """Return the target of that name."""
+        return next(t for t in self.targets if t.name == name)
+
+    def with_target(self, changed: Target) -> Setup:
+        """Return the setup with a target in the place of the one of its name."""
+        return replace(self, targets=tuple(changed if t.name == changed.name else t for t in self.targets))
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a setup; changes with the same key are the same.
+
+    Attributes:
+        key: What tells changes apart.
+        kind: As in :class:`tinycomp.runtime.advice.Advice`.
+        effort: 1 for an option, 2 for an edit of the model, more for what the target has to learn.
+        reason: Why the node is in the way, as one clause.
+        action: What to do.
+        apply: Returns the changed setup; None if the change is not possible.
+    """
+
+    key: Hashable
+    kind: str = field(compare=False)
+    effort: int = field(compare=False)
+    reason: str = field(compare=False)
+    action: str = field(compare=False)
+    apply: Callable[[Setup], Setup | None] = field(compare=False, repr=False)
+
+
+def changed(setup: Setup, changes: Iterable[Change]) -> Setup | None:
+    """Return the setup after all changes; None if one of them is not possible."""
+    result: Setup | None = setup
+    for change in changes:
+        result = change.apply(result) if result is not None else None
+    return result
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Hold a partitioned graph, and count what is in its regions.
+
+    Attributes:
+        graph: The graph.
+        sizes: Sizes by symbol; symbols without one count as 1.
+    """
+
+    graph: Graph
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def regions(self) -> list[Node]:
+        """The regions of all targets."""
+        return [node for scope in open_graphs(self.graph) for node in scope.nodes if node.is_region]
+
+    def macs(self, target: str | None = None) -> int:
+        """Count the multiply-accumulates in the regions of a target; None for all targets."""
+        return macs([node for node in self.regions if target in (None, node.target)], self.sizes)
+
+    @functools.cached_property
+    def places(self) -> Mapping[tuple[tuple[str, ...], str], set[str | None]]:
+        """Where operators run, by source names and operator; None is the host."""
+        found: dict[tuple[tuple[str, ...], str], set[str | None]] = {}
+        for scope in open_graphs(self.graph):
+            for node in scope.nodes:
+                for inner in node.operators():
+                    found.setdefault((inner.sources, inner.op), set()).add(node.target)
+
+    @functools.cached_property
+    def owned(self) -> Mapping[str | None, set[str]]:
+        """The source names of what each target runs."""
+        found: dict[str | None, set[str]] = {}
+        for (sources, _), places in self.places.items():
+            for place in places:
+                found.setdefault(place, set()).update(sources)
+
+    def takes(self, target: str, node: Node) -> bool:
+        """Tell whether a target runs all of what has become of a node."""
+        elsewhere = self.places.get((node.sources, node.op), set()) - {target}
+        return not elsewhere and set(node.sources) <= self.owned.get(target, set())
