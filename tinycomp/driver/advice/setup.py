@@ -133,6 +133,7 @@ class Outcome:
             for node in scope.nodes:
                 for inner in node.operators():
                     found.setdefault((inner.sources, inner.op), set()).add(node.target)
+        return found
 
     @functools.cached_property
     def owned(self) -> Mapping[str | None, set[str]]:
@@ -141,6 +142,7 @@ class Outcome:
         for (sources, _), places in self.places.items():
             for place in places:
                 found.setdefault(place, set()).update(sources)
+        return found
 
     def takes(self, target: str, node: Node) -> bool:
         """Tell whether a target runs all of what has become of a node."""
