@@ -8,18 +8,19 @@ operator. Then the changes for all operators of a border are tried together, wit
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.driver.advice.borders import Borders, find_borders
 from tinycomp.driver.advice.case import Case, by_source, form
+from tinycomp.driver.advice.model import model_changes
 from tinycomp.driver.advice.options import option_changes
 from tinycomp.driver.advice.rules import rule_changes
 from tinycomp.driver.advice.setup import Change, Outcome, Setup, changed
 from tinycomp.errors import TinycompError
 from tinycomp.ir.graph import Node
+from tinycomp.remark import Remark
 from tinycomp.runtime.advice import Advice, AdviceList
 
 _Changes = tuple[Change, ...]
@@ -183,20 +184,29 @@ class _Adviser:
         Raises:
             _CutError: If a limit is reached.
         """
-        cases = {node: self._case(node) for node in self.borders.obstacles}
-        alike = Counter(_likeness(case) for case in cases.values())
-        promising = sorted(cases, key=lambda node: -alike[_likeness(cases[node])])
-        chosen = {node: self._choose(cases[node]) for node in promising}
+        alike: dict[tuple[str, str], list[Node]] = {}
+        for node in self.borders.obstacles:
+            alike.setdefault(self._likeness(node), []).append(node)
+        promising = sorted(alike.values(), key=len, reverse=True)
+        chosen = {node: self._choose(self._case(node, nodes)) for nodes in promising for node in nodes}
         for nodes in self.borders.sets:
             wanted = [chosen[node] for node in nodes]
             changes = tuple(dict.fromkeys(change for change in wanted if change is not None))
             if None not in wanted and len(changes) > 1:
                 self._try_together(changes)
 
-    def _case(self, node: Node) -> Case:
+    def _case(self, node: Node, alike: Sequence[Node]) -> Case:
+        setup = self.search.setup
+        return Case(setup, self.search.optimized, node, setup.target(self.target), self._reasons(node), alike)
+
+    def _reasons(self, node: Node) -> list[Remark]:
+        """Return the remarks on a node, the nearest misses first."""
         remarks = dict.fromkeys(r for source in node.sources for r in self.remarks.get(source, ()))
-        nearest = sorted(remarks, key=lambda r: -r.progress)
-        return Case(self.search.setup, self.search.optimized, node, self.search.setup.target(self.target), nearest)
+        return sorted(remarks, key=lambda remark: -remark.progress)
+
+    def _likeness(self, node: Node) -> tuple[str, str]:
+        """Return what nodes that are refused for the same reason have in common."""
+        return node.qualified_op, form(next((remark.reason for remark in self._reasons(node)), ""))
 
     def _choose(self, case: Case) -> Change | None:
         """Return the smallest change with which the target takes an operator, by itself if it can remove a border."""
@@ -237,8 +247,5 @@ class _Adviser:
 
 def _changes(case: Case) -> Iterator[Change]:
     yield from option_changes(case)
+    yield from model_changes(case)
     yield from rule_changes(case)
-
-
-def _likeness(case: Case) -> tuple[str, str]:
-    return case.node.qualified_op, form(case.remarks[0].reason) if case.remarks else ""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tinycomp.driver.advice.setup import Setup
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.remark import Remark
-from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target
 
 _NUMBERS = re.compile(r"\d+")
@@ -25,6 +24,7 @@ class Case:
         node: The operator in the partitioned graph.
         target: The target.
         remarks: Why not, the nearest misses first.
+        alike: The operators that are refused for the same reason, this one among them.
     """
 
     setup: Setup
@@ -32,25 +32,20 @@ class Case:
     node: Node
     target: Target
     remarks: Sequence[Remark]
+    alike: Sequence[Node]
 
-    def original(self) -> Node | None:
-        """Return the operator in the model that was compiled; None if optimisation has made it of others."""
-        return twin(self.setup.graph, self.node)
+    @property
+    def reason(self) -> str:
+        """The nearest reason, or an empty text."""
+        return str(self.remarks[0]) if self.remarks else ""
 
-    def unclaimed(self) -> tuple[Graph, Node] | None:
-        """Return the operator, and its graph, before targets were asked; None if it came about later."""
-        found = ((scope, node) for scope in open_graphs(self.optimized) for node in scope.nodes)
-        return next(((scope, node) for scope, node in found if is_twin(node, self.node)), None)
-
-
-def twin(graph: Graph, node: Node) -> Node | None:
-    """Return the node of a graph that has the sources and the operator of another."""
-    return next((other for _, other in graph.walk() if is_twin(other, node)), None)
-
-
-def is_twin(node: Node, other: Node) -> bool:
-    """Tell whether two nodes of two graphs are the same node of the model."""
-    return (node.sources, node.domain, node.op) == (other.sources, other.domain, other.op)
+    def originals(self, graph: Graph) -> list[tuple[Graph, Node]]:
+        """Return the nodes of a model that the operators refused alike came from, with their graphs."""
+        names = {(node.domain, node.op, source) for node in self.alike for source in node.sources}
+        return [
+            (scope, node) for scope, node in graph.walk()
+            if any((node.domain, node.op, source) in names for source in node.sources)
+        ]  # fmt: skip
 
 
 def by_source(remarks: Iterable[Remark], target: str) -> Mapping[str, list[Remark]]:
