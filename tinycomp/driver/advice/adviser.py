@@ -14,11 +14,11 @@ from typing import Any
 
 from tinycomp.driver.advice.borders import Borders, find_borders
 from tinycomp.driver.advice.case import Case, by_source, form
+from tinycomp.driver.advice.composites import composite_changes
 from tinycomp.driver.advice.model import model_changes
 from tinycomp.driver.advice.options import option_changes
-from tinycomp.driver.advice.rules import rule_changes
+from tinycomp.driver.advice.rules import ORDINARY, rule_changes
 from tinycomp.driver.advice.setup import Change, Outcome, Setup, changed
-from tinycomp.errors import TinycompError
 from tinycomp.ir.graph import Node
 from tinycomp.remark import Remark
 from tinycomp.runtime.advice import Advice, AdviceList
@@ -57,15 +57,24 @@ def advise(setup: Setup, trials: int, seconds: float) -> AdviceList:
 
 @dataclass(frozen=True)
 class _Gain:
-    """What a change gains: regions less, multiply-accumulates more on a target, and more on all targets."""
+    """What a change gains.
 
-    regions: int
-    macs: int
-    offloaded: int
+    Attributes:
+        regions: Regions less, of all targets.
+        macs: Multiply-accumulates more on the target.
+        host: Multiply-accumulates less on the host. Padding makes more work; this does not count that.
+        lost: Multiply-accumulates less on targets that come before.
+    """
+
+    regions: int = 0
+    macs: int = 0
+    host: int = 0
+    lost: int = 0
 
     def __bool__(self) -> bool:
-        fewer = self.regions > 0 and self.macs >= 0
-        return fewer or self.offloaded > 0 or (self.macs > 0 and self.regions >= 0)
+        if self.lost > 0 or self.macs < 0:
+            return False
+        return self.regions > 0 or self.host > 0 or (self.macs > 0 and self.regions >= 0)
 
     def exceeds(self, others: Iterable[_Gain]) -> bool:
         """Tell whether it is more than that of other changes one by one."""
@@ -109,17 +118,22 @@ class _Search:
         try:
             setup = changed(self.setup, changes)
             return None if setup is None else Outcome(setup.partitioned(), setup.sizes)
-        except TinycompError:
-            return None  # a rule may fail at what a change makes of the model: then the change is none
+        except Exception:  # rules and checks may fail at what a change makes of the model: then the change is none
+            return None
 
     def gain(self, changes: _Changes, target: str) -> _Gain:
         """Return what changes gain for a target."""
         after = self.outcome(changes)
         if after is None:
-            return _Gain(0, 0, 0)
+            return _Gain()
         before = Outcome(self.before.graph, after.sizes)
-        regions = len(before.regions) - len(after.regions)
-        return _Gain(regions, after.macs(target) - before.macs(target), after.macs() - before.macs())
+        names = [each.name for each in self.setup.targets]
+        return _Gain(
+            len(before.regions) - len(after.regions),
+            after.macs(target) - before.macs(target),
+            before.macs(None) - after.macs(None),
+            sum(before.macs(name) - after.macs(name) for name in names[: names.index(target)]),
+        )
 
     def add(self, changes: _Changes, target: str, nodes: Sequence[Node]) -> None:
         """Keep changes as advice."""
@@ -211,7 +225,7 @@ class _Adviser:
     def _choose(self, case: Case) -> Change | None:
         """Return the smallest change with which the target takes an operator, by itself if it can remove a border."""
         first: Change | None = None
-        for change in sorted(_changes(case), key=lambda change: change.effort):
+        for change in _changes(case):
             after = self.search.outcome((change,))
             if after is None or not after.takes(self.target, case.node):
                 continue
@@ -246,6 +260,11 @@ class _Adviser:
 
 
 def _changes(case: Case) -> Iterator[Change]:
+    """Yield what may bring a node to the target, the smallest change first; what takes long to find is found late."""
     yield from option_changes(case)
     yield from model_changes(case)
-    yield from rule_changes(case)
+    rules = list(rule_changes(case))
+    yield from (change for change in rules if change.effort <= ORDINARY)
+    yield from composite_changes(case, operators=False)
+    yield from (change for change in rules if change.effort > ORDINARY)
+    yield from composite_changes(case, operators=True)

@@ -84,7 +84,9 @@ def _padded(case: Case, why: str, names: str) -> Iterator[Change]:
             tried.add(larger)
             what = "channels" if side == "output" else "input channels"
             reason = f"{why}, but takes it with {larger} {what}"
-            action = f"pad {what} of {names} to a multiple of {multiple}"
+            action = f"pad the {what} of {names} from {size} to {larger}"
+            if any(channels(other, side) != size for _, other in case.originals(case.setup.graph)):
+                action = f"pad the {what} of {names} to a multiple of {multiple}"
             yield _edited(case, "padding", (side, multiple), reason, action, _padding(side, multiple))
 
 
@@ -159,7 +161,7 @@ def _quantise(graph: Graph, node: Node) -> bool:
     others = tuple(i for i in range(weight.ndim) if i != axis)
     scale = np.maximum(np.abs(weight).max(axis=others), np.finfo(np.float32).tiny * 127).astype(np.float32) / 127
     shape = [-1 if i == axis else 1 for i in range(weight.ndim)]
-    numbers_ = np.clip(np.rint(weight / scale.reshape(shape)), -127, 127).astype(np.int8)
+    integers = np.clip(np.rint(weight / scale.reshape(shape)), -127, 127).astype(np.int8)
     arrays = (integers, scale, np.zeros(len(scale), np.int8))
     operands = [graph.add_const(array) for array in arrays]
     back = graph.add("DequantizeLinear", operands, {"axis": axis}, sources=[f"{node.label}/weight"])

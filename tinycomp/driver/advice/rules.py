@@ -14,7 +14,8 @@ from tinycomp.ops.typing import CONTROL_FLOW
 from tinycomp.passes.edits import excerpt
 from tinycomp.target import OpRule
 
-_EFFORT = 3
+ORDINARY = 3
+"""Effort of a rule."""
 _BESIDE_COMPOSITES = 5
 """Effort of a rule for an operator that the target knows in composites only."""
 _MULTIPLES = (2, 3, 4, 8, 16, 32, 64, 128)
@@ -46,7 +47,7 @@ def _accepted(case: Case) -> Change:
         return setup.with_target(made)
 
     where = " outside of its composites" if composed else ""
-    effort = _BESIDE_COMPOSITES if composed else _EFFORT
+    effort = _BESIDE_COMPOSITES if composed else ORDINARY
     reason = f"{name} has no rule for {node.qualified_op}{where}"
     return Change((name, "accept", key), "rule", effort, reason, f'{name}.accept("{node.qualified_op}")', apply)
 
@@ -67,7 +68,7 @@ def _widened(case: Case, rule: OpRule, reason: str) -> Change:
     culprit = _culprit(case, rule)
     action = f"let the rule {rule.name} take {culprit or f'{node.qualified_op} that it refuses so'}"
     why = f"the rule {rule.name} refuses it: {reason}"
-    return Change((name, "widen", key, form(reason)), "rule", _EFFORT, why, action, apply)
+    return Change((name, "widen", key, form(reason)), "rule", ORDINARY, why, action, apply)
 
 
 # What a rule minds --------------------------------------------------------------------------------------------------

@@ -121,9 +121,18 @@ class Outcome:
         """The regions of all targets."""
         return [node for scope in open_graphs(self.graph) for node in scope.nodes if node.is_region]
 
-    def macs(self, target: str | None = None) -> int:
-        """Count the multiply-accumulates in the regions of a target; None for all targets."""
-        return macs([node for node in self.regions if target in (None, node.target)], self.sizes)
+    def macs(self, target: str | None) -> int:
+        """Count the multiply-accumulates that a target does in all its regions; None for the host."""
+        return self._work.get(target, 0)
+
+    @functools.cached_property
+    def _work(self) -> Mapping[str | None, int]:
+        found: dict[str | None, int] = {}
+        for scope in open_graphs(self.graph):
+            for node in scope.nodes:
+                if node.is_region or not node.bodies:
+                    found[node.target] = found.get(node.target, 0) + macs([node], self.sizes)
+        return found
 
     @functools.cached_property
     def places(self) -> Mapping[tuple[tuple[str, ...], str], set[str | None]]:
