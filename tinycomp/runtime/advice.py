@@ -100,8 +100,6 @@ class AdviceList(Sequence[Advice]):
             first, *rest = str(each).split("\n")
             lines += ["", *_wrapped(f"{number}. {first}", "   ")]
             lines += [line for row in rest for line in _wrapped(f" {row}", "     ")]
-            if len(each.nodes) > 3:
-                lines += _wrapped(f"   nodes: {', '.join(each.nodes)}", "     ")
         if self.cut:
             lines += ["", *_wrapped(f"The search ended early: {self.cut}.", "")]
         return "\n".join(lines)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.driver.advice.borders import Borders, find_borders
-from tinycomp.driver.advice.case import Case, by_source, form
+from tinycomp.driver.advice.case import Case, abridged, by_source, form
 from tinycomp.driver.advice.composites import composite_changes
 from tinycomp.driver.advice.model import model_changes
 from tinycomp.driver.advice.options import option_changes
@@ -169,7 +169,7 @@ def _worth(advice: Advice) -> tuple[int, int]:
 
 def _sentence(names: Sequence[str], reasons: Iterable[str]) -> str:
     more = len(names) - _NAMED
-    shown = [*names[:_NAMED], *([f"{more} more"] if more > 0 else [])]
+    shown = [*map(abridged, names[:_NAMED]), *([f"{more} more"] if more > 0 else [])]
     subject = " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
     return f"{subject} {'is' if len(names) == 1 else 'are'} in the way: {'; '.join(reasons)}."
 
@@ -238,15 +238,17 @@ class _Adviser:
         return first
 
     def _try_together(self, changes: _Changes) -> None:
-        parts = [gain for made, gain in self.gains.items() if made <= frozenset(changes)]
+        """Add advice on several changes, without those that do not matter, if they gain more than one by one."""
         gain = self._gain(changes)
-        if not gain or not gain.exceeds(parts):
+        if gain.regions <= 0 and gain.macs <= 0:
             return
         for change in changes:
             rest = tuple(c for c in changes if c is not change)
             if len(rest) > 1 and not gain.exceeds([self._gain(rest)]):
-                changes = rest
-        self._add(changes)
+                changes, gain = rest, self._gain(rest)
+        parts = [gain for made, gain in self.gains.items() if made <= frozenset(changes)]
+        if gain and gain.exceeds(parts):
+            self._add(changes)
 
     def _gain(self, changes: _Changes) -> _Gain:
         return self.search.gain(changes, self.target)

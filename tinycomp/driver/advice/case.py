@@ -12,6 +12,8 @@ from tinycomp.remark import Remark
 from tinycomp.target import Target
 
 _NUMBERS = re.compile(r"\d+")
+_LONG = 48
+"""Characters of a name that are shown."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ def by_source(remarks: Iterable[Remark], target: str) -> Mapping[str, list[Remar
         for source in remark.sources if remark.target == target else ():
             found.setdefault(source, []).append(remark)
     return found
+
+
+def abridged(name: str) -> str:
+    """Return a source name that fits into a sentence: exporters put whole lists of names into one."""
+    return name if len(name) <= _LONG else f"{name[: _LONG // 2]}…{name[-_LONG // 2 :]}"
 
 
 def form(reason: str) -> str:

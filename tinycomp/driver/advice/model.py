@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinycomp.driver.advice.case import Case, numbers
+from tinycomp.driver.advice.case import Case, abridged, numbers
 from tinycomp.driver.advice.padding import PRODUCTS, channels, pad_channels
 from tinycomp.driver.advice.setup import Change, Setup
 from tinycomp.frontend.definition import definition, is_defined_by_others
@@ -31,7 +31,7 @@ def model_changes(case: Case) -> Iterator[Change]:
     if not case.remarks or not case.originals(case.setup.graph):
         return
     why = f"{case.target.name} refuses {case.node.qualified_op} ({case.reason})"
-    names = ", ".join(f'"{node.label}"' for node in case.alike[:3]) + (" …" if len(case.alike) > 3 else "")
+    names = ", ".join(f'"{abridged(node.label)}"' for node in case.alike[:3]) + (" …" if len(case.alike) > 3 else "")
     op = case.node.qualified_op
     if is_defined_by_others(case.node):
         yield _edited(

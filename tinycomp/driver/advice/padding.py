@@ -215,7 +215,7 @@ class _Padding:
                 continue
             if dim != self.before or (node.op == "Div" and index and operand.const is None):
                 return None
-            if operand.const is not None:
+            if operand.const is not None or (_is_dequantized(operand) and node.op != "Div"):
                 constants[index] = own, 1.0 if node.op == "Div" else 0.0
             else:
                 data[index] = own

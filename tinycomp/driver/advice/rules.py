@@ -66,7 +66,7 @@ def _widened(case: Case, rule: OpRule, reason: str) -> Change:
         return setup.with_target(made)
 
     culprit = _culprit(case, rule)
-    action = f"let the rule {rule.name} take {culprit or f'{node.qualified_op} that it refuses so'}"
+    action = f"let the rule {rule.name} take {culprit or f'nodes like {node.label}'}"
     why = f"the rule {rule.name} refuses it: {reason}"
     return Change((name, "widen", key, form(reason)), "rule", ORDINARY, why, action, apply)
 
