@@ -106,18 +106,18 @@ class _Search:
         """
         key = frozenset(changes)
         if key not in self.outcomes:
-            if self.made >= self.limit:
-                raise _CutError(f"{self.limit} trials are the limit")
-            if time.monotonic() > self.deadline:
-                raise _CutError(f"{self.seconds:g} seconds are over")
-            self.made += 1
-            self.outcomes[key] = self._tried(changes)
+            setup = changed(self.setup, changes)
+            self.outcomes[key] = None if setup is None else self._tried(setup)
         return self.outcomes[key]
 
-    def _tried(self, changes: _Changes) -> Outcome | None:
+    def _tried(self, setup: Setup) -> Outcome | None:
+        if self.made >= self.limit:
+            raise _CutError(f"{self.limit} trials are the limit")
+        if time.monotonic() > self.deadline:
+            raise _CutError(f"{self.seconds:g} seconds are over")
+        self.made += 1
         try:
-            setup = changed(self.setup, changes)
-            return None if setup is None else Outcome(setup.partitioned(), setup.sizes)
+            return Outcome(setup.partitioned(), setup.sizes)
         except Exception:  # rules and checks may fail at what a change makes of the model: then the change is none
             return None
 

@@ -154,6 +154,8 @@ class Outcome:
         return found
 
     def takes(self, target: str, node: Node) -> bool:
-        """Tell whether a target runs all of what has become of a node."""
-        elsewhere = self.places.get((node.sources, node.op), set()) - {target}
-        return not elsewhere and set(node.sources) <= self.owned.get(target, set())
+        """Tell whether a target runs all of what has become of a node, or nothing is left of it."""
+        if self.places.get((node.sources, node.op), set()) - {target}:
+            return False
+        owners = {place for place, names in self.owned.items() if not names.isdisjoint(node.sources)}
+        return not owners or set(node.sources) <= self.owned.get(target, set())
