@@ -1,4 +1,4 @@
-"""Advice is what a trial has shown: applied, it gives the regions and the work that it promises, and the same results."""
+"""Advice is what a trial has shown: applied, it gives the regions and the work it promises, and the same results."""
 
 from __future__ import annotations
 

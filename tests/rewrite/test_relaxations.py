@@ -29,7 +29,7 @@ def graph() -> Graph:
 
 
 def found(traced: Pattern, op: str, **options: Any) -> list[str]:
-    """Return the texts of the relaxations at a node, having made sure that they match there and the pattern does not."""
+    """Return the texts of the relaxations at a node, where they match and the pattern does not."""
     model = graph()
     node = next(n for n in model.nodes if n.op == op)
     assert not isinstance(traced.match(node, model), Match)
