@@ -10,13 +10,13 @@ import pytest
 import tinycomp
 from tests.driver.planted import KINDS, Planted, unhindered
 from tests.driver.test_placement import running
-from tests.partition_tools import graph_of, target_of
+from tests.partition_tools import conditional, graph_of, target_of
 from tinycomp.errors import ModelError
 from tinycomp.rewrite import P, reject
 from tinycomp.runtime.advice import Advice, AdviceList
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.report import Report
-from tinycomp.target import Policy, Target
+from tinycomp.target import Cost, Policy, Target, roofline
 
 
 def feeds_of(module: Module) -> dict[str, np.ndarray]:
@@ -221,6 +221,32 @@ def test_a_node_of_the_first_target_between_two_regions_of_the_second() -> None:
     assert (advice[0].regions_before, advice[0].regions_after) == (3, 1)
     for each in advice:
         apply(each)
+
+
+def test_what_a_code_generator_has_declined_counts_as_declined() -> None:
+    npu = running(target_of("npu", "Relu", "Neg", "Abs"), most=2)
+    body = "%a = Abs(%x)\n%b = Neg(%a)\n%c = Relu(%b)\n%d = Erf(%c)\n%e = Abs(%d)\n%f = Tanh(%e)\n%g = Relu(%f)"
+    report = tinycomp.compile(graph_of(body, "g"), npu).report()
+    assert len(report.regions) == 2
+    assert [(a.change, a.regions_before, a.regions_after) for a in report.advice()] == [('npu.accept("Tanh")', 2, 1)]
+
+
+def test_targets_with_costs() -> None:
+    targets = [running(target_of(name, "Relu", "Neg", "Abs", cost=Cost(roofline(1e15, 1e15)))) for name in "pq"]
+    advice = advice_on("%a = Relu(%x)\n%b = Erf(%a)\n%c = Neg(%b)", "c", *targets)
+    assert [(a.change, a.regions_before, a.regions_after) for a in advice] == [('p.accept("Erf")', 2, 1)]
+    apply(advice[0])
+
+
+def test_bodies_have_borders_of_their_own() -> None:
+    graph = conditional()
+    for body in next(node for node in graph.nodes if node.op == "If").bodies.values():
+        for op in ("Erf", "Relu"):
+            body.insert(op, body.outputs[0]).sources = (f"{body.name}/{op}",)
+    report = tinycomp.compile(graph, plain()).report()
+    (advice,) = report.advice()
+    assert (advice.change, advice.regions_before, advice.regions_after) == ('npu.accept("Erf")', 4, 2)
+    apply(advice)
 
 
 def test_the_model_and_the_targets_stay_as_they_are() -> None:

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
-from tinycomp.driver.declined import replace_declined
+from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
@@ -459,7 +459,7 @@ class Compiler:
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
-        adviser = None if source is None else functools.partial(self._advise, source)
+        adviser = None if source is None else functools.partial(self._advise, source, partitioned)
         report = functools.partial(self._report, lowered, misses, symbolic, adviser)
         parts = ModuleParts(
             inputs=inputs,
@@ -505,12 +505,13 @@ class Compiler:
         )
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
-    def _advise(self, source: Graph, trials: int, seconds: float) -> AdviceList:
+    def _advise(self, source: Graph, partitioned: Graph, trials: int, seconds: float) -> AdviceList:
         from tinycomp.driver.advice.adviser import advise  # not before: few ask for advice
         from tinycomp.driver.advice.setup import Setup
 
         graph = copied(source)
-        return advise(Setup(graph, self.targets, self.policy, self.optimize, load_graph), trials, seconds)
+        setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=declined_names(partitioned))
+        return advise(setup, trials, seconds)
 
 
 def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:

@@ -72,8 +72,8 @@ def _admitted(case: Case, remark: Remark) -> Iterator[Change]:
             without = functools.partial(_without, field=field, glob=glob)
             action = f'leave "{glob}" out of {field} in the policy'
             yield _on_policies(case, (field, glob), remark.reason, action, without)
-    if remark.reason.startswith("placed by "):
-        place = remark.reason.removeprefix("placed by ")
+    place = remark.reason.removeprefix("placed by ")
+    if place in map(str, case.target.placement.places):  # not where a code generator has declined
 
         def apply(setup: Setup) -> Setup:
             return _with_places(setup, [p for p in setup.target(name).placement.places if str(p) != place])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.symbolic import assuming
-from tinycomp.target import Policy, Target
+from tinycomp.target import Placement, Policy, Target
+from tinycomp.target.placement import HOST, Place
 from tinycomp.target.policy import macs
 
 
@@ -28,6 +29,7 @@ class Setup:
         read: Gives a copy of a graph other shapes.
         shapes: Shapes that replace those of inputs.
         sizes: The sizes that these shapes fix, by symbol.
+        declined: Source names of what the code generator of a target has declined, by its name.
     """
 
     graph: Graph
@@ -37,6 +39,7 @@ class Setup:
     read: Callable[[Graph, Shapes | None], Graph]
     shapes: Shapes = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    declined: Mapping[str, Set[str]] = field(default_factory=dict)
 
     def partitioned(self) -> Graph:
         """Return the model cut into regions.
@@ -45,9 +48,10 @@ class Setup:
             TinycompError: If a rule fails, or the changed model is not valid.
         """
         graph = self.read(self.graph, self.shapes or None)
-        first = optimisation_passes(self.targets, self.policy) if self.optimize else []
+        targets = [_without(target, self.declined.get(target.name, ())) for target in self.targets]
+        first = optimisation_passes(targets, self.policy) if self.optimize else []
         with assuming(graph.bounds):
-            last = partitioning_passes(self.targets, self.policy, optimize=self.optimize)
+            last = partitioning_passes(targets, self.policy, optimize=self.optimize)
             Pipeline([*first, *last]).run(graph)
         return graph
 
@@ -73,6 +77,14 @@ class Setup:
     def with_target(self, changed: Target) -> Setup:
         """Return the setup with a target in the place of the one of its name."""
         return replace(self, targets=tuple(changed if t.name == changed.name else t for t in self.targets))
+
+
+def _without(target: Target, declined: Collection[str]) -> Target:
+    """Return a target that does not get nodes of these names."""
+    if not declined:
+        return target
+    place = Place(lambda node: not set(declined).isdisjoint(node.sources), HOST)
+    return target.under(None, Placement((place, *target.placement.places)))
 
 
 @dataclass(frozen=True)
