@@ -12,6 +12,8 @@ from tests.driver.planted import KINDS, Planted, unhindered
 from tests.driver.test_placement import running
 from tests.partition_tools import conditional, graph_of, target_of
 from tinycomp.errors import ModelError
+from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.rewrite import P, reject
 from tinycomp.runtime.advice import Advice, AdviceList
 from tinycomp.runtime.module import Module
@@ -202,6 +204,22 @@ def test_the_least_work_that_a_policy_may_ask_for() -> None:
     (advice,) = advice_on(body, "m", npu, policy={"npu": Policy(min_macs=1000)})
     assert advice.change == 'policy={"npu": Policy(min_macs=16, …)}'
     assert (advice.regions_before, advice.regions_after, advice.macs_before, advice.macs_after) == (0, 1, 0, 16)
+    apply(advice)
+
+
+def test_work_that_a_policy_asks_for_may_be_declared() -> None:
+    """A size that nobody has declared counts as 1."""
+    graph = parse_graph(
+        """graph @main opset {"" = 17} (%x: float32["rows", 8], %w: float32[8, 8]) -> (%y) {
+             %y: float32["rows", 8] = MatMul(%x, %w) from ["y"]
+           }""",
+        infer=infer_node_types,
+    )
+    module = tinycomp.compile(graph, running(target_of("npu", "MatMul")), policy={"npu": Policy(min_macs=1000)})
+    (advice,) = module.report().advice()
+    assert (advice.kind, advice.change) == ("shapes", "shapes={'x': (('rows', 1, 64), 8)}")
+    assert (advice.regions_before, advice.regions_after, advice.macs_before, advice.macs_after) == (0, 1, 0, 64)
+    assert 'nobody has declared how large "rows" may be: the region has 64 MACs, fewer than 1000' in advice.text
     apply(advice)
 
 

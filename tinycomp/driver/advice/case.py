@@ -12,6 +12,8 @@ from tinycomp.remark import Remark
 from tinycomp.target import Target
 
 _NUMBERS = re.compile(r"\d+")
+PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+"""Operators that multiply data by weights."""
 _LONG = 48
 """Characters of a name that are shown."""
 
@@ -43,11 +45,16 @@ class Case:
 
     def originals(self, graph: Graph) -> list[tuple[Graph, Node]]:
         """Return the nodes of a model that the operators refused alike came from, with their graphs."""
-        names = {(node.domain, node.op, source) for node in self.alike for source in node.sources}
+        names = {(_kind(node), source) for node in self.alike for source in node.sources}
         return [
             (scope, node) for scope, node in graph.walk()
-            if any((node.domain, node.op, source) in names for source in node.sources)
+            if any((_kind(node), source) in names for source in node.sources)
         ]  # fmt: skip
+
+
+def _kind(node: Node) -> str:
+    """Return the operator of a node; that of a product may change while the model is simplified."""
+    return "product" if node.op in PRODUCTS and not node.domain else node.qualified_op
 
 
 def by_source(remarks: Iterable[Remark], target: str) -> Mapping[str, list[Remark]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinycomp.driver.advice.case import Case, abridged, numbers
-from tinycomp.driver.advice.padding import PRODUCTS, channels, pad_channels
+from tinycomp.driver.advice.case import PRODUCTS, Case, abridged, numbers
+from tinycomp.driver.advice.padding import channels, pad_channels
 from tinycomp.driver.advice.setup import Change, Setup
 from tinycomp.frontend.definition import definition, is_defined_by_others
 from tinycomp.ir.graph import Graph, Node, Value

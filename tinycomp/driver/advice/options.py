@@ -19,6 +19,8 @@ from tinycomp.target.placement import Place
 _EFFORT = 1
 _RELAXED: Mapping[str, Any] = {"min_nodes": 1, "min_macs": 0, "max_regions": None, "transfer": None}
 """Fields of a policy that refuse regions, with the values that refuse none."""
+_COUNTING = ("min_macs", "transfer")
+"""Those that count work, for which a size that nobody has declared is 1."""
 _SIZES = (1, 64)
 """Sizes to try for a symbol that has no upper bound."""
 _BOUNDS = (64, 4096)
@@ -30,6 +32,7 @@ def option_changes(case: Case) -> Iterator[Change]:
     for remark in case.remarks:
         field = remark.rule.removeprefix("policy.")
         if field in _RELAXED and field != remark.rule:
+            yield from _bounds(case) if field in _COUNTING else ()
             yield _policy(case, remark, field)
         elif remark.rule == "policy":
             yield from _admitted(case, remark)
@@ -114,40 +117,47 @@ def _placed(case: Case) -> Iterator[Change]:
 
 def _shapes(case: Case) -> Iterator[Change]:
     """Yield bounds and numbers for the sizes of inputs that a node's types depend on."""
+    yield from _bounds(case)
+    most = _open_sizes(case)
+    for number in _SIZES if None in most.values() else (1,) if most else ():
+        yield _fixed(case, {name: number if limit is None else limit for name, limit in most.items()})
+
+
+def _bounds(case: Case) -> Iterator[Change]:
+    """Yield upper bounds for those of the sizes that have none."""
+    most = _open_sizes(case)
+    for bound in _BOUNDS if None in most.values() else ():
+        yield _bounded(case, {name: bound if limit is None else limit for name, limit in most.items()})
+
+
+def _open_sizes(case: Case) -> Mapping[str, int | None]:
+    """Return the sizes of inputs that a node's types depend on, with their upper bounds."""
     graph = case.setup.graph
-    named = [v for v in (*case.node.inputs, *case.node.outputs) if v is not None and isinstance(v.type, TensorType)]
-    sizes = [size(dim) for v in named for dim in v.shape or () if isinstance(dim, str)]
+    named = [v for v in (*case.node.inputs, *case.node.outputs) if v is not None]
+    sizes = [size(dim) for v in named for dim in _dims(v.type) if isinstance(dim, str)]
     symbols = {name for found in sizes if isinstance(found, Expression) for name in found.symbols}
     symbols &= {dim for v in graph.inputs for dim in _dims(v.type)}
-    if not symbols or not case.remarks:
-        return
-    reason = case.remarks[0].reason
-    most = {name: graph.bounds.get(name, (0, None))[1] for name in sorted(symbols)}
-    if None in most.values():
-        for bound in _BOUNDS:
-            yield _bounded(case, reason, {name: bound if limit is None else limit for name, limit in most.items()})
-    for number in _SIZES if None in most.values() else (1,):
-        yield _fixed(case, reason, {name: number if limit is None else limit for name, limit in most.items()})
+    return {name: graph.bounds.get(name, (0, None))[1] for name in sorted(symbols if case.remarks else ())}
 
 
 def _dims(type_: object) -> Sequence[object]:
     return (type_.shape or ()) if isinstance(type_, TensorType) else ()
 
 
-def _bounded(case: Case, reason: str, most: Mapping[str, int]) -> Change:
+def _bounded(case: Case, most: Mapping[str, int]) -> Change:
     """Return the declaration of upper bounds for sizes."""
     shapes = _given(case.setup.graph, {name: (name, 1, bound) for name, bound in most.items()})
-    why = f"nobody has declared how large {_listed(most)} may be: {reason}"
+    why = f"nobody has declared how large {_listed(most)} may be: {case.remarks[0].reason}"
     return Change(
         ("bounds", tuple(most.items())), "shapes", _EFFORT, why, f"shapes={shapes}",
         lambda setup: replace(setup, shapes={**setup.shapes, **shapes}),
     )  # fmt: skip
 
 
-def _fixed(case: Case, reason: str, sizes: Mapping[str, int]) -> Change:
+def _fixed(case: Case, sizes: Mapping[str, int]) -> Change:
     """Return the choice of numbers for sizes."""
     shapes = _given(case.setup.graph, sizes)
-    why = f"{_listed(sizes)} can be any size: {reason}"
+    why = f"{_listed(sizes)} can be any size: {case.remarks[0].reason}"
     return Change(
         ("sizes", tuple(sizes.items())), "shapes", _EFFORT, why, f"shapes={shapes}",
         lambda setup: replace(setup, shapes={**setup.shapes, **shapes}, sizes={**setup.sizes, **sizes}),

@@ -16,7 +16,6 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType
 from tinycomp.rewrite.traits import attribute, is_structural
 
-PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _FINITE_AT_ZERO = frozenset({
     "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
     "HardSwish", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Relu", "Round", "Selu", "Sigmoid", "Sign",
