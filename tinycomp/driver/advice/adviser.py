@@ -20,6 +20,7 @@ from tinycomp.driver.advice.options import option_changes
 from tinycomp.driver.advice.rules import ORDINARY, rule_changes
 from tinycomp.driver.advice.setup import Change, Outcome, Setup, changed
 from tinycomp.ir.graph import Node
+from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.remark import Remark
 from tinycomp.runtime.advice import Advice, AdviceList
 
@@ -36,13 +37,15 @@ def advise(setup: Setup, trials: int, seconds: float) -> AdviceList:
     """Return changes that give a model fewer regions, or a target more of its work; the smallest change first.
 
     Args:
-        setup: What was compiled.
+        setup: What was compiled; its graph is changed.
         trials: Most partitions to try.
         seconds: Time after which no further one is tried.
 
     Raises:
         TinycompError: If the model cannot be partitioned as it is.
     """
+    if setup.optimize:
+        FoldConstants().run(setup.graph)  # as every trial would
     for _, node in setup.graph.walk():
         node.sources = node.sources or (node.label,)
     search = _Search(setup, trials, time.monotonic() + seconds, seconds)
