@@ -7,13 +7,10 @@ whose file ``pytest --update-golden`` then writes; files of versions that are ou
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import inspect
-import io
 import json
 import re
-import sys
 import typing
 from pathlib import Path
 from types import ModuleType
@@ -21,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from tests.docs.pages import Page
 from tinycomp import target_api
 from tinycomp.errors import TargetError
 from tinycomp.target_api import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = ROOT / "tests" / "target_api"
-PAGE = ROOT / "docs" / "target-api.md"
 
 PARTS: dict[str, tuple[str, ...]] = {
     "Graph": (
@@ -118,33 +115,11 @@ def test_another_version_is_refused(version: str) -> None:
         target_api.require_api(version)
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Language and contents of every block of the page."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-
-
-def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINYCOMP_CACHE", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "page", page := ModuleType("page"))  # where its dataclasses look for names
-    scope = vars(page)
-    printed, compared = "", 0
-    for language, code in blocks():
-        if language == "text":
-            assert printed.strip() == code.strip()
-            compared += 1
-        elif language == "python":
-            with contextlib.redirect_stdout(io.StringIO()) as output:
-                exec(compile(code, str(PAGE), "exec"), scope)
-            printed = output.getvalue()
-    assert compared >= 5
-
-
 @pytest.mark.parametrize("name", target_api.__all__)
 def test_the_page_has_an_example_of(name: str) -> None:
     used = {
         node.id if isinstance(node, ast.Name) else node.name
-        for language, code in blocks()
-        if language == "python"
+        for code in Page("target-api.md").code("python")
         for node in ast.walk(ast.parse(code))
         if isinstance(node, (ast.Name, ast.alias))
     }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TargetError, TinycompError, UnsupportedError
+from tinycomp.frontend import export_model as to_onnx
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.ir.blocked import BlockedLayout, conversion_of
 from tinycomp.ir.types import tensor
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.compiler import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.0"
+API_VERSION = "1.1"
 """Version of what this module offers."""
 
 __all__ = [
@@ -111,6 +112,7 @@ __all__ = [
     "tensor",
     "tile_convolution",
     "tile_matmul",
+    "to_onnx",
 ]
 
 
@@ -127,7 +129,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.0...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.1...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

@@ -128,7 +128,7 @@ CASES = [
     feed("51-shape", {"x": X.T}, 'input "x": wrong shape', "expected x: float32[2, 3]; found shape (3, 2)"),
     feed("51-rank", {"x": X[0]}, "wrong shape", "A batch dimension may be missing: try array[None]."),
     feed("51-scalar", {"x": F(1)}, "found shape ()"),
-    feed("51-none", {"x": None}, "wrong dtype"),
+    feed("51-none", {"x": None}, "cannot be read as an array", "found NoneType"),
     feed("51-text", {"x": "hello"}, 'input "x": cannot be read as an array', "Pass a numpy array."),
     feed("51-ragged", {"x": [[1, 2, 3], [4]]}, "cannot be read as an array", "found list"),
     feed("51-object", {"x": np.array([[1, 2, 3], [4, 5, 6]], object)}, "wrong dtype", "found object"),

@@ -98,14 +98,22 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
 
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     """Return an array: those of other libraries keep their dtype, plain Python values and lists take the input's."""
-    plain = isinstance(value, (int, float, bool, str, list, tuple))
+    found, kind = type(value).__name__, dtype.kind
     if isinstance(value, Mapping):
-        hint = "Pass inputs by name as module.run(feeds), or as module(**feeds)."
-        raise misfit(spec, _UNREADABLE, type(value).__name__, hint)
+        raise misfit(spec, _UNREADABLE, found, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
+    plain = isinstance(value, (int, float, bool, str, list, tuple))
     try:
-        return np.asarray(value, dtype=dtype if plain else None)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise misfit(spec, _UNREADABLE, type(value).__name__, "Pass a numpy array.") from error
+        shared = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+        array: np.ndarray = np.from_dlpack(value) if shared else np.asarray(value, dtype=dtype if plain else None)
+        cut = plain and kind in "iu" and np.asarray(value).dtype.kind == "f"
+    except (TypeError, ValueError, OverflowError, RuntimeError, BufferError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise misfit(spec, _UNREADABLE, f"{found}: {reason}" if reason else found, "Pass a numpy array.") from error
+    if cut:
+        raise misfit(spec, "wrong dtype", "numbers with a fraction", "Pass whole numbers.")
+    if array.dtype.kind == "O" != kind:
+        raise misfit(spec, _UNREADABLE, found, "Pass a numpy array.")
+    return array
 
 
 def misfit(spec: TensorSpec, problem: str, found: str, hint: str = "", kind: str = "input") -> FeedError:

@@ -74,9 +74,13 @@ TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
   }
 }
 
+/* Pointers of the other rows are read again for every depth. Compilers would keep what the general registers do not
+ * hold in vector registers, and the way back from there takes the place of a multiplication. */
+enum { TC_ROW_POINTERS = 7 };
+
 /* One depth: a line of the panel times the values of all rows. */
-TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, const float *const *row, int64_t k,
-                            tc_tile_sums *sum) {
+TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, const float *const *row,
+                            const float *const *rows, int64_t k, tc_tile_sums *sum) {
   tc_vf column[4];
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
@@ -84,7 +88,8 @@ TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, cons
   }
 #pragma GCC unroll 12
   for (int m = 0; m < mr; m++) {
-    const tc_vf x = tc_vf_set1(row[m][k]);
+    const float *values = m < TC_ROW_POINTERS ? row[m] : ((const float *const volatile *)rows)[m];
+    const tc_vf x = tc_vf_set1(values[k]);
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) {
       sum->v[m][j] = tc_vf_fma(x, column[j], sum->v[m][j]);
@@ -119,15 +124,15 @@ TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const bool partial, 
   const float *panel = t->panel;
   const char *ahead = t->ahead;
   for (int64_t tap = 0; tap < t->taps; tap++) {
-    const float *row[12];
+    const float *const *rows = t->rows + tap * t->row_stride, *row[TC_ROW_POINTERS];
 #pragma GCC unroll 12
-    for (int m = 0; m < mr; m++) {
-      row[m] = t->rows[tap * t->row_stride + m] + t->depth_begin;
+    for (int m = 0; m < mr && m < TC_ROW_POINTERS; m++) {
+      row[m] = rows[m];
     }
-    for (int64_t k = 0; k < t->depth; k++) {
+    for (int64_t k = t->depth_begin; k < t->depth_begin + t->depth; k++) {
       __builtin_prefetch(ahead, 0, 2);
       ahead += t->ahead_step;
-      tc_tile_step(mr, nv, panel, row, k, &sum);
+      tc_tile_step(mr, nv, panel, row, rows, k, &sum);
       panel += nv * TC_LANES;
     }
   }
