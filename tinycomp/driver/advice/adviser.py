@@ -94,12 +94,20 @@ class _Search:
     deadline: float
     seconds: float
     made: int = 0
+    befores: dict[tuple[tuple[str, int], ...], Outcome] = field(default_factory=dict)
     outcomes: dict[frozenset[Change], Outcome | None] = field(default_factory=dict)
     advice: dict[tuple[str, frozenset[Change]], tuple[int, Advice]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.before = Outcome(self.setup.partitioned())
+        self.partitioned = self.setup.partitioned()
         self.optimized = self.setup.optimized()
+
+    def _before(self, after: Outcome) -> Outcome:
+        """Return what the model is without changes, for the sizes that an outcome is counted for."""
+        key = tuple(after.sizes.items())
+        if key not in self.befores:
+            self.befores[key] = Outcome.of(self.partitioned, after.sizes)
+        return self.befores[key]
 
     def outcome(self, changes: _Changes) -> Outcome | None:
         """Return what the model becomes with changes; None if it cannot be partitioned with them.
@@ -120,7 +128,7 @@ class _Search:
             raise _CutError(f"{self.seconds:g} seconds are over")
         self.made += 1
         try:
-            return Outcome(setup.partitioned(), setup.sizes)
+            return Outcome.of(setup.partitioned(), setup.sizes)
         except Exception:  # rules and checks may fail at what a change makes of the model: then the change is none
             return None
 
@@ -129,10 +137,10 @@ class _Search:
         after = self.outcome(changes)
         if after is None:
             return _Gain()
-        before = Outcome(self.before.graph, after.sizes)
+        before = self._before(after)
         names = [each.name for each in self.setup.targets]
         return _Gain(
-            len(before.regions) - len(after.regions),
+            before.regions - after.regions,
             after.macs(target) - before.macs(target),
             before.macs(None) - after.macs(None),
             sum(before.macs(name) - after.macs(name) for name in names[: names.index(target)]),
@@ -143,7 +151,7 @@ class _Search:
         after = self.outcome(changes)
         if after is None:
             return
-        before = Outcome(self.before.graph, after.sizes)
+        before = self._before(after)
         setup = self.setup
         names = tuple(dict.fromkeys(source for node in nodes for source in node.sources))
         made = Advice(
@@ -152,8 +160,8 @@ class _Search:
             nodes=names,
             text=_sentence(names, dict.fromkeys(c.reason for c in changes)),
             change="; ".join(c.action for c in changes),
-            regions_before=len(before.regions),
-            regions_after=len(after.regions),
+            regions_before=before.regions,
+            regions_after=after.regions,
             macs_before=before.macs(target),
             macs_after=after.macs(target),
             _arguments=lambda: _arguments(setup, changes),
@@ -190,8 +198,8 @@ class _Adviser:
         self.search = search
         self.target = target
         names = [each.name for each in search.setup.targets]
-        self.borders: Borders = find_borders(search.before.graph, target, names[names.index(target) + 1 :])
-        self.remarks = by_source(search.before.graph.remarks, target)
+        self.borders: Borders = find_borders(search.partitioned, target, names[names.index(target) + 1 :])
+        self.remarks = by_source(search.partitioned.remarks, target)
         self.alone = {nodes[0] for nodes in self.borders.sets if len(nodes) == 1}
         self.gains: dict[frozenset[Change], _Gain] = {}
 

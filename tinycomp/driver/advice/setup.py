@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -118,52 +118,41 @@ def changed(setup: Setup, changes: Iterable[Change]) -> Setup | None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold a partitioned graph, and count what is in its regions.
+    """Hold what there is to know about a partitioned graph; the graph itself may have new weights, and is let go.
 
     Attributes:
-        graph: The graph.
-        sizes: Sizes by symbol; symbols without one count as 1.
+        regions: How many regions there are.
+        places: Where operators run, by source names and operator; None is the host.
+        owned: The source names of what each target runs.
+        work: The multiply-accumulates that each target does in its regions.
+        sizes: The sizes for which these are counted, by symbol; symbols without one count as 1.
     """
 
-    graph: Graph
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    regions: int
+    places: Mapping[tuple[tuple[str, ...], str], Set[str | None]]
+    owned: Mapping[str | None, Set[str]]
+    work: Mapping[str | None, int]
+    sizes: Mapping[str, int]
 
-    @functools.cached_property
-    def regions(self) -> list[Node]:
-        """The regions of all targets."""
-        return [node for scope in open_graphs(self.graph) for node in scope.nodes if node.is_region]
+    @classmethod
+    def of(cls, graph: Graph, sizes: Mapping[str, int]) -> Outcome:
+        """Return what there is to know about a partitioned graph, for some sizes."""
+        regions = 0
+        places: dict[tuple[tuple[str, ...], str], set[str | None]] = {}
+        owned: dict[str | None, set[str]] = {}
+        work: dict[str | None, int] = {}
+        for node in itertools.chain.from_iterable(scope.nodes for scope in open_graphs(graph)):
+            regions += node.is_region
+            if node.is_region or not node.bodies:
+                work[node.target] = work.get(node.target, 0) + macs([node], sizes)
+            for inner in node.operators():
+                places.setdefault((inner.sources, inner.op), set()).add(node.target)
+                owned.setdefault(node.target, set()).update(inner.sources)
+        return cls(regions, places, owned, work, sizes)
 
     def macs(self, target: str | None) -> int:
-        """Count the multiply-accumulates that a target does in all its regions; None for the host."""
-        return self._work.get(target, 0)
-
-    @functools.cached_property
-    def _work(self) -> Mapping[str | None, int]:
-        found: dict[str | None, int] = {}
-        for scope in open_graphs(self.graph):
-            for node in scope.nodes:
-                if node.is_region or not node.bodies:
-                    found[node.target] = found.get(node.target, 0) + macs([node], self.sizes)
-        return found
-
-    @functools.cached_property
-    def places(self) -> Mapping[tuple[tuple[str, ...], str], set[str | None]]:
-        """Where operators run, by source names and operator; None is the host."""
-        found: dict[tuple[tuple[str, ...], str], set[str | None]] = {}
-        for scope in open_graphs(self.graph):
-            for node in scope.nodes:
-                for inner in node.operators():
-                    found.setdefault((inner.sources, inner.op), set()).add(node.target)
-        return found
-
-    @functools.cached_property
-    def owned(self) -> Mapping[str | None, set[str]]:
-        """The source names of what each target runs."""
-        found: dict[str | None, set[str]] = {}
-        for (sources, _), places in self.places.items():
-            for place in places:
-                found.setdefault(place, set()).update(sources)
-        return found
+        """Return the multiply-accumulates that a target does in all its regions; None for the host."""
+        return self.work.get(target, 0)
 
     def takes(self, target: str, node: Node) -> bool:
         """Tell whether a target runs all of what has become of a node, or nothing is left of it."""
