@@ -36,7 +36,8 @@ def _run(options: Namespace, session: Session) -> int:
     if options.why is not None:
         return _why(report, options.why, session)
     if options.advise:
-        advice = report.advice()
+        with session.progress("trying changes"):
+            advice = report.advice()
         session.show(str(advice))
         session.result(advice.to_dict())
         return OK

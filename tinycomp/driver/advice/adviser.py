@@ -213,12 +213,22 @@ class _Adviser:
         for node in self.borders.obstacles:
             alike.setdefault(self._likeness(node), []).append(node)
         promising = sorted(alike.values(), key=len, reverse=True)
-        chosen = {node: self._choose(self._case(node, nodes)) for nodes in promising for node in nodes}
+        chosen = {node: change for nodes in promising for node, change in self._choose_alike(nodes).items()}
         for nodes in self.borders.sets:
             wanted = [chosen[node] for node in nodes]
             changes = tuple(dict.fromkeys(change for change in wanted if change is not None))
             if None not in wanted and len(changes) > 1:
                 self._try_together(changes)
+
+    def _choose_alike(self, nodes: Sequence[Node]) -> dict[Node, Change | None]:
+        """Return changes for operators that are refused for the same reason, mostly the same one for all."""
+        chosen: dict[Node, Change | None] = {}
+        found: dict[Change, None] = {}
+        for node in nodes:
+            known = (c for c in found if (after := self.search.outcome((c,))) and after.takes(self.target, node))
+            chosen[node] = next(known, None) or self._choose(self._case(node, nodes))
+            found |= {change: None for change in (chosen[node],) if change is not None}
+        return chosen
 
     def _case(self, node: Node, alike: Sequence[Node]) -> Case:
         setup = self.search.setup
