@@ -6,10 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tinycomp
 from tests.driver.planted import KINDS, Planted, unhindered
 from tests.driver.test_placement import running
+from tests.graphs import graphs
 from tests.partition_tools import conditional, graph_of, target_of
 from tinycomp.errors import ModelError
 from tinycomp.ir.text.parser import parse_graph
@@ -70,6 +73,26 @@ def test_no_advice_where_nothing_is_in_the_way(seed: int) -> None:
     report = compiled(unhindered(seed)).report()
     assert len(report.regions) == 1
     assert list(report.advice()) == []
+
+
+OPERATORS = ("Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Add", "Mul", "Sub", "MatMul", "Clip", "Split", "Concat")
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.sets(st.sampled_from(OPERATORS)), st.sets(st.sampled_from(OPERATORS)), st.integers(1, 3))
+def test_all_advice_on_random_graphs_keeps_its_promise(graph, first, second, least) -> None:
+    targets = [running(Target("p")), running(Target("q"))]
+    for target, operators in zip(targets, (first, second), strict=True):
+        if operators:
+            target.accept(*operators)
+    module = tinycomp.compile(graph, targets, policy=Policy(min_nodes=least))
+    feeds = feeds_of(module)
+    for each in module.report().advice():
+        assert each.regions_before == len(module.report().regions)
+        assert each.macs_before == macs_on(module.report(), each.target)
+        expected, found = module.run(feeds), apply(each).run(feeds)
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
 
 
 def advice_on(body: str, outputs: str, *targets: Target, **options: object) -> AdviceList:
