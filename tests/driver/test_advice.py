@@ -272,6 +272,15 @@ def test_what_a_code_generator_has_declined_counts_as_declined() -> None:
     assert [(a.change, a.regions_before, a.regions_after) for a in report.advice()] == [('npu.accept("Tanh")', 2, 1)]
 
 
+def test_a_graph_that_is_not_simplified() -> None:
+    body = "%a = Relu(%x)\n%b = Softplus(%a)\n%c = Neg(%b)"
+    npu = running(target_of("npu", "Relu", "Neg", "Exp", "Add", "Log", "CastLike"))
+    advice = advice_on(body, "c", npu, optimize=False)
+    assert advice[0].apply()["optimize"] is False
+    for each in advice:
+        apply(each)
+
+
 def test_targets_with_costs() -> None:
     targets = [running(target_of(name, "Relu", "Neg", "Abs", cost=Cost(roofline(1e15, 1e15)))) for name in "pq"]
     advice = advice_on("%a = Relu(%x)\n%b = Erf(%a)\n%c = Neg(%b)", "c", *targets)

@@ -48,7 +48,7 @@ def _edited(case: Case, kind: str, details: tuple[object, ...], reason: str, act
 
     def apply(setup: Setup) -> Setup | None:
         graph = setup.graph.clone()
-        edits = [edit(scope, node) for scope, node in case.originals(graph)]
+        edits = [edit(scope, node) for scope, node in case.originals(graph) if node in scope]
         return replace(setup, graph=graph) if any(edits) else None
 
     key = kind, tuple(source for node in case.alike for source in node.sources), details
