@@ -115,7 +115,7 @@ def test_interfaces(name):
 
 
 def test_what_reports_advise():
-    assert bare(Report.advice) == "(self, *, trials=200, seconds=60.0)"
+    assert bare(Report.advice) == "(self, model=None, *, trials=200, seconds=60.0)"
     assert {f.name for f in dataclasses.fields(AdviceList)} == {"items", "trials", "cut"}
     assert [f.name for f in dataclasses.fields(Advice) if not f.name.startswith("_")] == [
         "kind", "target", "nodes", "text", "change", "regions_before", "regions_after", "macs_before", "macs_after",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ from tests.driver.test_placement import running
 from tests.graphs import graphs
 from tests.partition_tools import conditional, graph_of, target_of
 from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.rewrite import P, reject
 from tinycomp.runtime.advice import Advice, AdviceList
@@ -368,6 +371,29 @@ def test_a_loaded_module_has_no_model_to_try_changes_on(tmp_path) -> None:
     with pytest.raises(ModelError, match="there is no model to try changes on") as error:
         tinycomp.load(tmp_path / "m.tcm", targets=[npu]).report().advice()
     assert error.value.hint == "Compile the model again, and ask the report of that module."
+
+
+def test_a_model_with_large_weights_is_not_kept_and_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinycomp.driver.compiler._KEPT", -1)
+    graph = graph_of("%a = Relu(%x)\n%b = Erf(%a)\n%c = Neg(%b)", "c")
+    report = tinycomp.compile(graph, plain()).report()
+    with pytest.raises(ModelError, match="the module has not kept the model, whose weights are large") as error:
+        report.advice()
+    assert error.value.hint == "Write report.advice(model), or compile it from its file."
+    (advice,) = report.advice(graph)
+    apply(advice)
+
+
+def test_weights_in_a_file_do_not_count(tmp_path) -> None:
+    large = np.zeros((2200, 2200), np.float32)
+    graph = Graph(opsets={"": 18}, infer=infer_node_types)
+    x = graph.add_input("x", TensorType("float32", (1, 2200)))
+    graph.set_outputs([graph.add("MatMul", [x, graph.add_const(large)]).output], ["y"])
+    onnx.save(tinycomp.to_onnx(graph), tmp_path / "large.onnx")
+    npu = running(target_of("npu", "MatMul"))
+    assert not tinycomp.compile(tmp_path / "large.onnx", npu).report().advice()
+    with pytest.raises(ModelError, match="has not kept"):
+        tinycomp.compile(graph, npu).report().advice()
 
 
 def test_other_passes_leave_nothing_to_try() -> None:

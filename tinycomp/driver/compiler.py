@@ -37,7 +37,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
-from tinycomp.memory.constants import Constants, check_files, evict
+from tinycomp.memory.constants import Constants, check_files, evict, is_evictable
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
@@ -50,7 +50,7 @@ from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
-from tinycomp.runtime.report import Report
+from tinycomp.runtime.report import Adviser, Report
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import saved_values
@@ -180,16 +180,49 @@ def compile(  # noqa: A001 - the public name
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
-        source = graph.clone() if passes is None else None  # for advice, which is tried on the model as it is
+        original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
         compiler.partition_in_place(graph)
         compiler.check_places(graph, strict)
         evict(constants_of(graph))
         lowered = compiler.lower(graph)
         compiler.check_places(graph, strict)  # code generators may have declined regions
-        return compiler.package(lowered, source)
+        return compiler.package(lowered, original if passes is None else None)
 
 
 _NO_PASSES = "Leave out one of the two."
+
+
+_KEPT = 16_000_000
+"""Most bytes of weights outside of files that a module keeps as the model has them, in case advice is asked for."""
+
+
+@dataclass(frozen=True)
+class _Original:
+    """The model before the passes, on which advice is tried; not kept where that takes much memory."""
+
+    graph: Graph | None
+    shapes: Shapes | None
+
+    def again(self, model: Model | None) -> Graph:
+        """Return a copy of the model, which has to be given where it was not kept.
+
+        Raises:
+            ModelError: If it was neither kept nor given.
+        """
+        if model is not None:
+            return _imported(model, self.shapes, mapped=True)
+        if self.graph is None:
+            raise ModelError(
+                "the module has not kept the model, whose weights are large", where="advice",
+                expected="the model once more",
+                hint="Write report.advice(model), or compile it from its file.",
+            )  # fmt: skip
+        return copied(self.graph)
+
+
+def _is_light(graph: Graph) -> bool:
+    arrays = (v.const for v in constants_of(graph) if v.const is not None and is_evictable(v.const))
+    return sum(array.nbytes for array in arrays) <= _KEPT
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -453,13 +486,13 @@ class Compiler:
                 lowering = lowering.anew()
                 replace_declined(partitioned, target, lowering, given_back)
 
-    def package(self, lowered: Lowered, source: Graph | None = None) -> Module:
-        """Return the module of a lowered graph; ``source`` is the model before the passes, if advice may be wanted."""
+    def package(self, lowered: Lowered, original: _Original | None = None) -> Module:
+        """Return the module of a lowered graph, whose report gives advice if the model before the passes is known."""
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
-        adviser = None if source is None else functools.partial(self._advise, source, partitioned)
+        adviser = None if original is None else functools.partial(self._advise, original, partitioned)
         report = functools.partial(self._report, lowered, misses, symbolic, adviser)
         parts = ModuleParts(
             inputs=inputs,
@@ -494,7 +527,7 @@ class Compiler:
         lowered: Lowered,
         misses: Callable[[], list[Remark]],
         symbolic: bool,
-        adviser: Callable[[int, float], AdviceList] | None,
+        adviser: Adviser | None,
         sizes: Mapping[str, int],
     ) -> Report:
         names = [t.name for t in self.targets]
@@ -505,11 +538,13 @@ class Compiler:
         )
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
-    def _advise(self, source: Graph, partitioned: Graph, trials: int, seconds: float) -> AdviceList:
+    def _advise(
+        self, original: _Original, partitioned: Graph, model: Model | None, trials: int, seconds: float
+    ) -> AdviceList:
         from tinycomp.driver.advice.adviser import advise  # not before: few ask for advice
         from tinycomp.driver.advice.setup import Setup
 
-        graph = copied(source)
+        graph = original.again(model)
         setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=declined_names(partitioned))
         return advise(setup, trials, seconds)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+Adviser = Callable[[Any, int, float], AdviceList]
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
 
@@ -183,7 +184,8 @@ class Report:
         layers: The algorithms of the convolutions in native regions, in order of execution.
         conversions: Where quantised and real numbers meet, in order of execution.
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
-        adviser: Looks for advice, within so many trials and seconds; None where the model is not at hand.
+        adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
+            where nothing is known of the model.
     """
 
     model: str
@@ -195,23 +197,25 @@ class Report:
     layers: tuple[LayerRow, ...] = ()
     conversions: tuple[ConversionRow, ...] = ()
     layouts: tuple[LayoutRow, ...] = ()
-    adviser: Callable[[int, float], AdviceList] | None = field(default=None, repr=False, compare=False)
+    adviser: Adviser | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the adviser, which holds the model."""
         return {**self.__dict__, "adviser": None}
 
-    def advice(self, *, trials: int = 200, seconds: float = 60.0) -> AdviceList:
+    def advice(self, model: Any = None, *, trials: int = 200, seconds: float = 60.0) -> AdviceList:
         """Return the small changes that would give the model fewer regions, or a target more of its work.
 
         Each has been tried: the model has been partitioned anew with it. The smallest comes first.
 
         Args:
+            model: What was compiled. A module keeps it unless its weights are large and not in a file.
             trials: Most partitions to try.
             seconds: Time after which no further one is tried. :attr:`AdviceList.cut` tells whether a limit was reached.
 
         Raises:
-            ModelError: If the report is that of a loaded module, or of one that was compiled with other passes.
+            ModelError: If the model was not kept and is not given, or the report is that of a loaded module, or of one
+                that was compiled with other passes.
         """
         if self.adviser is None:
             raise ModelError(
@@ -219,7 +223,7 @@ class Report:
                 expected="the report of a module that was compiled with the default passes",
                 hint="Compile the model again, and ask the report of that module.",
             )  # fmt: skip
-        return self.adviser(trials, seconds)
+        return self.adviser(model, trials, seconds)
 
     @property
     def totals(self) -> dict[str, Any]:
