@@ -21,6 +21,23 @@ def first(graph: Graph, op: str = "Conv") -> Node:
     return next(node for node in graph.nodes if node.op == op)
 
 
+def test_a_batch_of_any_size() -> None:
+    network = Network(9, batch="batch")
+    conv = network.conv(ODD)
+    network.add("Relu")
+    network.conv(ODD + 1)
+    graph = network.finished()
+    before = graph.clone()
+    assert pad_channels(graph, conv, "output", PADDED)
+    assert pad_channels(graph, graph.nodes[-1], "output", PADDED)
+    verify(graph)
+    assert [node.op for node in graph.nodes] == ["Conv", "Relu", "Conv", "Slice"]
+    for batch in (1, 3):
+        x = np.random.default_rng(1).standard_normal((batch, 8, 8, 8)).astype(np.float32)
+        expected, found = tinycomp.compile(before, "c")(x), tinycomp.compile(graph, "c")(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def padded(network: Network, node: Node, side: str = "output", size: int = PADDED) -> list[str]:
     """Pad, compare the results, and return the operators of the padded model."""
     graph = network.finished()
