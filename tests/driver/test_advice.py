@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinycomp
-from tests.driver.planted import KINDS, Planted, unhindered
+from tests.driver.planted import KINDS, MULTIPLE, Network, Planted, plain_target, unhindered
 from tests.driver.test_placement import running
 from tests.graphs import graphs
 from tests.partition_tools import conditional, graph_of, target_of
@@ -76,6 +76,21 @@ def test_no_advice_where_nothing_is_in_the_way(seed: int) -> None:
     report = compiled(unhindered(seed)).report()
     assert len(report.regions) == 1
     assert list(report.advice()) == []
+
+
+def test_layers_of_different_sizes_that_are_refused_alike_are_padded_together() -> None:
+    """The first of them in the model is at its rim, which is not where advice is looked for first."""
+    network = Network(1)
+    for channels in (12, MULTIPLE, 20, MULTIPLE):
+        network.conv(channels, name=f"conv{channels}")
+        network.add("Relu")
+    module = compiled(Planted(network.finished(), plain_target()))
+    (advice,) = module.report().advice()
+    assert advice.change == 'pad the channels of "conv20", "conv12" to a multiple of 8'
+    assert "output channels must be a multiple of 8, got 20), but takes it with 24 channels" in advice.text
+    assert (advice.nodes, advice.regions_before, advice.regions_after) == (("conv20", "conv12"), 2, 1)
+    feeds = feeds_of(module)
+    np.testing.assert_allclose(apply(advice).run(feeds)["y"], module.run(feeds)["y"], rtol=1e-4, atol=1e-5)
 
 
 OPERATORS = ("Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Add", "Mul", "Sub", "MatMul", "Clip", "Split", "Concat")

@@ -224,11 +224,18 @@ class _Adviser:
         """Return changes for operators that are refused for the same reason, mostly the same one for all."""
         chosen: dict[Node, Change | None] = {}
         found: dict[Change, None] = {}
-        for node in nodes:
-            known = (c for c in found if (after := self.search.outcome((c,))) and after.takes(self.target, node))
-            chosen[node] = next(known, None) or self._choose(self._case(node, nodes))
+        for node in sorted(nodes, key=lambda node: node not in self.alone):
+            known = next((change for change in found if self._suffices(change, node)), None)
+            chosen[node] = known or self._choose(self._case(node, nodes))
             found |= {change: None for change in (chosen[node],) if change is not None}
         return chosen
+
+    def _suffices(self, change: Change, node: Node) -> bool:
+        """Tell whether a change brings an operator to the target, and removes its border if it can by itself."""
+        after = self.search.outcome((change,))
+        if after is None or not after.takes(self.target, node):
+            return False
+        return node not in self.alone or self._gain((change,)).regions > 0
 
     def _case(self, node: Node, alike: Sequence[Node]) -> Case:
         setup = self.search.setup

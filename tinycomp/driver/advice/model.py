@@ -67,8 +67,9 @@ def _expand(graph: Graph, node: Node) -> bool:
 
 def _padded(case: Case, why: str, names: str) -> Iterator[Change]:
     """Yield more channels for products: multiples of what a refusal names, if it names numbers, else of usual ones."""
-    _, node = case.originals(case.setup.graph)[0]
-    if node.op not in PRODUCTS:
+    originals = [node for _, node in case.originals(case.setup.graph)]
+    node = next((node for node in originals if not set(node.sources).isdisjoint(case.node.sources)), None)
+    if node is None or node.op not in PRODUCTS:
         return
     for side in ("output", "input"):
         size = channels(node, side)
@@ -85,7 +86,7 @@ def _padded(case: Case, why: str, names: str) -> Iterator[Change]:
             what = "channels" if side == "output" else "input channels"
             reason = f"{why}, but takes it with {larger} {what}"
             action = f"pad the {what} of {names} from {size} to {larger}"
-            if any(channels(other, side) != size for _, other in case.originals(case.setup.graph)):
+            if any(channels(other, side) != size for other in originals):
                 action = f"pad the {what} of {names} to a multiple of {multiple}"
             yield _edited(case, "padding", (side, multiple), reason, action, _padding(side, multiple))
 
