@@ -28,9 +28,11 @@ from benchmarks.peers import OURS, REFERENCE, relative_error
 
 MODELS = ("mobilenet_v2", "resnet18", "bert_base")
 DEFAULT = "openvino-default"
+FLOAT = "openvino"
 LARGEST = float(np.finfo(np.float16).max)
 COLUMNS = (
-    "model", "ours, ms", "onnxruntime / ours", "ours in float32 / ours", "openvino / ours", "our error",
+    "model", "ours, ms", "onnxruntime / ours", "ours in float32 / ours", "openvino / ours",
+    "openvino in float32 / ours", "our error",
     "onnxruntime's", "openvino's",
 )  # fmt: skip
 
@@ -65,16 +67,17 @@ def measure(name: str, threads: int, effort: Effort) -> dict[str, Any]:
         narrow = {key: np.asarray(_narrow(array)) for key, array in feeds.items()}
         entries = [
             (OURS, half, narrow), (REFERENCE, half, narrow), (OURS, wide, feeds), (DEFAULT, wide, feeds),
+            (FLOAT, wide, feeds),
             (REFERENCE, wide, feeds),
         ]  # fmt: skip
         results = compete(entries, threads=threads, effort=effort)
     failed = [f"{result.engine}: {result.error}" for result in results if result.error]
     if failed:
         return {"model": name, "error": "; ".join(failed)}
-    ours, peer, ours_wide, default, reference = results
+    ours, peer, ours_wide, default, default_wide, reference = results
     return {
         "model": name,
-        "seconds": [statistics.median(each.samples) for each in (ours, peer, ours_wide, default)],
+        "seconds": [statistics.median(each.samples) for each in (ours, peer, ours_wide, default, default_wide)],
         "errors": [_error(each, reference) for each in (ours, peer, default)],
     }
 
