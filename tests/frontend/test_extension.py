@@ -56,7 +56,7 @@ def test_a_definition_means_what_onnxruntime_computes(case: Case):
 
 
 def test_every_definition_has_a_case():
-    assert {case.op for case in (*CASES, MEAN)} == set(operators())
+    assert {case.op for case in (*CASES, MEAN)} == set(operators()) - set(operators("ai.onnx.ml"))
 
 
 def test_a_mean_that_onnxruntime_has_no_kernel_for():

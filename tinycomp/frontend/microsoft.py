@@ -73,7 +73,9 @@ _CONV = _WINDOW | {"kernel_shape", "dilations", "group"}
 _SCORES = frozenset({"scale", "unidirectional", "mask_filter_value"})
 
 
-def _defines(op: str, since: int, passed: Iterable[str] = (), domain: str = DOMAIN) -> Callable[[_Define], _Define]:
+def defines(op: str, since: int, passed: Iterable[str] = (), domain: str = DOMAIN) -> Callable[[_Define], _Define]:
+    """Make the decorated function the definition of an operator, the same from the opset ``since`` on."""
+
     def register(function: _Define) -> _Define:
         _DEFINITIONS[op] = _Definition(function, since, frozenset(passed), domain)
         return function
@@ -86,9 +88,9 @@ def is_extension(domain: str, op: str) -> bool:
     return op in _DEFINITIONS and _DEFINITIONS[op].domain == domain
 
 
-def operators() -> list[str]:
-    """Return the names of the operators that have a definition."""
-    return sorted(_DEFINITIONS)
+def operators(domain: str | None = None) -> list[str]:
+    """Return the names of the operators that have a definition, all of them or those of a domain."""
+    return sorted(op for op, each in _DEFINITIONS.items() if domain in (None, each.domain))
 
 
 def is_extension_call(node: Node) -> bool:
@@ -149,7 +151,8 @@ class _NotCoveredError(Exception):
     """A part of a definition does not cover its operands or attributes."""
 
 
-def _covered(condition: object) -> None:
+def covered(condition: object) -> None:
+    """Leave a definition whose form does not cover the operands or attributes."""
     if not condition:
         raise _NotCoveredError
 
@@ -157,18 +160,18 @@ def _covered(condition: object) -> None:
 # Activations.
 
 
-@_defines("Gelu", since=17)
+@defines("Gelu", since=17)
 def _gelu(b: Body, x: Value) -> Value:
     error = b("Erf", b("Div", x, b.like(x, np.sqrt(np.float32(2)))))
     return _half_more(b, x, error)
 
 
-@_defines("BiasGelu", since=17)
+@defines("BiasGelu", since=17)
 def _bias_gelu(b: Body, x: Value, bias: Value) -> Results:
     return _gelu(b, b("Add", x, bias))
 
 
-@_defines("FastGelu", since=17)
+@defines("FastGelu", since=17)
 def _fast_gelu(b: Body, x: Value, bias: Optional = None) -> Value:
     x = _biased(b, x, bias)
     cube = b("Pow", x, b.like(x, 3))
@@ -177,7 +180,7 @@ def _fast_gelu(b: Body, x: Value, bias: Optional = None) -> Value:
     return _half_more(b, x, share)
 
 
-@_defines("QuickGelu", since=17)
+@defines("QuickGelu", since=17)
 def _quick_gelu(b: Body, x: Value, *, alpha: float = 1.702) -> Value:
     return b("Mul", x, b("Sigmoid", b("Mul", b.like(x, alpha), x)))
 
@@ -209,7 +212,7 @@ def _activated(b: Body, x: Value, activation: str, alpha: float | None, beta: fl
 # Normalisations of sums; the sum itself is a result.
 
 
-@_defines("SkipLayerNormalization", since=17)
+@defines("SkipLayerNormalization", since=17)
 def _skip_layer_normalization(
     b: Body,
     x: Value,
@@ -226,14 +229,14 @@ def _skip_layer_normalization(
     return output, mean, _inverse_deviation(b, b("Sub", total, mean), epsilon), total
 
 
-@_defines("SimplifiedLayerNormalization", since=23, domain="")  # onnxruntime has it among ONNX's own
+@defines("SimplifiedLayerNormalization", since=23, domain="")  # onnxruntime has it among ONNX's own
 def _rms_normalization(
     b: Body, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Value:
     return b("RMSNormalization", x, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
 
 
-@_defines("SkipSimplifiedLayerNormalization", since=23)
+@defines("SkipSimplifiedLayerNormalization", since=23)
 def _skip_rms_normalization(
     b: Body, x: Value, skip: Value, gamma: Value, bias: Optional = None, *, epsilon: float = 1e-12
 ) -> Results:
@@ -242,7 +245,7 @@ def _skip_rms_normalization(
     return output, _mean(b, total), _inverse_deviation(b, total, epsilon), total
 
 
-@_defines("EmbedLayerNormalization", since=17)
+@defines("EmbedLayerNormalization", since=17)
 def _embed_layer_normalization(
     b: Body,
     input_ids: Value,
@@ -287,7 +290,7 @@ def _inverse_deviation(b: Body, x: Value, epsilon: float) -> Value:
 # Products with what surrounds them.
 
 
-@_defines("FusedMatMul", since=17)
+@defines("FusedMatMul", since=17)
 def _fused_matmul(
     b: Body,
     x: Value,
@@ -304,7 +307,7 @@ def _fused_matmul(
     return b("Mul", product, b.like(product, alpha))
 
 
-@_defines("FusedGemm", since=17, passed=("alpha", "beta", "transA", "transB"))
+@defines("FusedGemm", since=17, passed=("alpha", "beta", "transA", "transB"))
 def _fused_gemm(
     b: Body,
     x: Value,
@@ -321,7 +324,7 @@ def _fused_gemm(
     return _activated(b, product, activation, activation_alpha, activation_beta)
 
 
-@_defines("FusedConv", since=17, passed=_CONV)
+@defines("FusedConv", since=17, passed=_CONV)
 def _fused_conv(
     b: Body,
     x: Value,
@@ -341,7 +344,7 @@ def _oriented(b: Body, x: Value, turned: int) -> Value:
     """Return a matrix, or a stack of them, or what it becomes with its last two axes exchanged."""
     if not turned or x.rank == 1:
         return x
-    _covered(x.rank)
+    covered(x.rank)
     assert x.rank is not None
     return b("Transpose", x, perm=[*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
@@ -350,7 +353,7 @@ def _stacked(b: Body, x: Value, turned: int) -> Value:
     """Return a stack of matrices; if its first axis is that of the rows, that comes behind those of the stack."""
     if not turned:
         return x
-    _covered(x.rank is not None and x.rank > 2)
+    covered(x.rank is not None and x.rank > 2)
     assert x.rank is not None
     return b("Transpose", x, perm=[*range(1, x.rank - 1), 0, x.rank - 1])
 
@@ -358,7 +361,7 @@ def _stacked(b: Body, x: Value, turned: int) -> Value:
 # Attention.
 
 
-@_defines("Attention", since=17, passed=_SCORES)
+@defines("Attention", since=17, passed=_SCORES)
 def _attention(
     b: Body,
     x: Value,
@@ -375,7 +378,7 @@ def _attention(
     past_present_share_buffer: int | None = None,
     **scores: Attr,
 ) -> Results:
-    _covered(past is None and not do_rotary)
+    covered(past is None and not do_rotary)
     together = _biased(b, b("MatMul", x, weights), bias)
     if qkv_hidden_sizes is None:
         q, k, v = _thirds(b, together)
@@ -384,7 +387,7 @@ def _attention(
     return _multi_head_attention(b, q, k, v, None, mask_index, attention_bias, num_heads=num_heads, **scores)[0]
 
 
-@_defines("QAttention", since=17, passed=_SCORES)
+@defines("QAttention", since=17, passed=_SCORES)
 def _quantized_attention(
     b: Body,
     x: Value,
@@ -402,14 +405,14 @@ def _quantized_attention(
     past_present_share_buffer: int | None = None,
     **scores: Attr,
 ) -> Results:
-    _covered(past is None and not do_rotary)
+    covered(past is None and not do_rotary)
     together = _matmul_integer_to_float(
         b, x, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias
     )
     return _multi_head_attention(b, *_thirds(b, together), None, mask_index, num_heads=num_heads, **scores)[0]
 
 
-@_defines("MultiHeadAttention", since=17)
+@defines("MultiHeadAttention", since=17)
 def _multi_head_attention_with_past(
     b: Body,
     query: Value,
@@ -429,8 +432,8 @@ def _multi_head_attention_with_past(
     mask_filter_value: float = -10000.0,
 ) -> Results:
     # The last two are of searches with beams, whose caches onnxruntime's generation loop reorders.
-    _covered(past_sequence_length is None and cache_indirection is None)
-    _covered((past_key is None) == (past_value is None))
+    covered(past_sequence_length is None and cache_indirection is None)
+    covered((past_key is None) == (past_value is None))
     return _multi_head_attention(
         b, query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value,
         num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
@@ -454,14 +457,14 @@ def _multi_head_attention(
     mask_filter_value: float = -10000.0,
 ) -> Sequence[Value]:
     """Return the result, and the keys and values by heads, those of the past before them."""
-    _covered(query.rank == 3 and key is not None and value is not None)
+    covered(query.rank == 3 and key is not None and value is not None)
     assert key is not None
     assert value is not None
     if bias is not None:
         query, key, value = (b("Add", x, of) for x, of in zip((query, key, value), _thirds(b, bias), strict=True))
-    _covered(key.rank == 3)
+    covered(key.rank == 3)
     if key_padding_mask is not None:
-        _covered(past_key is None or key_padding_mask.rank == 2)
+        covered(past_key is None or key_padding_mask.rank == 2)
         hidden = b("Sub", b.float32(1), _seen_keys(b, key_padding_mask, key))
         added = b("Unsqueeze", b("Mul", hidden, b.float32(mask_filter_value)), b.ints(1, 2))
         attention_bias = _biased(b, added, attention_bias)
@@ -482,7 +485,7 @@ def _multi_head_attention(
     return b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), b.ints(0, 0, -1)), k, v
 
 
-@_defines("RotaryEmbedding", since=23)
+@defines("RotaryEmbedding", since=23)
 def _rotary_embedding(
     b: Body,
     x: Value,
@@ -496,7 +499,7 @@ def _rotary_embedding(
     scale: float = 1.0,
     is_packed_batching: int = 0,
 ) -> Value:
-    _covered(scale == 1.0 and not is_packed_batching and x.rank in (3, 4) and position_ids.rank in (1, 2))
+    covered(scale == 1.0 and not is_packed_batching and x.rank in (3, 4) and position_ids.rank in (1, 2))
     if x.rank == 3 and not num_heads:
         half, width = (None if not v.shape else v.shape[-1] for v in (cos_cache, x))
         if not isinstance(half, int) or not half or not isinstance(width, int):
@@ -521,7 +524,7 @@ def _following(b: Body, first: Value, count: Value, x: Value) -> Value:
 
 def _thirds(b: Body, x: Value) -> tuple[Value, Value, Value]:
     """Return the thirds of a bias [3 * n], or of the columns of rows [batch, rows, 3 * n]."""
-    _covered(x.rank in (1, 3))
+    covered(x.rank in (1, 3))
     axis = 0 if x.rank == 1 else 2
     parts = b("Reshape", x, b.ints(*[0] * axis, 3, -1))
     at = b.ints(axis)
@@ -545,7 +548,7 @@ def _score_scale(b: Body, q: Value, scale: float | None) -> Value:
 
 def _seen_keys(b: Body, mask: Value, keys: Value) -> Value:
     """Return 1 for the keys that a mask [batch, keys] or lengths [batch] leave, else 0."""
-    _covered(mask.rank in (1, 2))
+    covered(mask.rank in (1, 2))
     if mask.rank == 1:
         zero, one = b.const(np.int64(0)), b.const(np.int64(1))
         places = b("Range", zero, b("Gather", b("Shape", keys), one), one)
@@ -556,7 +559,7 @@ def _seen_keys(b: Body, mask: Value, keys: Value) -> Value:
 # Products with weights of 2, 4 and 8 bits in blocks.
 
 
-@_defines("MatMulNBits", since=21)
+@defines("MatMulNBits", since=21)
 def _matmul_nbits(
     b: Body,
     x: Value,
@@ -573,10 +576,10 @@ def _matmul_nbits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Value:
-    _covered(bits in (2, 4, 8) and not weight_prepacked)
+    covered(bits in (2, 4, 8) and not weight_prepacked)
     of_scales = zero_points is not None and zero_points.dtype == scales.dtype
     if g_idx is not None:
-        _covered(bits == 4 and (of_scales or zero_points is None))
+        covered(bits == 4 and (of_scales or zero_points is None))
         w = _grouped_weight(b, _columns(b, weight, N, bits), scales, zero_points, g_idx, K, N, bits)
         return _biased(b, b("MatMul", x, w), bias)
     points = None if of_scales else zero_points
@@ -591,7 +594,7 @@ def _matmul_nbits(
     return _biased(b, product, bias)
 
 
-@_defines("GatherBlockQuantized", since=21)
+@defines("GatherBlockQuantized", since=21)
 def _gather_block_quantized(
     b: Body,
     data: Value,
@@ -606,21 +609,21 @@ def _gather_block_quantized(
 ) -> Value:
     """Gather rows of a matrix in blocks; unlike with onnxruntime, an index out of range is an error, as for Gather."""
     stored, figures = shape_of(data), shape_of(scales)
-    _covered(stored is not None and figures is not None and indices.rank is not None and block_size > 0)
+    covered(stored is not None and figures is not None and indices.rank is not None and block_size > 0)
     assert stored is not None
     assert figures is not None
     assert indices.rank is not None
-    _covered(len(stored) == 2 and gather_axis in (0, -2) and quantize_axis in (1, -1))
+    covered(len(stored) == 2 and gather_axis in (0, -2) and quantize_axis in (1, -1))
     middle = 0
     if data.dtype == "uint8":
-        _covered(bits in (2, 4, 8))
+        covered(bits in (2, 4, 8))
         middle = 1 << (bits - 1)
     else:
-        _covered(data.dtype in ("int4", "uint4"))
+        covered(data.dtype in ("int4", "uint4"))
         bits, whole = 8, data.dtype.removesuffix("4") + "8"
         data, zero_points = b.cast(data, whole), None if zero_points is None else b.cast(zero_points, whole)
     width, lead = stored[1] * 8 // bits, [0] * indices.rank
-    _covered(figures == (stored[0], width // block_size) and width % block_size == 0)
+    covered(figures == (stored[0], width // block_size) and width % block_size == 0)
 
     def codes(packed: Value, count: int) -> Value:
         """Return the first codes of the rows that are asked for, one to an element."""
@@ -704,12 +707,12 @@ def _block_sums(b: Body, x: Value, like: Value, size: int) -> Value:
 # 8-bit integers between DequantizeLinear and QuantizeLinear.
 
 
-@_defines("DequantizeLinear", since=21, passed=("axis", "block_size"))
+@defines("DequantizeLinear", since=21, passed=("axis", "block_size"))
 def _dequantized(b: Body, x: Value, scale: Value, point: Optional = None, **attrs: Attr) -> Value:
     return b("DequantizeLinear", x, scale, point, **attrs)
 
 
-@_defines("QuantizeLinear", since=21, passed=("axis", "block_size"))
+@defines("QuantizeLinear", since=21, passed=("axis", "block_size"))
 def _quantized(b: Body, x: Value, scale: Value, point: Optional = None, **attrs: Attr) -> Value:
     return b("QuantizeLinear", x, scale, point, **attrs)
 
@@ -725,18 +728,18 @@ def _of_two(op: str) -> Callable[..., Value]:
     return define
 
 
-_defines("QLinearAdd", since=13)(_of_two("Add"))
-_defines("QLinearMul", since=13)(_of_two("Mul"))
+defines("QLinearAdd", since=13)(_of_two("Add"))
+defines("QLinearMul", since=13)(_of_two("Mul"))
 
 
-@_defines("QLinearSigmoid", since=13)
+@defines("QLinearSigmoid", since=13)
 def _qlinear_sigmoid(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None
 ) -> Value:
     return _quantized(b, b("Sigmoid", _dequantized(b, x, x_scale, x_point)), y_scale, y_point)
 
 
-@_defines("QLinearLeakyRelu", since=13)
+@defines("QLinearLeakyRelu", since=13)
 def _qlinear_leaky_relu(
     b: Body,
     x: Value,
@@ -750,7 +753,7 @@ def _qlinear_leaky_relu(
     return _quantized(b, b("LeakyRelu", _dequantized(b, x, x_scale, x_point), alpha=alpha), y_scale, y_point)
 
 
-@_defines("QLinearSoftmax", since=13)
+@defines("QLinearSoftmax", since=13)
 def _qlinear_softmax(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
     *, axis: int = -1, opset: int = 13,
@@ -763,7 +766,7 @@ def _qlinear_softmax(
     return _quantized(b, shares, y_scale, y_point)
 
 
-@_defines("QLinearReduceMean", since=13)
+@defines("QLinearReduceMean", since=13)
 def _qlinear_reduce_mean(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
     *, axes: Sequence[int] | None = None, keepdims: int = 1,
@@ -776,7 +779,7 @@ def _qlinear_reduce_mean(
     return _quantized(b, b("Div", total, count), y_scale, y_point)
 
 
-@_defines("QLinearWhere", since=13)
+@defines("QLinearWhere", since=13)
 def _qlinear_where(
     b: Body, condition: Value, x: Value, x_scale: Value, x_point: Optional, y: Value, y_scale: Value, y_point: Optional,
     z_scale: Value, z_point: Optional = None,
@@ -785,9 +788,9 @@ def _qlinear_where(
     return _quantized(b, result, z_scale, z_point)
 
 
-@_defines("QLinearConcat", since=13)
+@defines("QLinearConcat", since=13)
 def _qlinear_concat(b: Body, y_scale: Value, y_point: Optional, *parts: Optional, axis: int) -> Value:
-    _covered(parts and len(parts) % 3 == 0)
+    covered(parts and len(parts) % 3 == 0)
     triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     joined = b("Concat", *(b("DequantizeLinear", *triple) for triple in triples), axis=axis)
     return _quantized(b, joined, y_scale, y_point)
@@ -804,7 +807,7 @@ def _channels_last(b: Body, x: Value, channels_last: int) -> Value:
     return b("Transpose", x, perm=_TO_LAST) if channels_last else x
 
 
-@_defines("QLinearAveragePool", since=13, passed=_WINDOW | {"ceil_mode", "count_include_pad"})
+@defines("QLinearAveragePool", since=13, passed=_WINDOW | {"ceil_mode", "count_include_pad"})
 def _qlinear_average_pool(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
     *, kernel_shape: Sequence[int], channels_last: int = 0, **pool: Attr,
@@ -814,7 +817,7 @@ def _qlinear_average_pool(
     return _quantized(b, _channels_last(b, mean, channels_last), y_scale, y_point)
 
 
-@_defines("QLinearGlobalAveragePool", since=13)
+@defines("QLinearGlobalAveragePool", since=13)
 def _qlinear_global_average_pool(
     b: Body, x: Value, x_scale: Value, x_point: Optional, y_scale: Value, y_point: Optional = None,
     *, channels_last: int = 0,
@@ -823,12 +826,12 @@ def _qlinear_global_average_pool(
     return _quantized(b, _channels_last(b, b("GlobalAveragePool", data), channels_last), y_scale, y_point)
 
 
-@_defines("NhwcMaxPool", since=13, passed=_WINDOW | {"dilations", "ceil_mode"})
+@defines("NhwcMaxPool", since=13, passed=_WINDOW | {"dilations", "ceil_mode"})
 def _nhwc_max_pool(b: Body, x: Value, *, kernel_shape: Sequence[int], **pool: Attr) -> Value:
     return _channels_last(b, b("MaxPool", _channels_first(b, x, 1), kernel_shape=kernel_shape, **pool), 1)
 
 
-@_defines("QLinearConv", since=13, passed=_CONV)
+@defines("QLinearConv", since=13, passed=_CONV)
 def _qlinear_conv(
     b: Body, x: Value, x_scale: Value, x_point: Value, w: Value, w_scale: Value, w_point: Value, y_scale: Value,
     y_point: Value, bias: Optional = None, *, channels_last: int = 0, **conv: Attr,
@@ -837,7 +840,7 @@ def _qlinear_conv(
     return _channels_last(b, b("QLinearConv", _channels_first(b, x, channels_last), *operands, **conv), channels_last)
 
 
-@_defines("QGemm", since=13)
+@defines("QGemm", since=13)
 def _qgemm(
     b: Body, x: Value, x_scale: Value, x_point: Optional, w: Value, w_scale: Value, w_point: Optional,
     c: Optional = None, y_scale: Optional = None, y_point: Optional = None,
@@ -851,7 +854,7 @@ def _qgemm(
     return result if y_scale is None else _quantized(b, result, y_scale, y_point)
 
 
-@_defines("MatMulIntegerToFloat", since=13)
+@defines("MatMulIntegerToFloat", since=13)
 def _matmul_integer_to_float(
     b: Body, x: Value, w: Value, x_scale: Optional, w_scale: Optional, x_point: Optional = None,
     w_point: Optional = None, bias: Optional = None,
@@ -860,7 +863,7 @@ def _matmul_integer_to_float(
     return _biased(b, b("Mul", sums, b("Mul", x_scale, w_scale)), bias)
 
 
-@_defines("DynamicQuantizeMatMul", since=13)
+@defines("DynamicQuantizeMatMul", since=13)
 def _dynamic_quantize_matmul(
     b: Body, x: Value, w: Value, w_scale: Value, w_point: Optional = None, bias: Optional = None
 ) -> Results:

@@ -23,6 +23,7 @@ import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.frontend import machine_learning  # noqa: F401 - it registers definitions
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
 from tinycomp.frontend.loading import LoadedModel, check_text, load_model, normal_domain, opset_imports

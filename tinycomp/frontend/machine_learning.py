@@ -1,0 +1,164 @@
+"""Define operators of ``ai.onnx.ml`` by ONNX's own: scaling and encoding of features, linear models.
+
+Forms that are not covered here stay the operator that they are. Texts never are: they have kernels of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinycomp.frontend.definition_body import Body
+from tinycomp.frontend.microsoft import covered, defines
+from tinycomp.ir.graph import Value
+
+DOMAIN = "ai.onnx.ml"
+_TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
+
+
+def _features(b: Body, x: Value) -> Value:
+    """Return rows of numbers in float32."""
+    covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank == 2)
+    return b.cast(x, "float32")
+
+
+def _row(b: Body, values: Sequence[float]) -> Value:
+    return b.const(np.asarray(values, np.float32))
+
+
+@defines("Scaler", since=13, domain=DOMAIN)
+def _scaler(b: Body, x: Value, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Value:
+    covered(len(offset) > 0 and len(scale) > 0)
+    return b("Mul", b("Sub", _features(b, x), _row(b, offset)), _row(b, scale))
+
+
+@defines("Normalizer", since=18, domain=DOMAIN)
+def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
+    covered(norm in ("MAX", "L1", "L2"))
+    rows = _features(b, x)
+    size = b(f"Reduce{norm.title()}", rows, b.ints(1), keepdims=1)
+    return b("Div", rows, b("Where", b("Equal", size, b.float32(0)), b.float32(1), size))
+
+
+@defines("Binarizer", since=13, domain=DOMAIN)
+def _binarizer(b: Body, x: Value, *, threshold: float = 0.0) -> Value:
+    covered(x.dtype in ("float32", "float64", "int32", "int64"))
+    limit = b.like(x, threshold)
+    return b.cast(b("Greater", x, limit), x.dtype)
+
+
+@defines("Imputer", since=13, domain=DOMAIN)
+def _imputer(
+    b: Body,
+    x: Value,
+    *,
+    imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Value:
+    if x.dtype == "int64":
+        covered(len(imputed_value_int64s) > 0)
+        missing = b("Equal", x, b.const(np.int64(replaced_value_int64)))
+        return b("Where", missing, b.const(np.asarray(imputed_value_int64s, np.int64)), x)
+    covered(x.dtype == "float32" and len(imputed_value_floats) > 0)
+    missing = b("IsNaN", x) if np.isnan(replaced_value_float) else b("Equal", x, b.float32(replaced_value_float))
+    return b("Where", missing, _row(b, imputed_value_floats), x)
+
+
+@defines("ArrayFeatureExtractor", since=13, domain=DOMAIN)
+def _array_feature_extractor(b: Body, x: Value, indices: Value) -> Value:
+    covered(x.rank is not None and x.rank >= 2 and x.dtype not in ("?", "string"))
+    return b("Gather", x, b.reshape(indices, [-1]), axis=-1)
+
+
+@defines("OneHotEncoder", since=13, domain=DOMAIN)
+def _one_hot_encoder(
+    b: Body,
+    x: Value,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    zeros: int = 1,
+) -> Value:
+    covered(zeros and len(cats_int64s) > 0 and not cats_strings and x.dtype in ("int64", "int32", "float32"))
+    numbers = b("Unsqueeze", b.cast(x, "int64"), b.ints(-1))
+    return b.cast(b("Equal", numbers, b.const(np.asarray(cats_int64s, np.int64))), "float32")
+
+
+def _linear(b: Body, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], outputs: int) -> Value:
+    """Return the products of rows and coefficients, and the intercepts added."""
+    covered(outputs > 0 and len(coefficients) % outputs == 0 and len(intercepts) in (0, outputs))
+    factors = np.asarray(coefficients, np.float32).reshape(outputs, -1)
+    return b("Gemm", _features(b, x), b.const(factors), _row(b, intercepts) if len(intercepts) else None, transB=1)
+
+
+@defines("LinearRegressor", since=13, domain=DOMAIN)
+def _linear_regressor(
+    b: Body,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    intercepts: Sequence[float] = (),
+    post_transform: str = "NONE",
+    targets: int = 1,
+) -> Value:
+    covered(post_transform == "NONE")
+    return _linear(b, x, coefficients, intercepts, targets)
+
+
+@defines("LinearClassifier", since=13, domain=DOMAIN)
+def _linear_classifier(
+    b: Body,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str | bytes] = (),
+    intercepts: Sequence[float] = (),
+    multi_class: int = 0,
+    post_transform: str = "NONE",
+) -> tuple[Value, Value]:
+    texts = [t.decode() if isinstance(t, bytes) else t for t in classlabels_strings]
+    labels = np.array(texts, object) if texts else np.asarray(classlabels_ints, np.int64)
+    covered(post_transform in _TRANSFORMS and len(labels) > 1 and len(intercepts) == len(labels))
+    scores = _linear(b, x, coefficients, intercepts, len(labels))
+    label = b("Gather", b.const(labels), b("ArgMax", scores, axis=1, keepdims=0))
+    operator = _TRANSFORMS[post_transform]
+    return label, b(operator, scores) if operator else scores
+
+
+def _similarity(b: Body, x: Value, vectors: np.ndarray, kind: str, params: Sequence[float]) -> Value:
+    """Return the kernel function of every row and every support vector: see :func:`tinycomp.ops.svm.similarities`."""
+    gamma, constant, degree = (*params, 0.0, 0.0, 0.0)[:3]
+    covered(kind in ("LINEAR", "POLY", "RBF", "SIGMOID"))
+    products = b("Gemm", x, b.const(vectors), transB=1)
+    if kind == "RBF":
+        lengths = b("ReduceSum", b("Mul", x, x), b.ints(1), keepdims=1)
+        apart = b("Sub", b("Add", lengths, b.const((vectors * vectors).sum(1))), b("Add", products, products))
+        return b("Exp", b("Mul", b("Max", apart, b.float32(0)), b.float32(-gamma)))
+    if kind == "LINEAR":
+        return products
+    shifted = b("Add", b("Mul", products, b.float32(gamma)), b.float32(constant))
+    return b("Tanh", shifted) if kind == "SIGMOID" else b("Pow", shifted, b.float32(degree))
+
+
+@defines("SVMRegressor", since=13, domain=DOMAIN)
+def _svm_regressor(
+    b: Body,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    kernel_params: Sequence[float] = (),
+    kernel_type: str = "LINEAR",
+    n_supports: int = 0,
+    one_class: int = 0,
+    post_transform: str = "NONE",
+    rho: Sequence[float] = (),
+    support_vectors: Sequence[float] = (),
+) -> Value:
+    covered(post_transform == "NONE" and not one_class and len(rho) == 1 and n_supports == len(coefficients) > 0)
+    vectors = np.asarray(support_vectors, np.float32).reshape(n_supports, -1)
+    near = _similarity(b, _features(b, x), vectors, kernel_type, kernel_params)
+    return b("Gemm", near, b.const(np.asarray(coefficients, np.float32)[:, None]), _row(b, rho))
