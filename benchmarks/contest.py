@@ -75,9 +75,14 @@ class Result:
 
 def contest(model: Path, feeds: Feeds, engines: Sequence[str], *, threads: int, effort: Effort) -> list[Result]:
     """Measure engines on one model; an engine that fails has an ``error`` and does not hold the others up."""
+    return compete([(engine, model, feeds) for engine in engines], threads=threads, effort=effort)
+
+
+def compete(entries: Sequence[tuple[str, Path, Feeds]], *, threads: int, effort: Effort) -> list[Result]:
+    """Do as :func:`contest`, where every engine has a model and inputs of its own."""
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(_worker(engine, model, feeds, threads)) for engine in engines]
-        results = [_first_run(engine, worker) for engine, worker in zip(engines, workers, strict=True)]
+        workers = [stack.enter_context(_worker(*entry, threads)) for entry in entries]
+        results = [_first_run(entry[0], worker) for entry, worker in zip(entries, workers, strict=True)]
         for _ in range(effort.rounds):
             for worker, result in zip(workers, results, strict=True):
                 if not result.error:

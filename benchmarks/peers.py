@@ -58,11 +58,20 @@ def load_onnxruntime(model: Path, threads: int, feeds: Feeds) -> Run:
 
 def load_openvino(model: Path, threads: int, feeds: Feeds) -> Run:
     """OpenVINO's CPU plug-in, one stream, float32, without copies of inputs and outputs."""
+    return _openvino(model, threads, {"INFERENCE_PRECISION_HINT": "f32"})
+
+
+def load_openvino_default(model: Path, threads: int, feeds: Feeds) -> Run:
+    """The same in the precision that OpenVINO chooses: bfloat16 where the processor has instructions for it."""
+    return _openvino(model, threads, {})
+
+
+def _openvino(model: Path, threads: int, precision: Mapping[str, str]) -> Run:
     import openvino as ov
 
     core = ov.Core()
     settings = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        **precision,
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
@@ -144,6 +153,7 @@ class Engine:
         distribution: What its version stands under.
         uses: A name of the module that is only imported when it is asked for.
         parts: Modules that the engine imports when it first needs them.
+        asked_for: Whether it takes part only where a measurement names it.
     """
 
     load: Callable[[Path, int, Feeds], Run]
@@ -151,12 +161,14 @@ class Engine:
     distribution: str
     uses: str = "__name__"
     parts: tuple[str, ...] = ()
+    asked_for: bool = False
 
 
 ENGINES = {
     OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",)),
     REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
     "openvino": Engine(load_openvino, "openvino", "openvino"),
+    "openvino-default": Engine(load_openvino_default, "openvino", "openvino", asked_for=True),
     "iree": Engine(load_iree, "iree.compiler", "iree-base-compiler"),
     "tvm": Engine(load_tvm, "tvm", "apache-tvm"),
 }
@@ -171,7 +183,7 @@ def prepare(engine: str) -> None:
 
 def installed() -> list[str]:
     """The engines at hand, tinycomp first."""
-    return [name for name, engine in ENGINES.items() if _importable(engine.module)]
+    return [name for name, engine in ENGINES.items() if _importable(engine.module) and not engine.asked_for]
 
 
 def _importable(module: str) -> bool:

@@ -19,6 +19,10 @@ _DRAW = (
     "the expected values come from numpy's global generator in whatever state it was, even where the node has a seed; "
     "ONNX calls them informational"
 )
+_ROUNDED = (
+    "the expected values are rounded to half precision after every operator, ours are not: both are within 9e-4 of the "
+    "exact ones, and two of 192 are further apart than the 1e-3 that the test allows"
+)
 
 FAILS = {
     "test_gradient_of_add": _TRAINING,
@@ -47,4 +51,5 @@ RANDOM = {
     "test_bernoulli_expanded": _DRAW,
     "test_bernoulli_seed": _DRAW,
     "test_bernoulli_seed_expanded": _DRAW,
+    "test_attention_4d_causal_fp16_expanded": _ROUNDED,
 }

@@ -42,7 +42,7 @@ class Strict(TinycompBackend):
 
 def default_passes() -> list[Pass]:
     """Return the pipeline that the suite's models go through."""
-    return [*optimisation_passes(), *partitioning_passes([find("c")])]
+    return [*optimisation_passes([find("c")]), *partitioning_passes([find("c")])]
 
 
 def pass_names() -> list[str]:

@@ -73,6 +73,10 @@ def test_the_page_about_quantisation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(names["table"].suggest(2)) <= kept
 
 
+def test_the_page_about_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    Page("half-precision.md").run(monkeypatch)
+
+
 def test_the_page_about_language_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

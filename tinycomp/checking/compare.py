@@ -16,6 +16,9 @@ from tinycomp.target import Tolerance
 SYMBOL_SIZE = 2
 """The size that checks give to every symbolic dimension."""
 
+HALF_STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The step between numbers of half precision, as a share of them."""
+
 
 def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:
     """Return random values for inputs: floats from the standard normal distribution, small non-negative integers.
@@ -64,7 +67,8 @@ class Difference:
 def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Difference:
     """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``atol`` steps.
 
-    Values that are not arrays must be equal.
+    Half precision may differ by a step at the largest, which is what rounding makes of any difference. Values that are
+    not arrays must be equal.
     """
     if not isinstance(result, np.ndarray) or not isinstance(reference, np.ndarray):
         same = bool(np.array_equal(np.asarray(result, dtype=object), np.asarray(reference, dtype=object)))
@@ -80,5 +84,6 @@ def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Dif
     largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     exact = result.dtype.kind in "iub"
-    allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + tolerance.rtol * scale
+    rtol = max(tolerance.rtol, HALF_STEP.get(result.dtype.name, 0.0))
+    allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + rtol * scale
     return Difference(name, largest, largest / scale if scale else largest, largest <= allowed)

@@ -33,6 +33,7 @@ from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.place_by_cost import PlaceByCost
 from tinycomp.passes.simplify import Simplify
+from tinycomp.passes.widen_half import WidenHalf
 from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import fits, readings_of
 
@@ -217,12 +218,14 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
 
     Args:
         targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
-            so where it would not take it simplified, unless costs decide between targets.
+            so where it would not take it simplified, unless costs decide between targets. Where all of them want it,
+            half precision is computed in float32.
         policy: What every region must fulfil, whatever its target.
     """
     keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
+        *([WidenHalf()] if targets and all(target.widens_half for target in targets) else []),
         FoldConstants(),
         *(keeping if any(map(wishes, targets)) and not _have_costs(targets) else []),
         Simplify(),
@@ -243,8 +246,9 @@ def partitioning_passes(
 
     All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
     folded for good, dequantised weights included: no later rule could make use of them. Where the last target has no
-    composites of quantised numbers, that is done before its composites are tried. Where all targets have a cost, the
-    cheapest placement decides instead of their order.
+    composites of quantised numbers, that is done before its composites are tried. Half precision that the targets
+    before have left is computed in float32 where the last one wants it. Where all targets have a cost, the cheapest
+    placement decides instead of their order.
 
     Args:
         targets: In priority order; each has a policy of its own, too.
@@ -269,6 +273,7 @@ def partitioning_passes(
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
         *(OfferToTarget(target, policy) for target in targets[:-1]),
+        *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
         *(merging + folding if any(target.reads_quantized for target in last) else folding + merging),
         EliminateDeadCode(),
         ExpandFunctions(last, policy),

@@ -183,6 +183,8 @@ class Target:
     Attributes:
         options: The options in force; None if the target declares none.
         placement: Where the user of a compilation wants nodes; see :meth:`under`.
+        widens_half: Whether the target is offered float16 and bfloat16 as float32, with conversions around, as
+            :class:`tinycomp.passes.widen_half.WidenHalf` does it; False unless it is set.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -235,6 +237,7 @@ class Target:
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
         self.canonical = canonical
+        self.widens_half = False
         self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")

@@ -50,6 +50,7 @@ def _make_target() -> Target:
         canonical=True,
         options=COptions,
     )
+    target.widens_half = True
     add_composites(target)
     for (domain, name), rule in TABLE.items():
         if domain == COMPOSITE:
