@@ -604,8 +604,9 @@ class NativeProgram:
         for i, dtype, shape, writable in expected:
             array = arrays[i]
             if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
+                name = (self.program.outputs if writable else self.program.inputs)[i].name
                 raise FeedError(
-                    f"array {i} does not fit",
+                    f'array {i} ("{name}") does not fit',
                     where=self.program.name,
                     expected=f"{dtype}{list(shape)}",
                     found=f"{array.dtype}{list(array.shape)}",
