@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import inspect
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tinycomp.runtime.advice import Advice, AdviceList
+from tinycomp.runtime.report import Report
 
 SIGNATURES = {
     "Graph": "(name='main', *, infer=None, opsets=None)",
@@ -109,6 +112,15 @@ def test_members(name):
 def test_interfaces(name):
     kind, member = name.split(".")
     assert bare(getattr(getattr(tinycomp, kind), member)) == INTERFACES[name]
+
+
+def test_what_reports_advise():
+    assert bare(Report.advice) == "(self, model=None, *, trials=200, seconds=60.0)"
+    assert {f.name for f in dataclasses.fields(AdviceList)} == {"items", "trials", "cut"}
+    assert [f.name for f in dataclasses.fields(Advice) if not f.name.startswith("_")] == [
+        "kind", "target", "nodes", "text", "change", "regions_before", "regions_after", "macs_before", "macs_after",
+    ]  # fmt: skip
+    assert bare(Advice.apply) == "(self)"
 
 
 def modules() -> list[str]:

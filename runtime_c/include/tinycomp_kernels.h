@@ -461,6 +461,36 @@ typedef struct tc_one_hot_params {
   int64_t outer, depth, inner;
 } tc_one_hot_params;
 
+/* ---- classical models ---- */
+
+enum { TC_TREES_AVERAGE, TC_TREES_SUM, TC_TREES_MIN, TC_TREES_MAX };
+
+/* tree_ensemble_f32: y[row] = aggregate of the weights of the leaves that x[row] reaches, one per tree, + base. A node
+ * sends a row to its first child where x[feature] <= threshold, or where that is NaN and its feature has bit 30, else
+ * to its second; children come behind their parents, and what does not is a leaf. Infinite minima and maxima become 0.
+ * Operands: y[rows, outputs], x[rows, features], nodes (int32 [nodes, 4]: feature, bits of the threshold, children),
+ * leaves (int32 [nodes]: the row of weights), roots (int32 [2, trees]: nodes, then depths), weights[leaves, outputs],
+ * base[outputs] (optional). */
+typedef struct tc_tree_ensemble_f32_params {
+  int64_t rows, features, outputs;
+  int64_t nodes, leaves, trees;
+  int64_t aggregate; /* TC_TREES_AVERAGE, _SUM, _MIN or _MAX */
+  int64_t tracks;    /* 1 if any feature has bit 30 */
+} tc_tree_ensemble_f32_params;
+
+enum { TC_CLASSES_NONE, TC_CLASSES_SOFTMAX, TC_CLASSES_LOGISTIC, TC_CLASSES_SOFTMAX_ZERO, TC_CLASSES_PROBIT };
+
+/* class_scores_f32: y[row] = transform of x[row], class[row] = labels[the first of the greatest scores]. Where one of
+ * two classes decides alone (`only`, else -1), it is the second if its score is above 1/2 (`positive`) or 0; if that is
+ * class 0 and `mirrored`, its score is that of the second class, and the first one's 1 minus it or of the other sign.
+ * Operands: y[rows, classes], class (int64 [rows], optional), x[rows, classes], labels (int64 [classes], where there is
+ * a class). */
+typedef struct tc_class_scores_f32_params {
+  int64_t rows, classes;
+  int64_t transform; /* TC_CLASSES_... */
+  int64_t only, positive, mirrored;
+} tc_class_scores_f32_params;
+
 /* ---- conversion, quantisation ---- */
 
 /* quantize_f32: y = clamp(round(x / scale[axis]) + zero[axis]), ties to even, for x[outer, axis, inner]; NaN becomes

@@ -39,6 +39,8 @@
 #include "select/top_k.h"
 #include "select/one_hot.h"
 #include "select/nms_f32.h"
+#include "trees/tree_ensemble_f32.h"
+#include "trees/class_scores_f32.h"
 #include "select/coordinates.h"
 
 #include "quant/quantize_f32.h"

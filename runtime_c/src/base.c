@@ -30,8 +30,8 @@ struct tc_slab {
   atomic_llong holders; /* the pieces, and the shelf */
 };
 
-void *tc_allocate(int64_t bytes) {
-  const size_t alignment = bytes >= WORTH_IT ? LARGE_PAGE : TC_ALIGNMENT;
+static void *allocate(int64_t bytes, int64_t worth_it) {
+  const size_t alignment = bytes >= worth_it ? LARGE_PAGE : TC_ALIGNMENT;
   const size_t size = (size_t)tc_round_up(tc_max(bytes, 1), (int64_t)alignment);
   /* The system hands out zeros, so that calloc touches no page of a large block. */
   char *block = calloc(1, size + alignment + sizeof(prefix));
@@ -48,6 +48,10 @@ void *tc_allocate(int64_t bytes) {
 #endif
   return memory;
 }
+
+void *tc_allocate(int64_t bytes) { return allocate(bytes, WORTH_IT); }
+
+void *tc_allocate_arena(int64_t bytes) { return allocate(bytes, LARGE_PAGE); }
 
 static void drop(tc_slab *slab) {
   if (atomic_fetch_sub(&slab->holders, 1) == 1) {

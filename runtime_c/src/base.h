@@ -20,6 +20,9 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __a
 
 /* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
 void *tc_allocate(int64_t bytes);
+
+/* The same for memory that every run goes over: in large pages from the size of one on. */
+void *tc_allocate_arena(int64_t bytes);
 void tc_free(void *memory);
 
 /* Memory for many pieces that each are too small for large pages but together are not: the first ones have small pages

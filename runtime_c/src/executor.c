@@ -185,7 +185,7 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->arena_room = tc_program_is_symbolic(program) ? 0 : program->own.arena_bytes;
     context->scratch_stride = tc_program_is_symbolic(program) ? 0 : scratch_stride(&program->own);
     context->scratch_room = context->scratch_stride * threads;
-    context->arena = tc_allocate(context->arena_room);
+    context->arena = tc_allocate_arena(context->arena_room);
     context->scratch = tc_allocate(context->scratch_room);
     context->portions = tc_allocate(threads * (int64_t)sizeof(tc_portion));
     context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));
@@ -231,12 +231,16 @@ static int32_t resize_steps(const tc_program *program, tc_context *context, bool
   return TC_OK;
 }
 
-/* Makes room for arena and scratch, a little more than is needed, so that sizes that grow slowly seldom ask for it. */
+/* The most bytes that an arena is made larger than needed, where an eighth of it is less. */
+enum { AHEAD = 32 << 20 };
+
+/* Makes room for arena and scratch, more than is needed, so that sizes that grow seldom ask for it: what no size has
+ * used yet takes no memory. */
 static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_error *error) {
   if (arena > context->arena_room || !context->arena) {
     tc_free(context->arena);
-    context->arena_room = arena + arena / 8;
-    context->arena = tc_allocate(context->arena_room);
+    context->arena_room = arena + tc_max(arena / 8, tc_min(arena, AHEAD));
+    context->arena = tc_allocate_arena(context->arena_room);
   }
   if (scratch > context->scratch_room || !context->scratch) {
     tc_free(context->scratch);

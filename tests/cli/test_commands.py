@@ -235,6 +235,24 @@ def test_report_why(call) -> None:
     assert 'hint: Did you mean "residual/1/conv"?' in wrong.error
 
 
+def test_report_advises(call) -> None:
+    result = call("report", "digits", "-t", "npu_sim", "--advise")
+    assert result.code == exits.OK
+    assert 'pad the channels of "dense" from 10 to 16' in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+    data = call("report", "digits", "-t", "npu_sim", "--advise", "--json").json
+    assert [(row["kind"], row["regions_before"], row["regions_after"]) for row in data["advice"]] == [("padding", 1, 2)]
+    assert (data["trials"] > 0, data["cut"]) == (True, "")
+
+
+def test_a_saved_module_gives_no_advice(call, tmp_path) -> None:
+    path = tmp_path / "digits.tcm"
+    call("compile", "digits", "-o", path)
+    result = call("report", path, "--advise")
+    assert result.code == exits.USAGE
+    assert "there is no model to try changes on" in result.error
+
+
 @pytest.mark.parametrize("against", [[], ["--against", "numpy"]])
 @pytest.mark.parametrize("model", ["digits", "digits-int8"])
 def test_verify(call, model: str, against: list[str]) -> None:

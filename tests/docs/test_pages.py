@@ -18,6 +18,7 @@ from tinycomp.memory.constants import VARIABLE
 from tinycomp.runtime.csource import compiler, source
 
 PAGES = {
+    "advice.md": 2,
     "bring-your-own-backend.md": 8,
     "code-generation.md": 5,
     "dynamic-shapes.md": 3,

@@ -11,7 +11,7 @@ from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
 from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, RegionRow, Report
 
-WRITTEN = (4, "b142e0d56b26")
+WRITTEN = (4, "1e42cd5de789")
 """The format version, and the fingerprint of what files of that version hold."""
 
 
@@ -22,7 +22,8 @@ def lines() -> Iterator[str]:
         fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
         yield f"{name} {kernel.signature} {' '.join(fields)}"
     for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow):
-        yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part))}"
+        # What reports are not compared by, their adviser, is not written either.
+        yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part) if field.compare)}"
     yield f"Reason {' '.join(Remark().to_dict())}"
 
 

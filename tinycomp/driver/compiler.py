@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import onnx
 
-from tinycomp.driver.declined import replace_declined
+from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
@@ -37,7 +37,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
-from tinycomp.memory.constants import Constants, check_files, evict
+from tinycomp.memory.constants import Constants, check_files, evict, is_evictable
 from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
@@ -45,11 +45,12 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
+from tinycomp.runtime.advice import AdviceList
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.regions import arenas
-from tinycomp.runtime.report import Report
+from tinycomp.runtime.report import Adviser, Report
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import saved_values
@@ -179,15 +180,49 @@ def compile(  # noqa: A001 - the public name
         )  # fmt: skip
     with limited(memory_limit), gc_paused():
         graph = _imported(model, shapes, mapped=True)
+        original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
         compiler.partition_in_place(graph)
         compiler.check_places(graph, strict)
         evict(constants_of(graph))
         lowered = compiler.lower(graph)
         compiler.check_places(graph, strict)  # code generators may have declined regions
-        return compiler.package(lowered)
+        return compiler.package(lowered, original if passes is None else None)
 
 
 _NO_PASSES = "Leave out one of the two."
+
+
+_KEPT = 16_000_000
+"""Most bytes of weights outside of files that a module keeps as the model has them, in case advice is asked for."""
+
+
+@dataclass(frozen=True)
+class _Original:
+    """The model before the passes, on which advice is tried; not kept where that takes much memory."""
+
+    graph: Graph | None
+    shapes: Shapes | None
+
+    def again(self, model: Model | None) -> Graph:
+        """Return a copy of the model, which has to be given where it was not kept.
+
+        Raises:
+            ModelError: If it was neither kept nor given.
+        """
+        if model is not None:
+            return _imported(model, self.shapes, mapped=True)
+        if self.graph is None:
+            raise ModelError(
+                "the module has not kept the model, whose weights are large", where="advice",
+                expected="the model once more",
+                hint="Write report.advice(model), or compile it from its file.",
+            )  # fmt: skip
+        return copied(self.graph)
+
+
+def _is_light(graph: Graph) -> bool:
+    arrays = (v.const for v in constants_of(graph) if v.const is not None and is_evictable(v.const))
+    return sum(array.nbytes for array in arrays) <= _KEPT
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -451,13 +486,14 @@ class Compiler:
                 lowering = lowering.anew()
                 replace_declined(partitioned, target, lowering, given_back)
 
-    def package(self, lowered: Lowered) -> Module:
-        """Return the module of a lowered graph."""
+    def package(self, lowered: Lowered, original: _Original | None = None) -> Module:
+        """Return the module of a lowered graph, whose report gives advice if the model before the passes is known."""
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
-        report = functools.partial(self._report, lowered, misses, symbolic)
+        adviser = None if original is None else functools.partial(self._advise, original, partitioned)
+        report = functools.partial(self._report, lowered, misses, symbolic, adviser)
         parts = ModuleParts(
             inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
@@ -487,7 +523,12 @@ class Compiler:
         return pack(about, lowered, report({}))
 
     def _report(
-        self, lowered: Lowered, misses: Callable[[], list[Remark]], symbolic: bool, sizes: Mapping[str, int]
+        self,
+        lowered: Lowered,
+        misses: Callable[[], list[Remark]],
+        symbolic: bool,
+        adviser: Adviser | None,
+        sizes: Mapping[str, int],
     ) -> Report:
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -495,7 +536,17 @@ class Compiler:
         report = make_report(
             lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes, misses()
         )
-        return report.with_arenas(arenas(lowered.plan))
+        return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
+
+    def _advise(
+        self, original: _Original, partitioned: Graph, model: Model | None, trials: int, seconds: float
+    ) -> AdviceList:
+        from tinycomp.driver.advice.adviser import advise  # not before: few ask for advice
+        from tinycomp.driver.advice.setup import Setup
+
+        graph = original.again(model)
+        setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=declined_names(partitioned))
+        return advise(setup, trials, seconds)
 
 
 def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:

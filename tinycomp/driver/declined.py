@@ -43,5 +43,14 @@ def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: 
     PartitionGraph(given_back.targets).run(graph)
 
 
+def declined_names(graph: Graph) -> dict[str, set[str]]:
+    """Return the source names of what code generators have declined, by target."""
+    found: dict[str, set[str]] = {}
+    for remark in graph.remarks:
+        if remark.stage == STAGE:
+            found.setdefault(remark.target, set()).update(remark.sources)
+    return found
+
+
 def _regions(graph: Graph, targets: set[str]) -> list[tuple[Graph, Node]]:
     return [(scope, node) for scope, node in graph.walk() if node.is_region and node.target in targets]

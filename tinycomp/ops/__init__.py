@@ -50,6 +50,8 @@ FAMILIES = (
     "sampling",
     "sequence",
     "shape",
+    "svm",
+    "trees",
 )
 """The modules that hold the records, one per family of operators; each has its records in ``FAMILY``."""
 

@@ -104,7 +104,7 @@ class OpRecord:
         assert self.kernel is not None, self.name
         known = _keywords(self.kernel)
         for name in attrs:
-            if name not in known:
+            if known is not None and name not in known:
                 raise ModelError(
                     f'operator {self.name} has no attribute "{name}"',
                     where=where,
@@ -116,8 +116,11 @@ class OpRecord:
 
 
 @functools.cache
-def _keywords(kernel: Kernel) -> frozenset[str]:
+def _keywords(kernel: Kernel) -> frozenset[str] | None:
+    """Return the attributes that a kernel knows by name; None for one that takes all, and reads them itself."""
     parameters = inspect.signature(kernel).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
 
 

@@ -13,12 +13,15 @@ than that of its producer in which it is read one transfer, and for every region
   comes from the same target, which is too often only where regions meet.
 
 The answer is never worse than any of the placements that the caller starts from.
+
+Where a target says what whole regions take, their seconds take the place of those of its options. The sweep cannot know
+that, so its answer and the caller's are improved by single options, and by other targets for whole regions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -31,6 +34,11 @@ STEPS = 50_000
 """Branchings after which the exact search gives up."""
 BEAM = 64
 """Beginnings that the sweep keeps."""
+IMPROVEMENTS = 50_000
+"""Nodes of all placements together that are looked at to improve one."""
+
+RegionSeconds = Callable[[tuple[int, ...]], float]
+"""Says how long a region of these nodes takes, its launch left out."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class PlacementProblem:
         flows: Every value.
         launches: By target, the seconds that starting a region takes; 0 for the host.
         memories: By target, the number of its memory; 0 is the host's, and that of target 0.
+        wholes: By target, what says how long its regions take; None, or nothing, where its options add up.
     """
 
     count: int
@@ -82,6 +91,7 @@ class PlacementProblem:
     flows: tuple[Flow, ...]
     launches: tuple[float, ...]
     memories: tuple[int, ...]
+    wholes: tuple[RegionSeconds | None, ...] = ()
 
     @cached_property
     def options_of(self) -> list[list[int]]:
@@ -114,17 +124,42 @@ class PlacementProblem:
     @cached_property
     def shares(self) -> list[float]:
         """The least seconds that each node takes, wherever it is: a share of its cheapest option."""
-        options = self.options
-        return [min(options[i].seconds / len(options[i].members) for i in found) for found in self.options_of]
+        return [min(self.least(i) / len(self.options[i].members) for i in found) for found in self.options_of]
+
+    @cached_property
+    def counts_regions(self) -> bool:
+        """Whether what a placement costs depends on its regions."""
+        return any(self.launches) or self.judges_regions
+
+    @cached_property
+    def judges_regions(self) -> bool:
+        """Whether a target says what whole regions take."""
+        return any(whole is not None for whole in self.wholes)
+
+    def whole(self, target: int) -> RegionSeconds | None:
+        """Return what says how long the regions of a target take."""
+        return self.wholes[target] if self.wholes else None
+
+    def least(self, number: int) -> float:
+        """Return the seconds that an option adds at least: none that is known where whole regions are judged."""
+        option = self.options[number]
+        return option.seconds if self.whole(option.target) is None else 0.0
 
     def memory(self, option: int) -> int:
         """Return the memory in which an option computes."""
         return self.memories[self.options[option].target]
 
     def compute_and_transfer(self, choice: Sequence[int]) -> tuple[float, float]:
-        """Return the seconds of all options of a placement, and of all transfers."""
-        compute = sum(self.options[number].seconds for number in dict.fromkeys(choice))
-        return compute, sum(self._transfer(flow, choice) for flow in self.flows)
+        """Return the seconds of all options of a placement, or of its regions, and of all transfers."""
+        regions = self.regions(choice) if self.judges_regions else []
+        return self._compute(choice, regions), sum(self._transfer(flow, choice) for flow in self.flows)
+
+    def _compute(self, choice: Sequence[int], regions: Iterable[Sequence[int]]) -> float:
+        seconds = sum(self.least(number) for number in dict.fromkeys(choice))
+        for group in regions:
+            whole = self.whole(self.options[choice[group[0]]].target)
+            seconds += 0.0 if whole is None else whole(tuple(sorted(group)))
+        return seconds
 
     def _transfer(self, flow: Flow, choice: Sequence[int]) -> float:
         source = self.memory(choice[flow.producer]) if flow.producer is not None else 0
@@ -132,25 +167,36 @@ class PlacementProblem:
         return sum(flow.seconds[source][memory] for memory in readers - {source})
 
     def difference(self, choice: Sequence[int], number: int) -> float:
-        """Return how much longer computing and moving would take with one option taken, launches left out.
+        """Return how much longer computing and moving would take with one option taken, see :meth:`taking`.
+
+        Launches are left out where regions are not judged as wholes.
+        """
+        after = self.taking(choice, number)
+        if self.judges_regions:
+            return self.cost(after) - self.cost(choice)
+        moved = [i for i, (old, new) in enumerate(zip(choice, after, strict=True)) if old != new]
+        made = [flow for i in moved for flow in self.made_by[i]]
+        flows = dict.fromkeys([*made, *(self.flows[other] for i in moved for other in self.read_by[i])])
+        seconds = sum(self.options[other].seconds for other in {after[i] for i in moved})
+        seconds -= sum(self.options[other].seconds for other in {choice[i] for i in moved})
+        return seconds + sum(self._transfer(flow, after) - self._transfer(flow, choice) for flow in flows)
+
+    def taking(self, choice: Sequence[int], number: int) -> list[int]:
+        """Return a placement with one option taken.
 
         What the option breaks up goes to the host, whose options come first, one for each node in their order.
         """
         members = set(self.options[number].members)
         broken = {choice[i] for i in members}
         moved = {i: i for other in broken for i in self.options[other].members} | dict.fromkeys(members, number)
-        after = [moved.get(i, other) for i, other in enumerate(choice)]
-        made = [flow for i in moved for flow in self.made_by[i]]
-        flows = dict.fromkeys([*made, *(self.flows[other] for i in moved for other in self.read_by[i])])
-        seconds = sum(self.options[other].seconds for other in set(moved.values()))
-        seconds -= sum(self.options[other].seconds for other in broken)
-        return seconds + sum(self._transfer(flow, after) - self._transfer(flow, choice) for flow in flows)
+        return [moved.get(i, other) for i, other in enumerate(choice)]
 
     def launch(self, choice: Sequence[int]) -> float:
         """Return the seconds of starting the regions of a placement, as few as there can be."""
-        if not any(self.launches):
-            return 0.0
-        return sum(self.launches[self.options[choice[group[0]]].target] for group in self.regions(choice))
+        return self._launch(choice, self.regions(choice) if any(self.launches) else [])
+
+    def _launch(self, choice: Sequence[int], regions: Iterable[Sequence[int]]) -> float:
+        return sum(self.launches[self.options[choice[group[0]]].target] for group in regions)
 
     def regions(self, choice: Sequence[int]) -> list[list[int]]:
         """Return the nodes of the fewest regions of a placement."""
@@ -179,7 +225,35 @@ class PlacementProblem:
 
     def cost(self, choice: Sequence[int]) -> float:
         """Return what a placement costs in all."""
-        return sum(self.compute_and_transfer(choice)) + self.launch(choice)
+        return self._cost(choice, self.regions(choice) if self.counts_regions else [])
+
+    def rough_cost(self, choice: Sequence[int]) -> float:
+        """Return what a placement would cost if regions might wait for each other.
+
+        It takes no search. With launches alone it is no more than :meth:`cost`; on graphs without detours it is that.
+        """
+        return self._cost(choice, self.linked(choice))
+
+    def _cost(self, choice: Sequence[int], regions: Sequence[Sequence[int]]) -> float:
+        transfer = sum(self._transfer(flow, choice) for flow in self.flows)
+        return self._compute(choice, regions) + transfer + self._launch(choice, regions)
+
+    def linked(self, choice: Sequence[int]) -> list[list[int]]:
+        """Return the nodes of targets in groups of one target that values hold together."""
+        targets = [self.options[number].target for number in choice]
+        groups = [[node] for node in range(self.count)]
+        first: dict[int, int] = {}
+        pairs = [(first.setdefault(number, node), node) for node, number in enumerate(choice)]
+        pairs += [(flow.producer, user) for flow in self.flows if flow.producer is not None for user in flow.users]
+        for one, other in pairs:
+            larger, smaller = groups[one], groups[other]
+            if targets[one] == targets[other] and larger is not smaller:
+                if len(larger) < len(smaller):
+                    larger, smaller = smaller, larger
+                larger += smaller
+                for node in smaller:
+                    groups[node] = larger
+        return [group for node, group in enumerate(groups) if group[0] == node and targets[node] != HOST]
 
 
 @dataclass(frozen=True)
@@ -206,11 +280,53 @@ def cheapest(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) ->
         cost = problem.cost(start)
         if cost < limit:
             best, limit = tuple(start), cost
+    if problem.judges_regions:
+        best, limit = _improved(problem, best, limit)
     if problem.count > EXACT:
-        return Cheapest(best, limit, whole and _is_chain(problem))
+        return Cheapest(best, limit, whole and _is_chain(problem) and not problem.judges_regions)
     search = _Exact(problem, best, limit)
     search.run()
     return Cheapest(search.best, search.limit, search.steps > 0)
+
+
+def _improved(problem: PlacementProblem, best: tuple[int, ...], limit: float) -> tuple[tuple[int, ...], float]:
+    """Return a placement that no single option makes cheaper, as far as there is time to look."""
+    left = IMPROVEMENTS // problem.count
+    choice: Sequence[int] = best
+    cost, found = problem.rough_cost(best), True
+    while found and left > 0:
+        found = False
+        for after in _neighbours(problem, choice):
+            left -= 1
+            changed = problem.rough_cost(after)
+            if changed < cost:
+                choice, cost, found = after, changed, True
+            if found or left <= 0:
+                break
+    cost = problem.cost(choice)
+    return (tuple(choice), cost) if cost < limit else (best, limit)
+
+
+def _neighbours(problem: PlacementProblem, choice: Sequence[int]) -> Iterator[list[int]]:
+    """Yield placements with a region elsewhere, then those with another option."""
+    options = problem.options
+    by_size = sorted(
+        range(len(options)), key=lambda number: (-len(options[number].members), not options[number].target)
+    )
+    for group in problem.linked(choice):
+        here = problem.options[choice[group[0]]].target
+        for target in set(range(len(problem.launches))) - {here}:
+            after, free = list(choice), set(group)
+            for number in by_size:
+                option = problem.options[number]
+                if option.target in (target, 0) and free.issuperset(option.members):
+                    free -= set(option.members)
+                    for member in option.members:
+                        after[member] = number
+            yield after
+    for number in range(len(problem.options)):
+        if number not in choice:
+            yield problem.taking(choice, number)
 
 
 def _is_chain(problem: PlacementProblem) -> bool:
@@ -228,7 +344,7 @@ class _Exact:
         self.problem = problem
         self.best = best
         self.limit = limit
-        self.steps = STEPS
+        self.steps = STEPS // 10 if problem.judges_regions else STEPS  # bounds are weaker, and a judgement takes longer
         self.to_come = [0.0] * (problem.count + 1)
         for node in reversed(range(problem.count)):
             self.to_come[node] = self.to_come[node + 1] + problem.shares[node]
@@ -258,7 +374,7 @@ class _Exact:
     def _bound(self, choice: list[int]) -> float:
         """Return what every placement with these options costs at least."""
         problem = self.problem
-        decided = sum(problem.options[number].seconds for number in dict.fromkeys(choice) if number >= 0)
+        decided = sum(problem.least(number) for number in dict.fromkeys(choice) if number >= 0)
         open_ = sum(share for share, number in zip(problem.shares, choice, strict=True) if number < 0)
         transfer = 0.0
         for flow in problem.flows:

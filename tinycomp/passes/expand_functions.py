@@ -114,7 +114,7 @@ def expand_for(
         before = len(remarks)
         body = _expansion(node, allowed, remarks)
         if body is not None:
-            _splice(graph, node, body)
+            splice(graph, node, body)
             expanded += 1
         elif key is not None:
             refused[key] = remarks[before:]
@@ -206,14 +206,14 @@ def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
             # The trial and the body name their values alike, but in the body no composite hides any node.
             twin = body.values[node.used_outputs()[0].name].producer
             assert twin is not None, node
-            _splice(body, twin, inner)
+            splice(body, twin, inner)
 
 
 def _refusal(trial: Graph, node: Node) -> str:
     return next((r.reason for r in reversed(trial.remarks) if r.sources == node.sources), "no reason recorded")
 
 
-def _splice(graph: Graph, node: Node, body: Graph) -> None:
+def splice(graph: Graph, node: Node, body: Graph) -> None:
     """Put ``body``, whose inputs are the distinct operands that are not constant, into the place of ``node``."""
     operands = list(dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const))
     results = node.used_outputs()

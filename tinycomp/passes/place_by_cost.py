@@ -23,19 +23,20 @@ graph "main" is estimated at 9 us
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import tensor
 from tinycomp.passes.base import Pass
-from tinycomp.passes.cheapest import Cheapest, Flow, Option, PlacementProblem, cheapest
+from tinycomp.passes.cheapest import Cheapest, Flow, Option, PlacementProblem, RegionSeconds, cheapest
 from tinycomp.passes.offer_to_target import offer, offer_in
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural
-from tinycomp.target import HOST_COST, Cost, Policy, Target, find_all
+from tinycomp.target import HOST_COST, Cost, Policy, Region, Target, find_all
 
 ESTIMATE = "estimate"
 """The rule of the remark on a whole graph that says what it is estimated to cost."""
@@ -126,7 +127,21 @@ class _Placing:
                 producer = place.get(value.producer) if value.producer is not None else None
                 flows.append(Flow(producer, users, leaves, seconds))
         launches = (0.0, *(cost.launch for cost in self.costs[1:]))
-        return PlacementProblem(len(self.nodes), tuple(options), tuple(flows), launches, tuple(memory))
+        wholes = (None, *(self._whole(target) for target in self.targets))
+        return PlacementProblem(len(self.nodes), tuple(options), tuple(flows), launches, tuple(memory), wholes)
+
+    def _whole(self, target: Target) -> RegionSeconds | None:
+        """Return what says how long the regions of a target take, if it knows."""
+        cost = _cost_of(target)
+        if cost.region is None:
+            return None
+
+        @functools.cache
+        def seconds(group: tuple[int, ...]) -> float:
+            region = Region.of(self.graph, [self.nodes[i] for i in group])
+            return cost.of_region(replace(region, target=target.name), f"cost of {target.name}")
+
+        return seconds
 
     def _options(self, number: int, target: Target) -> list[Option]:
         """Return what a target claims of the graph when it is alone, and what its operator rules accept of it."""

@@ -9,20 +9,23 @@ import dataclasses
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
+from tinycomp.runtime.advice import AdviceList
 from tinycomp.runtime.files import write_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+Adviser = Callable[[Any, int, float], AdviceList]
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
 
@@ -181,6 +184,8 @@ class Report:
         layers: The algorithms of the convolutions in native regions, in order of execution.
         conversions: Where quantised and real numbers meet, in order of execution.
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
+        adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
+            where nothing is known of the model.
     """
 
     model: str
@@ -192,6 +197,33 @@ class Report:
     layers: tuple[LayerRow, ...] = ()
     conversions: tuple[ConversionRow, ...] = ()
     layouts: tuple[LayoutRow, ...] = ()
+    adviser: Adviser | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the adviser, which holds the model."""
+        return {**self.__dict__, "adviser": None}
+
+    def advice(self, model: Any = None, *, trials: int = 200, seconds: float = 60.0) -> AdviceList:
+        """Return the small changes that would give the model fewer regions, or a target more of its work.
+
+        Each has been tried: the model has been partitioned anew with it. The smallest comes first.
+
+        Args:
+            model: What was compiled. A module keeps it unless its weights are large and not in a file.
+            trials: Most partitions to try.
+            seconds: Time after which no further one is tried. :attr:`AdviceList.cut` tells whether a limit was reached.
+
+        Raises:
+            ModelError: If the model was not kept and is not given, or the report is that of a loaded module, or of one
+                that was compiled with other passes.
+        """
+        if self.adviser is None:
+            raise ModelError(
+                "there is no model to try changes on", where=f"report of {self.model or 'a model'}",
+                expected="the report of a module that was compiled with the default passes",
+                hint="Compile the model again, and ask the report of that module.",
+            )  # fmt: skip
+        return self.adviser(model, trials, seconds)
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -251,7 +283,9 @@ class Report:
         """Return a JSON-able form with the totals."""
         reasons = {source: tuple(r.to_dict() for r in remarks) for source, remarks in self.reasons.items()}
         hosts = tuple(host.to_dict() for host in self.hosts)
-        return {**dataclasses.asdict(self), "hosts": hosts, "reasons": reasons, "totals": self.totals}
+        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None))
+        del fields["adviser"]
+        return {**fields, "hosts": hosts, "reasons": reasons, "totals": self.totals}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:

@@ -3,7 +3,7 @@
 A :class:`Target` is a plain object. Passes take targets as arguments; there is no registry.
 """
 
-from tinycomp.target.cost import HOST_COST, Cost, Link, roofline
+from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
@@ -27,6 +27,7 @@ __all__ = [
     "answer_reason",
     "find",
     "find_all",
+    "fused_roofline",
     "names",
     "roofline",
     "split",

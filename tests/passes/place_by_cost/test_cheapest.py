@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 
@@ -57,6 +58,57 @@ def test_small_problems_are_solved_exactly(seed: int):
     assert answer.exact
     assert answer.cost == pytest.approx(problem.cost(answer.choice))
     assert answer.cost == pytest.approx(min(map(problem.cost, every_placement(problem))))
+
+
+def judging_regions(problem: PlacementProblem, rng: random.Random) -> PlacementProblem:
+    """Return the problem with one or both targets telling what whole regions take."""
+    first, each, square = rng.choice([0.0, 2.0]), rng.choice([0.1, 1.0]), rng.choice([0.0, 0.3])
+
+    def seconds(group: tuple[int, ...]) -> float:
+        return first + each * len(group) + square * len(group) ** 2
+
+    return dataclasses.replace(problem, wholes=(None, seconds, rng.choice([None, seconds])))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_small_problems_whose_regions_are_judged_are_solved_exactly(seed: int):
+    rng = random.Random(seed)
+    problem = judging_regions(random_problem(rng, 2 + seed % 4), rng)
+    answer = cheapest(problem)
+    assert answer.exact
+    assert answer.cost == pytest.approx(problem.cost(answer.choice))
+    assert answer.cost == pytest.approx(min(map(problem.cost, every_placement(problem))))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_single_option_makes_what_is_found_for_judged_regions_cheaper(seed: int, monkeypatch):
+    monkeypatch.setattr(search, "EXACT", 0)
+    rng = random.Random(seed)
+    problem = judging_regions(random_problem(rng, 6, chain=True), rng)
+    answer = cheapest(problem)
+    assert not answer.exact
+    for number in set(range(len(problem.options))) - set(answer.choice):
+        assert problem.cost(problem.taking(answer.choice, number)) >= answer.cost
+        assert problem.difference(answer.choice, number) >= 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rough_cost_is_no_more_than_the_cost_and_right_on_chains(seed: int):
+    rng = random.Random(seed)
+    for chain in (False, True):
+        problem = random_problem(rng, 4, chain=chain)
+        for choice in every_placement(problem):
+            assert problem.rough_cost(choice) <= problem.cost(choice) + 1e-9
+            assert not chain or problem.rough_cost(choice) == pytest.approx(problem.cost(choice))
+
+
+def test_many_nodes_whose_regions_are_judged():
+    rng = random.Random(2)
+    problem = judging_regions(random_problem(rng, 200), rng)
+    start = list(range(200))
+    answer = cheapest(problem, [start])
+    assert answer.cost == pytest.approx(problem.cost(answer.choice))
+    assert sum(problem.shares) <= answer.cost <= problem.cost(start)
 
 
 @pytest.mark.parametrize("seed", range(30))

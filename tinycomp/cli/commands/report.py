@@ -16,6 +16,7 @@ from tinycomp.runtime.report import HostRow, RegionRow, Report
 _EXAMPLE = """\
 tinycomp report model.onnx -t npu_sim -t c
 tinycomp report model.onnx --why /layer1/Conv
+tinycomp report model.onnx -t npu_sim --advise
 tinycomp report digits --html report.html"""
 
 
@@ -23,6 +24,7 @@ def _configure(parser: ArgumentParser) -> None:
     add_model(parser, saved=True)
     add_compilation(parser)
     parser.add_argument("--why", metavar="NODE", help="say where one node runs, and every reason why not elsewhere")
+    parser.add_argument("--advise", action="store_true", help="say which small changes would save regions, as tried")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page too")
 
 
@@ -33,6 +35,12 @@ def _run(options: Namespace, session: Session) -> int:
         session.show(f"Wrote {options.html}.")
     if options.why is not None:
         return _why(report, options.why, session)
+    if options.advise:
+        with session.progress("trying changes"):
+            advice = report.advice()
+        session.show(str(advice))
+        session.result(advice.to_dict())
+        return OK
     session.show(report)
     session.result(report.to_dict())
     return OK

@@ -1,0 +1,130 @@
+"""Walks through trees against the walk in numpy, on every instruction set; damaged tables; classes of scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.helpers import Weight, run_single
+from tinycomp.errors import TargetError
+from tinycomp.ops.trees import AGGREGATES, TRANSFORMS, Ensemble, finished, transformed
+
+F32 = np.float32
+TRACKS = 1 << 30
+
+
+def ensemble(seed: int, *, trees: int, outputs: int, features: int, depth: int, aggregate: str = "SUM") -> Ensemble:
+    """Random trees, some of them a leaf alone."""
+    rng = np.random.default_rng(seed)
+    rows: list[list[int]] = []
+    roots, depths, leaves = [], [], 0
+
+    def grow(left: int) -> tuple[int, int]:
+        nonlocal leaves
+        at = len(rows)
+        rows.append([])
+        if left == 0 or rng.random() < 0.2:
+            rows[at] = [0, at, at, leaves]
+            leaves += 1
+            return at, 0
+        (yes, first), (no, second) = grow(left - 1), grow(left - 1)
+        rows[at] = [int(rng.integers(features)), yes, no, -1]
+        return at, 1 + max(first, second)
+
+    for _ in range(trees):
+        root, reach = grow(depth)
+        roots.append(root)
+        depths.append(reach)
+    table = np.array(rows, np.int32)
+    return Ensemble(
+        table[:, 0], (rng.integers(-3, 4, len(rows)) / 2).astype(F32), table[:, 1:3], rng.random(len(rows)) < 0.3,
+        table[:, 3], rng.standard_normal((leaves, outputs)).astype(F32), np.array(roots, np.int32),
+        np.array(depths, np.int32), aggregate, "NONE", rng.standard_normal(outputs).astype(F32),
+    )  # fmt: skip
+
+
+def walk(
+    e: Ensemble, x: np.ndarray, isa: str, pool=None, *, nodes: np.ndarray | None = None, **changes: int
+) -> np.ndarray:
+    feature = np.where(e.missing & (e.leaf < 0), e.feature | TRACKS, e.feature)
+    table = np.concatenate([feature[:, None], e.threshold.view(np.int32)[:, None], e.children], 1).astype(np.int32)
+    params = {
+        "rows": len(x), "features": x.shape[1], "outputs": e.outputs, "nodes": len(e.feature), "leaves": len(e.weights),
+        "trees": len(e.roots), "aggregate": AGGREGATES.index(e.aggregate), "tracks": 1,
+    } | changes  # fmt: skip
+    roots = np.stack([e.roots, e.depths])
+    operands = [x, *map(Weight, (table if nodes is None else nodes, e.leaf, roots, e.weights, e.base))]
+    return run_single("tree_ensemble_f32", operands, params, ("float32", (len(x), e.outputs)), isa, pool)
+
+
+def data(rows: int, features: int) -> np.ndarray:
+    rng = np.random.default_rng(rows)
+    x = (rng.integers(-4, 5, (rows, features)) / 2).astype(F32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    return x
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 64, 65, 200])
+@pytest.mark.parametrize(
+    ("trees", "outputs", "depth"), [(1, 1, 0), (1, 1, 4), (7, 1, 6), (20, 3, 9), (9, 1, 14), (8, 10, 3)]
+)
+def test_walks(rows: int, trees: int, outputs: int, depth: int, isa: str, pool) -> None:
+    made = ensemble(trees + depth, trees=trees, outputs=outputs, features=5, depth=depth)
+    x = data(rows, 5)
+    np.testing.assert_allclose(walk(made, x, isa, pool), made.scores(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_aggregates(aggregate: str, isa: str) -> None:
+    made = ensemble(3, trees=6, outputs=2, features=3, depth=4, aggregate=aggregate)
+    x = data(20, 3)
+    np.testing.assert_allclose(walk(made, x, isa), made.scores(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_damaged_table_is_walked_in_bounds(isa: str) -> None:
+    made = ensemble(5, trees=4, outputs=2, features=3, depth=5)
+    x, rng = data(30, 3), np.random.default_rng(0)
+    for _ in range(30):
+        nodes = rng.integers(-(2**31), 2**31, (len(made.feature), 4)).astype(np.int32)
+        small = rng.random(nodes.shape) < 0.7
+        nodes[small] = rng.integers(0, len(made.feature), int(small.sum()))
+        assert walk(made, x, isa, nodes=nodes).shape == (30, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"aggregate": 4}, "there is no aggregate 4"),
+        ({"features": 0}, "0 columns"),
+        ({"rows": 1000}, "reaches past the end"),
+        ({"leaves": 10**6}, "ends at byte"),
+    ],
+)
+def test_refused(changes: dict[str, int], text: str, isa: str) -> None:
+    made = ensemble(5, trees=4, outputs=2, features=3, depth=5)
+    with pytest.raises(TargetError, match=text):
+        walk(made, data(3, 3), isa, **changes)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_transforms(transform: str, classes: int, isa: str, pool) -> None:
+    rng = np.random.default_rng(classes)
+    x = (rng.random((100, classes)) if transform == "PROBIT" else rng.standard_normal((100, classes))).astype(F32)
+    x[::9, 0] = 0.25
+    params = {"rows": 100, "classes": classes, "transform": TRANSFORMS.index(transform), "only": -1}
+    params |= {"positive": 0, "mirrored": 0}
+    actual = run_single("class_scores_f32", [None, x, None], params, ("float32", x.shape), isa, pool)
+    tolerance = 1e-4 if transform == "PROBIT" else 1e-6  # it takes the difference of numbers that are nearly equal
+    np.testing.assert_allclose(actual, transformed(x, transform), rtol=1e-4, atol=tolerance)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("positive", [0, 1])
+def test_one_class_speaks_for_both(transform: str, positive: int, isa: str) -> None:
+    made = ensemble(0, trees=1, outputs=2, features=1, depth=0)
+    fields = {**vars(made), "transform": transform, "only": 0, "mirrored": True, "positive": bool(positive)}
+    x = np.random.default_rng(0).standard_normal((50, 2)).astype(F32)
+    params = {"rows": 50, "classes": 2, "transform": TRANSFORMS.index(transform), "only": 0, "positive": positive}
+    actual = run_single("class_scores_f32", [None, x, None], params | {"mirrored": 1}, ("float32", x.shape), isa)
+    np.testing.assert_allclose(actual, finished(Ensemble(**fields), x)[1], rtol=1e-5, atol=1e-6)

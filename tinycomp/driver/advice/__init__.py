@@ -1,0 +1,1 @@
+"""Advice: which small change would give a model fewer regions, or more of its work to a target."""

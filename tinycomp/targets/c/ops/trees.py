@@ -1,0 +1,104 @@
+"""Ensembles of trees on the C target: a kernel walks them, another makes classes of scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.trees import AGGREGATES, TRANSFORMS, Ensemble, class_labels, ensemble_of
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size
+from tinycomp.targets.c.codegen.emitter import Emitter, View
+from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, ranks, sized_type
+
+FAMILY = LoweringRules()
+_ML = "ai.onnx.ml"
+_TRACKS = 1 << 30
+"""The bit of a feature that sends NaN to the first child."""
+
+
+def ensemble_check(node: Node) -> Verdict:
+    """Tell whether the trees are sound and compare in float32, and rows have the columns that they ask for."""
+    try:
+        ensemble = ensemble_of(node.op, node.attrs)
+        if node.op == "TreeEnsembleClassifier":
+            labels = class_labels(node.op, node.attrs, ensemble.outputs)
+            if labels.dtype == object:
+                return reject("labels are texts")
+    except ModelError as error:
+        return reject(str(error))
+    if ensemble.threshold.dtype != np.float32 or ensemble.weights.dtype != np.float32:
+        return reject(f"trees of {ensemble.threshold.dtype}")
+    columns = (node.operand(0).shape or (None, None))[1]
+    if not isinstance(columns, int) or columns < ensemble.features:
+        return reject(f"rows have {columns} columns, the trees ask for {ensemble.features}")
+    return True
+
+
+def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View) -> None:
+    """Emit the walk of all rows through all trees; ``to`` gets their scores."""
+    x = node.operand(0)
+    rows, columns = sized_type(x)[1]
+    count = len(ensemble.feature)
+    feature = np.where(ensemble.missing & (ensemble.leaf < 0), ensemble.feature | _TRACKS, ensemble.feature)
+    nodes = np.empty((count, 4), np.int32)
+    nodes[:, 0], nodes[:, 1] = feature, ensemble.threshold.view(np.int32)
+    nodes[:, 2:] = ensemble.children
+    params: dict[str, float | Size] = {
+        "rows": rows, "features": columns, "outputs": ensemble.outputs, "nodes": count,
+        "leaves": len(ensemble.weights), "trees": len(ensemble.roots),
+        "aggregate": AGGREGATES.index(ensemble.aggregate), "tracks": int(bool((feature & _TRACKS).any())),
+    }  # fmt: skip
+    base = ensemble.base if ensemble.base.any() else None
+    tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths]), ensemble.weights]
+    operands = [emit.constant(np.ascontiguousarray(table)) for table in tables]
+    emit.call("tree_ensemble_f32", [to, x, *operands, None if base is None else emit.constant(base)], params, node)
+
+
+@FAMILY.lower(
+    "TreeEnsemble", "TreeEnsembleRegressor", domain=_ML, check=all_of(dtypes("float32"), ranks(2), ensemble_check),
+    layout=LayoutRule.ROW_MAJOR,
+)  # fmt: skip
+def trees(emit: Emitter, node: Node) -> None:
+    """Emit the scores of all targets, and what transforms them."""
+    ensemble = ensemble_of(node.op, node.attrs)
+    if ensemble.target_transform == "NONE":
+        emit_scores(emit, node, ensemble, node.output)
+        return
+    rows = sized_type(node.output)[1][0]
+    scores = emit.scratch(rows * ensemble.outputs * 4)
+    emit_scores(emit, node, ensemble, scores)
+    emit_classes(emit, node, scores, ensemble.outputs, ensemble.target_transform)
+
+
+def emit_classes(
+    emit: Emitter, node: Node, scores: View, classes: int, transform: str, labels: np.ndarray | None = None,
+    only: int = -1, positive: bool = False, mirrored: bool = False,
+) -> None:  # fmt: skip
+    """Emit what makes transformed scores, and classes where there are labels: the last result, and the first."""
+    params: dict[str, float | Size] = {
+        "rows": sized_type(node.operand(0))[1][0], "classes": classes, "transform": TRANSFORMS.index(transform),
+        "only": only, "positive": int(positive), "mirrored": int(mirrored),
+    }  # fmt: skip
+    chosen = None if labels is None else node.outputs[0]
+    table = None if labels is None else emit.constant(labels)
+    emit.call("class_scores_f32", [node.outputs[-1], chosen, scores, table], params, node)
+
+
+@FAMILY.lower(
+    "TreeEnsembleClassifier", domain=_ML, check=all_of(dtypes("float32", operands=(0,)), ranks(2), ensemble_check),
+    layout=LayoutRule.ROW_MAJOR,
+)  # fmt: skip
+def tree_classes(emit: Emitter, node: Node) -> None:
+    """Emit the scores of all classes, and what makes labels of them."""
+    ensemble = ensemble_of(node.op, node.attrs)
+    labels = class_labels(node.op, node.attrs, ensemble.outputs)
+    scores = emit.scratch(sized_type(node.operand(0))[1][0] * ensemble.outputs * 4)
+    emit_scores(emit, node, ensemble, scores)
+    emit_classes(
+        emit, node, scores, ensemble.outputs, ensemble.transform, labels, ensemble.only, ensemble.positive,
+        ensemble.mirrored,
+    )  # fmt: skip
