@@ -18,7 +18,9 @@ from tinycomp.symbolic import (
     broadcast,
     broadcast_shapes,
     dimension,
+    element,
     evaluate,
+    has_elements,
     if_zero,
     maximum,
     minimum,
@@ -263,3 +265,21 @@ def test_what_is_cut_to_a_size_broadcasts_with_the_whole(point, cut):
     assume(number == point["n"] or 1 in (number, point["n"]))
     found = evaluate(broadcast(part, n), {**point, "k": cut})
     assert found == np.broadcast_shapes((number,), (point["n"],))[0]
+
+
+def test_elements_may_be_negative():
+    end, n = element("ends", 1), symbol("n")
+    assert has_elements(n + 2 * end, None, 3)
+    assert not has_elements(n, None, 3)
+    with pytest.raises(UndecidedError):
+        assert end >= 0
+    assert maximum(end, 0) >= 0
+    assert minimum(maximum(end + n, 0), 7) <= 7
+
+
+@pytest.mark.parametrize("name", ["ends", "an end", "a.b", "min", 'a"b'])
+def test_elements_are_read_back_as_they_are_printed(name):
+    value = 3 * element(name, 10) + symbol("n")
+    assert parse(str(value)) == value
+    assert size(dimension(element(name, 0))) == element(name, 0)
+    assert str(element("ends", 1)) == "ends[1]"

@@ -11,8 +11,8 @@ m*n
 (2*n + 3, 12, 0)
 
 Types write a dimension as a number or as this text (:func:`dimension`); :func:`size` reads it back. Every symbol is a
-size: a whole number of at least 0. An ordering is decided only where that follows for all sizes, and raises
-:class:`UndecidedError` elsewhere: no code generator can take the wrong way in silence.
+size: a whole number of at least 0, but for elements of tensors (:func:`element`). An ordering is decided only where it
+follows for all sizes, and raises :class:`UndecidedError` elsewhere: no code generator takes the wrong way in silence.
 
 >>> n + 1 > 0
 True
@@ -40,6 +40,10 @@ Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; None where there is no greatest."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ELEMENT = re.compile(r"(.*)\[(?:0|[1-9][0-9]*)\]\Z", re.DOTALL)
+FARTHEST = 1 << 40
+"""An element of a tensor that is a size counts as no more than this, and no less than minus this: it is beyond all
+that fits into memory, and leaves room to compute with."""
 _FUNCTIONS = ("min", "max", "ifzero")
 _TYPICAL = 64
 _IMAGE_RANK = 4
@@ -74,7 +78,8 @@ class _Atom:
     def text(self) -> str:
         """The atom as it is printed and sorted."""
         if self.kind == "symbol":
-            return self.name if _is_plain(self.name) else _quoted(self.name)
+            element = _ELEMENT.match(self.name)
+            return self.name if _is_plain(element[1] if element else self.name) else _quoted(self.name)
         if self.kind == "//":
             top, bottom = (_inner(operand) for operand in self.operands)
             return f"{top}//{bottom}"
@@ -212,6 +217,20 @@ Size = int | Expression
 def symbol(name: str) -> Expression:
     """Return the size that is called ``name``."""
     return Expression({((_Atom("symbol", name), 1),): 1})
+
+
+def element(name: str, index: int) -> Expression:
+    """Return the size that is an element of an integer tensor; unlike all others it may be negative.
+
+    >>> bounds(element("ends", 0)), bounds(maximum(element("ends", 0), 0))[0]
+    ((None, None), 0)
+    """
+    return symbol(f"{name}[{index}]")
+
+
+def has_elements(*sizes: Size | None) -> bool:
+    """Tell whether some size follows from elements of tensors."""
+    return any(_ELEMENT.match(name) for size in sizes if isinstance(size, Expression) for name in size.symbols)
 
 
 def minimum(*sizes: Size) -> Size:
@@ -391,6 +410,8 @@ def _read_part(tree: ast.expr) -> Size:
             return number
         case ast.Constant(value=str(name)) | ast.Name(id=name):
             return symbol(name)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(number))) if number is not True:
+            return element(name, number)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_read(operand)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
@@ -655,7 +676,8 @@ def _monomial_bounds(monomial: _Monomial, ranges: Mapping[str, Range]) -> tuple[
 
 def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, int | None]:
     if atom.kind == "symbol":
-        return ranges.get(atom.name, (0, None))
+        limits_of = ranges.get(atom.name)
+        return limits_of or ((-FARTHEST, FARTHEST) if _ELEMENT.match(atom.name) else (0, None))
     limits = [bounds(operand) for operand in atom.operands]
     if atom.kind == "//":
         (low, high), (least, most) = limits

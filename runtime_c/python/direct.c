@@ -19,7 +19,7 @@ typedef __typeof__(&tc_context_grown) grown_function;
  * others, what is checked once the symbols are known. */
 typedef struct symbol_source {
   Py_ssize_t input;
-  int axis;
+  int axis; /* or -1 - i for the element i, which is a size */
 } symbol_source;
 
 /* What an array must look like. */
@@ -116,10 +116,30 @@ static tc_context *memory_of(const direct *d, PyObject *context) {
   return memory;
 }
 
+enum { FARTHEST_BITS = 40 };
+
+/* The size that a source shows. An element counts as no more than is beyond all sizes. */
+static int64_t read_symbol(const Py_buffer *view, int axis) {
+  if (axis >= 0) {
+    return view->shape[axis];
+  }
+  const char *at = (const char *)view->buf + (-1 - axis) * view->itemsize;
+  int64_t wide = 0;
+  int32_t narrow = 0;
+  if (view->itemsize == sizeof(narrow)) {
+    memcpy(&narrow, at, sizeof(narrow));
+    wide = narrow;
+  } else {
+    memcpy(&wide, at, sizeof(wide));
+  }
+  const int64_t farthest = (int64_t)1 << FARTHEST_BITS;
+  return wide < -farthest ? -farthest : wide > farthest ? farthest : wide;
+}
+
 /* Makes a context ready for the sizes of the inputs: 1, or 0 if they do not fit each other or need more memory. */
 static int resize_context(const direct *d, tc_context *memory, const frame *f) {
   for (Py_ssize_t i = 0; i < d->symbol_count; i++) {
-    d->symbols[i] = f->views[d->sources[i].input].shape[d->sources[i].axis];
+    d->symbols[i] = read_symbol(&f->views[d->sources[i].input], d->sources[i].axis);
   }
   tc_error error;
   if (d->resize(memory, d->symbols, 0, &error)) {
@@ -381,7 +401,7 @@ static bool spec_read(PyObject *fields, array_spec *spec) {
   return !PyErr_Occurred();
 }
 
-/* Reads the sources of the symbols: tuples of input and axis. */
+/* Reads the sources of the symbols: tuples of input and axis, or -1 - i for an element i. */
 static bool sources_read(direct *d, PyObject *sources) {
   d->symbol_count = PyTuple_Size(sources);
   d->symbols = PyMem_Calloc((size_t)d->symbol_count + 1, sizeof(int64_t));

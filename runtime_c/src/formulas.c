@@ -61,7 +61,7 @@ bool tc_formulas_stage(tc_formulas *formulas, int64_t shown) {
 
 int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, int32_t stage, tc_error *error) {
   for (int64_t i = 0; i < formulas->symbol_count; i++) {
-    if (values[i] < 0 || values[i] > TC_MAX_BYTES) {
+    if (values[i] < -TC_MAX_BYTES || values[i] > TC_MAX_BYTES) { /* elements of tensors may be negative */
       if (error) {
         return tc_error_set(error, TC_INVALID, "a size of %lld", (long long)values[i]);
       }
@@ -72,7 +72,7 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, int32
     int64_t *value = &values[formulas->symbol_count + i];
     if (!compute(&formulas->items[i], values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
       if (error) {
-        return tc_error_set(error, TC_INVALID, "the sizes are too large, or one that divides another is 0");
+        return tc_error_set(error, TC_INVALID, "the sizes are too large for memory, or one that divides another is 0");
       }
       *value = 0;
     }

@@ -334,18 +334,18 @@ AB = {"a": ("N", 4), "b": ("M", 4)}
         (
             NODE("MatMul", ["a", "b"], ["y"], name="product"), {"a": ("N", "K"), "b": ("L", 5)},
             {"a": (3, 4), "b": (4, 5)}, {"a": (3, 4), "b": (6, 5)}, {},
-            "array 1 does not fit; expected float32[4, 5]; "
+            "array 1 (\"b\") does not fit; expected float32[4, 5]; "
             "found float32[6, 5]",
         ),
         (
             NODE("Concat", ["a", "b"], ["y"], name="join", axis=1), AB, {"a": (3, 4), "b": (3, 4)},
             {"a": (5, 4), "b": (3, 4)}, {},
-            "array 1 does not fit; expected float32[5, 4]; found float32[3, 4]",
+            "array 1 (\"b\") does not fit; expected float32[5, 4]; found float32[3, 4]",
         ),
         (
             NODE("Split", ["a", "parts"], ["y", "rest"], name="cut", axis=0), {"a": ("N", 4)}, {"a": (3, 4)},
             {"a": (5, 4)}, {"parts": np.array([1, 2])},
-            "array 0 does not fit; expected float32[3, 4]; found float32[5, 4]",
+            "array 0 (\"a\") does not fit; expected float32[3, 4]; found float32[5, 4]",
         ),
     ],
     ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else "",
@@ -358,7 +358,7 @@ def test_sizes_that_do_not_fit_name_node_and_sizes(node, feeds, fits, misfit, co
 def test_a_size_that_must_be_one_is_demanded():
     node = NODE("Squeeze", ["a", "axes"], ["y"], name="drop")
     message = fails([node], {"a": ("N", 4)}, {"a": (1, 4)}, {"a": (3, 4)}, axes=np.array([0]))
-    assert message == "c_0: array 0 does not fit; expected float32[1, 4]; found float32[3, 4]"
+    assert message == 'c_0: array 0 ("a") does not fit; expected float32[1, 4]; found float32[3, 4]'
 
 
 def test_sizes_that_depend_on_data_are_served_by_one_program(work):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.symbolic import Expression, Size, broadcast, if_zero, product, solved, substitute
+from tinycomp.symbolic import Expression, Size, broadcast, has_elements, if_zero, product, solved, substitute
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
@@ -176,7 +176,9 @@ def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
 def _reshape(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
     if before is not None and after is not None:
-        text = f"[{', '.join(map(str, before))}] and [{', '.join(map(str, after))}] have different numbers of elements"
+        asked = node.operand(1).contents if node.op == "Reshape" and has_elements(*after) else after
+        pair = (f"[{', '.join(map(str, sizes))}]" for sizes in (before, asked or after))
+        text = f"{' and '.join(pair)} have different numbers of elements"
         yield Demand(product(before), product(after), text=text)
 
 

@@ -118,7 +118,7 @@ def _size(node: Node) -> Contents | None:
     return None if sizes is None else (product(sizes),)
 
 
-def _elements(value: Value | None) -> Contents | None:
+def elements_of(value: Value | None) -> Contents | None:
     """Return what is known of an operand's elements; a tensor of known shape has unknown ones at least."""
     if value is None:
         return None
@@ -130,7 +130,7 @@ def _elements(value: Value | None) -> Contents | None:
 
 def _moved(node: Node, record: OpRecord | None, results: int) -> list[Contents | None]:
     data, rest = node.inputs[: _MOVED[node.op]], node.inputs[_MOVED[node.op] :]
-    parts = [_elements(value) for value in data]
+    parts = [elements_of(value) for value in data]
     constants = [None if value is None else _constant(value) for value in rest]
     unknown: list[Contents | None] = [None] * results
     if record is None or record.kernel is None or not any(v is not None and v.contents for v in data):

@@ -12,6 +12,7 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
+from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.record import OpFamily, Sizes
@@ -219,7 +220,7 @@ FAMILY.check(
 
 @FAMILY.sizes("ConstantOfShape")
 def _filled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    return [node.operand(0).contents]
+    return [elements_of(node.operand(0))]
 
 
 @FAMILY.sizes("Range")

@@ -12,6 +12,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, Shape, broadcast_sizes, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
 from tinycomp.ops.record import ANY_NUMBER, OpFamily, Sizes
@@ -601,7 +602,7 @@ def _tiled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | Non
 
 @FAMILY.sizes("Expand")
 def _expanded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    wanted = node.operand(1).contents
+    wanted = elements_of(node.operand(1))
     return [None if wanted is None else broadcast_sizes(shapes[0], wanted)]
 
 

@@ -12,10 +12,11 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
 from tinycomp.ops.record import OpFamily, Sizes
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, has_elements, if_zero, maximum, product
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}
@@ -259,9 +260,11 @@ def dropout_1(
 
 @FAMILY.sizes("Reshape")
 def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    wanted, before = node.operand(1).contents, shapes[0]
+    wanted, before = elements_of(node.operand(1)), shapes[0]
     if wanted is None:
         return [None]
+    if before is not None and None not in before and has_elements(*wanted):
+        return [_open_sizes(before, wanted, bool(node.attrs.get("allowzero")))]
     if not node.attrs.get("allowzero") and before is not None:
         wanted = tuple([before[i] if size == 0 and i < len(before) else size for i, size in enumerate(wanted)])
     open_ = [i for i, size in enumerate(wanted) if size is None or size == -1]
@@ -270,6 +273,19 @@ def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | 
     others = [size for i, size in enumerate(wanted) if i != open_[0]]
     rest = _total(before) // _total(others) if None not in (*before, *others) else None
     return [(*wanted[: open_[0]], rest, *wanted[open_[0] + 1 :])]
+
+
+def _open_sizes(before: Sizes, wanted: Sequence[Size | None], allowzero: bool) -> Sizes:
+    """Return the sizes that elements of a tensor ask for; any of them may turn out to be 0 or -1."""
+    given: list[Size | None] = list(wanted)
+    for axis, own in enumerate(before[: len(wanted)] if not allowzero else ()):
+        asked = given[axis]
+        given[axis] = None if asked is None or own is None else if_zero(asked, own, asked)
+    known = [size for size in given if size is not None]
+    if len(known) < len(given):
+        return tuple([None if size == -1 else size for size in given])
+    rest = _total(before) // maximum(product([if_zero(size + 1, 1, size) for size in known]), 1)
+    return tuple([if_zero(size + 1, rest, size) for size in known])
 
 
 def _total(sizes: Iterable[Size | None]) -> Size:

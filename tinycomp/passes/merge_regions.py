@@ -18,6 +18,7 @@ import networkx as nx
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.elements import element_sources
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
@@ -441,7 +442,7 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
     """Return the dependencies that must be borders between regions of targets that generate programs.
 
     A program knows the sizes of all that it computes, but for results of control flow: their sizes are known when it
-    has ended.
+    has ended. Elements that sizes follow from are read when it begins.
 
     Args:
         graph: A graph whose nodes are claimed.
@@ -454,6 +455,11 @@ def dynamic_dimension_borders(graph: Graph, targets: Mapping[str, Target]) -> se
         if not free and node.bodies and node.op in CONTROL_FLOW and not node.domain:
             unknown = [v for v, t in zip(node.outputs, infer_node_types(node), strict=False) if _is_unknown(t)]
             borders |= {(node, user) for v in unknown for user in v.users if user.target == node.target}
+    by_programs = {name for name, target in targets.items() if target.programs}
+    for value in element_sources([node for node in graph.nodes if node.target in by_programs]):
+        producer = value.producer
+        if producer is not None and producer.target in by_programs:
+            borders |= {(producer, user) for user in value.users if user.target == producer.target}
     return borders
 
 

@@ -51,7 +51,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # Single operators -----------------------------------------------------------------------------------------------------
 
 REFUSED: Mapping[str, Sequence[str]] = {
-    "Attention": ["the number of heads or their size is not known"],
+    "Attention": ["the number of heads or their size is not known", "several regions"],
     "Clip": ["not one number"],
     "DequantizeLinear": ["scales and zero points for"],
     "GatherND": ["the number of indices in a tuple is not known"],
@@ -104,6 +104,8 @@ def refusal(model: onnx.ModelProto) -> str | None:
     report = compile_for(model).report()
     if len(report.regions) == 1 and not report.hosts:
         return None
+    if not report.hosts:
+        return "several regions"
     return "; ".join(str(remark) for host in report.hosts for remark in host.reasons)
 
 

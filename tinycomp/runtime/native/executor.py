@@ -27,7 +27,7 @@ from tinycomp.runtime.native.program import (
     Program,
 )
 from tinycomp.runtime.spec import array_dtype
-from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
+from tinycomp.symbolic import FARTHEST, Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
 
 
 class Weights:
@@ -367,7 +367,7 @@ class NativeProgram:
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
-        """Input and axis that show the size of each symbol."""
+        """Input and axis that show the size of each symbol, or -1 - i for the element i of the input."""
         return () if self._sizes is None else self._sizes.sources
 
     @property
@@ -533,10 +533,8 @@ class NativeProgram:
         context = self._profiled = self.new_context()
         seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
         self._ready(context, inputs)
-        self.profiled_sizes = {
-            name: inputs[index].shape[axis]
-            for name, (index, axis) in zip(self.program.symbols, self.sources, strict=True)
-        }
+        numbers = () if self._sizes is None else self._sizes.numbers(inputs)
+        self.profiled_sizes = dict(zip(self.program.symbols, numbers, strict=True))
         self._bind(context.inputs, inputs, self._inputs_at(context))
         self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
         if lib.tc_run_profiled(
@@ -572,7 +570,8 @@ class NativeProgram:
         """Return what arrays must look like, having checked that the program stays inside them."""
         for index, spec in enumerate(specs):
             size = product(spec.shape) * array_dtype(spec.dtype).itemsize
-            if not isinstance(size, int):
+            told = self._sizes is not None and not (writable and index in self.program.grown)
+            if told or not isinstance(size, int):
                 continue  # known to the runtime, which checks it for the sizes of every run
             needed = touched(self.handle, index)
             if needed > size:
@@ -605,8 +604,9 @@ class NativeProgram:
         for i, dtype, shape, writable in expected:
             array = arrays[i]
             if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
+                name = (self.program.outputs if writable else self.program.inputs)[i].name
                 raise FeedError(
-                    f"array {i} does not fit",
+                    f'array {i} ("{name}") does not fit',
                     where=self.program.name,
                     expected=f"{dtype}{list(shape)}",
                     found=f"{array.dtype}{list(array.shape)}",
@@ -713,13 +713,8 @@ class _Sizes:
         self._told = 0
         self._error = ffi.new("tc_error *")
         self._tell(lib.tc_program_symbols, len(program.symbols), len(program.found))
-        places = [(i, axis, dim) for i, spec in enumerate(program.inputs) for axis, dim in enumerate(spec.shape)]
-        first: dict[str, tuple[int, int]] = {}
-        for i, axis, dim in places:
-            if isinstance(dim, Expression) and dim.name is not None:
-                first.setdefault(dim.name, (i, axis))
-        self.sources = tuple(first[name] for name in program.symbols)
-        """Of which dimension of which input each symbol is the size."""
+        self.sources = tuple(program.sources.values())
+        """Of which dimension of which input each symbol is the size, or -1 - i for its element i."""
 
     def value(self, size: Size) -> int:
         """Return the number of the value that a size is in the C runtime."""
@@ -810,13 +805,30 @@ class _Sizes:
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""
         try:
-            return ffi.new("int64_t[]", [arrays[index].shape[axis] for index, axis in self.sources])
+            return ffi.new("int64_t[]", self.numbers(arrays))
         except IndexError:
             found = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
             raise FeedError(
                 "the arrays do not fit", where=self.program.name,
                 expected=", ".join(map(str, self.program.inputs)), found=found,
             ) from None  # fmt: skip
+
+    def numbers(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the numbers of the symbols, in their order.
+
+        Raises:
+            IndexError: If an array has too few dimensions, or is not the one whose elements are sizes.
+        """
+        return [
+            arrays[index].shape[axis] if axis >= 0 else self._element(index, -1 - axis, arrays[index])
+            for index, axis in self.sources
+        ]
+
+    def _element(self, index: int, place: int, array: Array) -> int:
+        spec = self.program.inputs[index]
+        if array.shape != spec.shape or array.dtype != array_dtype(spec.dtype):
+            raise IndexError(spec.name)
+        return max(-FARTHEST, min(int(array.reshape(-1)[place]), FARTHEST))
 
     def at(self, context: _Context, expected: tuple[_Expected, ...]) -> tuple[_Expected, ...]:
         """Return what arrays must look like at the sizes of a context."""
@@ -831,10 +843,11 @@ class _Sizes:
                 raise self.misfit(symbols, f"an array would have the shape {list(shape)}", self.program.name)
         return sized
 
-    def misfit(self, symbols: Sequence[int], message: str, where: str) -> FeedError:
-        """Return the error that says that the program does not work for these sizes."""
+    def misfit(self, symbols: Sequence[int], message: str, where: str) -> FeedError | ExecutionError:
+        """Return the error that says that the program does not work for these sizes; elements are no part of types."""
         found = ", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols))
-        return FeedError(f"the model does not work for these sizes: {message}", where=where, found=found)
+        kind = ExecutionError if any(axis < 0 for _, axis in self.sources) else FeedError
+        return kind(f"the model does not work for these sizes: {message}", where=where, found=found)
 
     def _tell(self, function: Callable[..., int], *arguments: Any) -> None:
         try:

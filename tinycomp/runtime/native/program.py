@@ -19,7 +19,7 @@ import numpy as np
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Expression, Size, parse
+from tinycomp.symbolic import Expression, Size, parse, product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -144,11 +144,20 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """Name, dtype and shape of a program's input or output; the buffer is row-major and contiguous."""
+    """Name, dtype and shape of a program's input or output; the buffer is row-major and contiguous.
+
+    Args:
+        name: For messages.
+        dtype: Of the elements.
+        shape: The dimensions.
+        elements: Of an input, by place the names of the elements that are sizes of the run, None for one that is not.
+            Such an input is of int32 or int64, and its shape is known.
+    """
 
     name: str
     dtype: str
     shape: tuple[Size, ...]
+    elements: tuple[str | None, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -248,9 +257,22 @@ class Program:
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the sizes that a run reads off its inputs: those that are a whole dimension of one."""
-        dims = [dim for spec in self.inputs for dim in spec.shape if isinstance(dim, Expression)]
-        return tuple(dict.fromkeys([dim.name for dim in dims if dim.name is not None]))
+        """The names of the sizes that a run reads off its inputs: whole dimensions and elements of some."""
+        return tuple(self.sources)
+
+    @functools.cached_property
+    def sources(self) -> Mapping[str, tuple[int, int]]:
+        """Where a run reads each of the symbols: the input, and its axis, or -1 - i for the element i."""
+        sources: dict[str, tuple[int, int]] = {}
+        for index, spec in enumerate(self.inputs):
+            for axis, dim in enumerate(spec.shape):
+                if isinstance(dim, Expression) and dim.name is not None:
+                    sources.setdefault(dim.name, (index, axis))
+        for index, spec in enumerate(self.inputs):
+            for place, name in enumerate(spec.elements):
+                if name is not None:
+                    sources.setdefault(name, (index, -1 - place))
+        return MappingProxyType(sources)
 
     @functools.cached_property
     def found(self) -> tuple[str, ...]:
@@ -410,14 +432,19 @@ def _condition_from_list(data: Sequence[Any]) -> Condition:
 
 
 def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": spec.dtype, "shape": [_size_to_json(dim) for dim in spec.shape]}
+    data = {"name": spec.name, "dtype": spec.dtype, "shape": [_size_to_json(dim) for dim in spec.shape]}
+    return data | ({"elements": list(spec.elements)} if spec.elements else {})
 
 
 def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     spec = TensorSpec.from_dict(data)
     if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or spec.shape is None or None in spec.shape:
         raise ValueError(f"{spec} is no buffer")
-    return BufferSpec(spec.name, spec.dtype, tuple(_size_from_json(dim) for dim in spec.shape))
+    elements = tuple([None if name is None else str(name) for name in data.get("elements", ())])
+    shape = tuple([_size_from_json(dim) for dim in spec.shape])
+    if elements and (spec.dtype not in ("int32", "int64") or product(shape) != len(elements)):
+        raise ValueError(f"{spec} has no {len(elements)} elements that could be sizes")
+    return BufferSpec(spec.name, spec.dtype, shape, elements)
 
 
 def _check_found(program: Program) -> None:

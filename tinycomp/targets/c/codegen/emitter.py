@@ -27,7 +27,7 @@ from tinycomp.runtime.native.program import (
     Program,
     TableWord,
 )
-from tinycomp.symbolic import Expression, Size, maximum, product, substitute, typical
+from tinycomp.symbolic import Expression, Size, has_elements, maximum, product, substitute, typical
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import sized_type
 
@@ -274,8 +274,9 @@ class Emitter:
     def finish(self, name: str) -> Program:
         """Return the program, its buffers placed in one arena."""
         left = self._place_outputs()
-        inputs = tuple(_spec(v.name, v) for v in self.graph.inputs)
-        is_symbolic = bool(self.most) or any(isinstance(dim, Expression) for spec in inputs for dim in spec.shape)
+        inputs = tuple(_input_spec(v) for v in self.graph.inputs)
+        shown = any(spec.elements or any(isinstance(dim, Expression) for dim in spec.shape) for spec in inputs)
+        is_symbolic = bool(self.most) or shown
         setup = self._move_setup() if is_symbolic else 0
         lives = self._lifetimes(setup, left.values())
         arena = plan_arena(list(lives.values()))
@@ -453,6 +454,14 @@ def _instruction(call: _Call, places: _Places) -> Instruction:
 def _spec(name: str, value: Value) -> BufferSpec:
     type_, shape = sized_type(value)
     return BufferSpec(name, type_.dtype, shape)
+
+
+def _input_spec(value: Value) -> BufferSpec:
+    spec = _spec(value.name, value)
+    if not has_elements(*(value.contents or ())):
+        return spec
+    names = [size.name if isinstance(size, Expression) else None for size in value.contents or ()]
+    return dataclasses.replace(spec, elements=tuple(names))
 
 
 def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float | Size]:

@@ -10,6 +10,7 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions, implied_sizes
+from tinycomp.ops.elements import element_sources, with_elements
 from tinycomp.ops.rows import name_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
@@ -17,7 +18,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Condition, Program
-from tinycomp.symbolic import Expression, Size
+from tinycomp.symbolic import Expression, Size, has_elements, minimum
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -74,9 +75,18 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
     found: dict[Size, Condition] = {}
     for node in graph.nodes:
         for inner in node.operators():
-            for value, text in conditions(inner):
+            for value, text in (*conditions(inner), *_negative(inner)):
                 found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
     return tuple(found.values())
+
+
+def _negative(node: Node) -> Iterator[tuple[Size, str]]:
+    """Yield that no size of the results that follows from elements of operands is negative."""
+    for value in node.used_outputs():
+        for dim in value.sizes or () if value.rank is not None else ():
+            below = minimum(dim, 0) if has_elements(dim) else 0
+            if isinstance(below, Expression):
+                yield below, f'a size of "{value.name}" is negative: {dim}'
 
 
 def _within_bounds(graph: Graph) -> Iterator[Condition]:
@@ -103,6 +113,8 @@ def _fold_sizes(graph: Graph) -> None:
             contents = value.contents
             if contents is None or None in contents or value.dtype == "bool":
                 continue
+            if has_elements(*contents) and node.op not in ("Shape", "Size"):
+                continue  # an element may be larger than a size can be, and is computed with as it is
             name = graph.fresh(value.name)
             sizes = graph.add("Sizes", [], domain=TINYCOMP, version=1, outputs=[name], types=[value.type], at=node)
             graph.replace_uses(value, sizes.output)
@@ -156,7 +168,7 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
     if all(isinstance(dim, int) for dim in dims):
         if any(value.static_shape is None for node in graph.nodes for value in node.used_outputs()):
             retype(graph, [value.type for value in graph.inputs])
-        return False
+        return not prefix and _name_elements(graph)
     sizes = [symbolic.size(dim) for dim in dims if isinstance(dim, str)]
     named = {size.name for size in sizes if isinstance(size, Expression) and size.name is not None}
     types: list[Type] = []
@@ -167,7 +179,26 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
     retype(graph, types)
     if implied := implied_sizes(graph):
         retype(graph, [_with_sizes(type_, implied) for type_ in types])
+    if not prefix:
+        _name_elements(graph)
     return True
+
+
+def _name_elements(graph: Graph) -> bool:
+    """Give elements of the inputs that sizes follow from their names; tell whether there are any."""
+    sources = element_sources(graph.nodes)
+    types = [
+        _only_elements(with_elements(value), sources[value]) if value in sources else value.type
+        for value in graph.inputs
+    ]
+    if sources:
+        retype(graph, types)
+    return bool(sources)
+
+
+def _only_elements(type_: TensorType, names: Set[str]) -> TensorType:
+    held = [e if isinstance(e, Expression) and e.symbols <= names else None for e in type_.contents or ()]
+    return dataclasses.replace(type_, contents=tuple(held))
 
 
 def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:

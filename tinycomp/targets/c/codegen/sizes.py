@@ -6,11 +6,12 @@ needs a bound and a count (:mod:`tinycomp.ops.rows`); others stay on the host, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.elements import sizing_operands, with_elements
 from tinycomp.ops.rows import counts_rows
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.rewrite import reject
@@ -19,16 +20,25 @@ from tinycomp.targets.common.checks import Check, Verdict
 
 
 def with_sizes(check: Check) -> Check:
-    """Return a check that passes where ``check`` does and the sizes of all results follow from sizes."""
+    """Return a check that passes where ``check`` does and the sizes of all results follow from sizes.
+
+    Elements of small integer operands are sizes, too, where the operator's results follow from them.
+    """
 
     def checked(node: Node) -> Verdict:
         verdict = check(node)
+        read = sizing_operands(node)
+        if verdict is not True and not read:
+            return verdict
         unranked = next((v for v in node.inputs if v is not None and v.shape is None), None)
         if verdict is True and unranked is not None:
             return reject(f'the rank of "{unranked.name}" is unknown')
-        if verdict is not True or counts_rows(node) or _unsized(node.used_outputs()) is None:
+        if verdict is True and (counts_rows(node) or _unsized(node.used_outputs()) is None):
             return verdict
-        unsized = _unsized_in_region(node)
+        alone = None if unranked is not None else _in_region(node, read)
+        if verdict is not True and (alone is None or check(alone) is not True):
+            return verdict
+        unsized = _unsized((node if alone is None else alone).used_outputs())
         if unsized is None:
             return True
         return reject(f'the size of its result "{unsized.name}" does not follow from sizes')
@@ -41,22 +51,27 @@ def _unsized(values: Iterable[Value]) -> Value | None:
     return next((value for value in values if value.shape is None or None in value.shape), None)
 
 
-def _unsized_in_region(node: Node) -> Value | None:
-    """Return the first such result where unknown dimensions of operands have names, as a region gives them."""
+def _in_region(node: Node, read: Sequence[Value]) -> Node | None:
+    """Return a copy of a node whose operands are as they enter a region; None where it cannot be typed.
+
+    Args:
+        node: The node.
+        read: Its operands whose elements have names there.
+    """
     alone = Graph(node.op, infer=infer_node_types)
     copies: dict[Value | None, Value | None] = {None: None}
     for value in node.inputs:
         if value is not None and value not in copies:
             is_const = value.const is not None
-            copies[value] = _constant(alone, value) if is_const else alone.add_input(value.name, _named(value))
+            type_ = with_elements(value) if value in read else _named(value)
+            copies[value] = _constant(alone, value) if is_const else alone.add_input(value.name, type_)
     try:
-        copy = alone.add(
+        return alone.add(
             node.op, [copies[v] for v in node.inputs], node.attrs, domain=node.domain, version=node.version,
             outputs=[v.name for v in node.outputs],
         )  # fmt: skip
     except TypeInferenceError:
-        return _unsized(node.used_outputs())
-    return _unsized(copy.used_outputs())
+        return None
 
 
 def _constant(graph: Graph, value: Value) -> Value:
