@@ -697,6 +697,34 @@ typedef struct tc_resize_taps_params {
   int64_t exclude_outside, antialias; /* 0 or 1 */
 } tc_resize_taps_params;
 
+enum tc_grid_padding { TC_GRID_ZEROS = 0, TC_GRID_BORDER = 1, TC_GRID_REFLECTION = 2 };
+
+/* grid_sample_f32: y[image, point] = x interpolated at grid[image, point], as ONNX's GridSample does it, for images of
+ * up to three axes, channels last; coordinates run from -1 to 1 and stand innermost axis first. Of fewer axes, the
+ * sizes in front are 1. Operands: y, x, grid (row-major [batch, points, axes]). */
+typedef struct tc_grid_sample_f32_params {
+  int64_t batch, depth, height, width, channels;
+  int64_t axes;    /* 1 to 3 */
+  int64_t points;  /* per image */
+  int64_t mode;    /* an enum tc_resize_mode */
+  int64_t padding; /* an enum tc_grid_padding: what lies outside */
+  int64_t aligned; /* 0 or 1: whether -1 and 1 are the centres of the outer cells, or their edges */
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_grid_sample_f32_params;
+
+/* roi_align_f32: y[region, line, column] = the mean, or the largest, of bilinear samples of x in this cell of a region,
+ * for NHWC images; without samples it is 0, and the largest is that of the weighted corners, as ONNX defines it. An
+ * index of an image that is not there makes the run fail. Operands: y, x, regions [rois, 4] (x and y of one corner,
+ * then of the other), images (int64 [rois]). */
+typedef struct tc_roi_align_f32_params {
+  int64_t batch, height, width, channels;
+  int64_t rois, out_height, out_width;
+  int64_t ratio;               /* samples per cell and axis; 0: one per pixel */
+  float scale;                 /* from coordinates of regions to those of x */
+  int64_t half_pixel, largest; /* 0 or 1 */
+  int64_t x_pixel_stride, y_pixel_stride;
+} tc_roi_align_f32_params;
+
 /* conv_transpose2d_f32: NHWC transposed convolution with constant weights; y = activation(conv_transpose(x, w) + bias).
  * Output = input * stride + kernel position * dilation - pad; what falls outside the output is dropped. Operands: y, x,
  * w (ONNX order: [channels, out_channels/groups, kernel_height, kernel_width]), bias (optional, constant). */

@@ -60,6 +60,9 @@
 #include "resize/resize2d_f32.h"
 #include "resize/resize_taps.h"
 
+#include "sample/grid_sample_f32.h"
+#include "sample/roi_align_f32.h"
+
 #include "conv_transpose/conv_transpose2d_f32.h"
 
 #include "attention/attention_f32.h"

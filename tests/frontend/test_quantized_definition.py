@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import Case, Const, assert_close, compile_for
-from tinycomp.frontend.quantized_definition import EXACT_TERMS, defines, quantized_definition
+from tinycomp.frontend.definition import defines, definition
+from tinycomp.frontend.quantized_definition import EXACT_TERMS
 from tinycomp.ir import Graph, TensorType
 from tinycomp.ops.typing import infer_node_types
 
@@ -216,7 +217,7 @@ def test_what_it_does_not_cover_has_no_definition(op: str, types: list[tuple[str
     inputs = [graph.add_input(f"x{i}", TensorType(dtype, shape)) for i, (dtype, shape) in enumerate(types)]
     node = graph.add(op, inputs)
     assert defines(node)
-    assert quantized_definition(node) is None
+    assert definition(node) is None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

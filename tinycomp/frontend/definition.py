@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import onnx
 from onnx import defs
 
+from tinycomp.frontend import (
+    convolution_definition,
+    einsum_definition,
+    norm_definition,
+    quantized_definition,
+)
+from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
 from tinycomp.frontend.onnx_import import Context, function_body
-from tinycomp.frontend.quantized_definition import defines, quantized_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
 
 _IR_VERSION = 10
+_OWN: Mapping[str, Definition] = MappingProxyType(
+    dict(convolution_definition.DEFINITIONS)
+    | dict(einsum_definition.DEFINITIONS)
+    | dict(norm_definition.DEFINITIONS)
+    | dict(quantized_definition.DEFINITIONS)
+)
+"""Definitions of operators of ONNX's own domain that ONNX gives no function, or none that is exact."""
+
+
+def defines(node: Node) -> bool:
+    """Tell whether tinycomp itself defines what the node computes; it does so where the node may need it."""
+    own = None if node.domain else _OWN.get(node.op)
+    return own is not None and own.needed(node)
 
 
 def is_defined_by_others(node: Node) -> bool:
@@ -40,7 +60,7 @@ def definition(node: Node) -> Graph | None:
         TinycompError: If the function does not work for the node's operands.
     """
     if defines(node):
-        body = quantized_definition(node)
+        body = defined(node, _OWN[node.op])
         if body is not None:
             _bind(body, [v for v in node.inputs if v is not None])
         return body

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import defs
 
-from tinycomp.ir.graph import Graph, Value
+from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.ops.numeric import integer_range
+from tinycomp.ops.typing import infer_node_types
 
 BYTES = frozenset({"int8", "uint8"})
 INTEGERS = BYTES | {"int16", "uint16", "int2", "int4", "uint2", "uint4"}
@@ -73,6 +78,27 @@ class Body:
         """Return ``x`` in another shape, in which one size may be -1."""
         return self("Reshape", x, self.const(np.array(shape, np.int64)))
 
+    def resized(self, x: Value, sizes: Sequence[int | tuple[Value, int]]) -> Value:
+        """Return ``x`` in another shape; a size is a number, or that of an axis of some value."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.reshape(x, [size for size in sizes if isinstance(size, int)])
+        parts = [
+            self.ints(size) if isinstance(size, int) else self("Shape", size[0], start=size[1], end=size[1] + 1)
+            for size in sizes
+        ]
+        return self("Reshape", x, self("Concat", *parts, axis=0))
+
+    def merged(self, x: Value, counts: Sequence[int]) -> Value:
+        """Return ``x`` with groups of so many neighbouring axes as one axis each; an empty group is one of size 1."""
+        if (shape := x.static_shape) is not None:
+            ends = np.cumsum([0, *counts])
+            return self.reshape(x, [math.prod(shape[a:b]) for a, b in itertools.pairwise(ends)])
+        for place, count in enumerate(counts):  # one at a time, since only one size may be left open
+            if count != 1:
+                rest = sizes_of(x, range(place + count, x.rank or 0))
+                x = self.resized(x, [*[0] * place, -1 if count else 1, *rest])
+        return x
+
     def stored(self, x: Value, zero: Value | None, dtype: str) -> Value:
         """Return float multiples of a scale as stored integers: rounded, moved by a float zero point, saturated."""
         rounded = self("Round", x)
@@ -84,6 +110,56 @@ class Body:
     def stored_float(self, x: Value, zero: Value | None, dtype: str, saturate: int) -> Value:
         """Return multiples of a scale as small floats."""
         return self.cast(x if zero is None else self("Add", x, zero), dtype, saturate=saturate)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What an operator computes, in others.
+
+    Attributes:
+        define: Adds the operators to a body, given the node and the values that stand for its operands, with None for
+            those that are absent; returns a value for each result that is used, or None where types and shapes are
+            none that it covers.
+        needed: Tells whether a node may need the definition: most nodes of some operators are a target's own affair.
+    """
+
+    define: Callable[[Body, Node, Sequence[Value | None]], Value | Sequence[Value] | None]
+    needed: Callable[[Node], bool] = lambda node: True
+
+
+_MOST_OPERANDS = 9
+
+
+def defined(node: Node, definition: Definition) -> Graph | None:
+    """Return what the node computes; one input for every operand that is there, one output for each result in use.
+
+    Returns:
+        None where types or shapes are none that the definition covers.
+    """
+    body = Body(Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()}))
+    operands = [
+        None if v is None else body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in node.inputs
+    ]
+    operands += [None] * (_MOST_OPERANDS - len(operands))
+    try:
+        result = definition.define(body, node, operands)
+    except ModelError:
+        return None
+    if result is None:
+        return None
+    body.graph.set_outputs([result] if isinstance(result, Value) else list(result))
+    return body.graph
+
+
+def sizes_of(x: Value, axes: Sequence[int]) -> list[int | tuple[Value, int]]:
+    """Return sizes of ``x`` for :meth:`Body.resized`; its rank is known."""
+    shape = x.shape
+    assert shape is not None, x
+    found: list[int | tuple[Value, int]] = []
+    for axis in axes:
+        size = shape[axis]
+        found.append(size if isinstance(size, int) else (x, axis))
+    return found
 
 
 def shape_of(value: Value | None) -> tuple[int, ...] | None:

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import defs
 
-from tinycomp.errors import ModelError
-from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, dtype_of, shape_of
+from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, Definition, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type
@@ -30,23 +29,9 @@ EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
 
 
-def defines(node: Node) -> bool:
-    """Tell whether there is a definition of the node's operator here.
-
-    Constant parameters are a target's own affair, but for numbers that few targets have kernels for.
-    """
-    if node.domain or node.op not in _DEFINITIONS:
-        return False
+def _is_special(node: Node) -> bool:
+    """Tell whether parameters are not constant, which is a target's own affair, or numbers are such as few know."""
     return any(v is not None and not v.is_const for v in node.inputs[1:]) or is_rare(node)
-
-
-def quantized_definition(node: Node) -> Graph | None:
-    """Return what the node computes; one input for every operand that is there, one output.
-
-    Returns:
-        None where types or shapes are none that the definition covers.
-    """
-    return _defined(node, _DEFINITIONS[node.op])
 
 
 def is_quantized_product(node: Node) -> bool:
@@ -92,22 +77,6 @@ def layer_definition(node: Node) -> Graph | None:
     sums = add(QUANTIZED_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
     graph.set_outputs([add("QuantizeLinear", [sums, *map(graph.add_const, of_y)], node.output.type)])
     return graph
-
-
-def _defined(node: Node, define: _Define) -> Graph | None:
-    body = Body(Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()}))
-    operands = [
-        None if v is None else body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in node.inputs
-    ]
-    operands += [None] * (_MOST_OPERANDS - len(operands))
-    try:
-        result = define(body, node, operands)
-    except ModelError:
-        return None
-    if result is None:
-        return None
-    body.graph.set_outputs([result])
-    return body.graph
 
 
 def take_apart(graph: Graph, composite: Node) -> list[Node]:
@@ -323,11 +292,9 @@ def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | Non
     return full[0], full[1]
 
 
-_MOST_OPERANDS = 9
 QUANTIZED_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
 """The quantised products that stand for a layer, and the operator between its conversions."""
-_Define = Callable[[Body, Node, Sequence[Value | None]], Value | None]
-_DEFINITIONS: Mapping[str, _Define] = MappingProxyType({
+_BY_OPERATOR: Mapping[str, Callable[[Body, Node, Sequence[Value | None]], Value | None]] = MappingProxyType({
     "ConvInteger": _conv_integer,
     "DequantizeLinear": dequantize,
     "MatMulInteger": _matmul_integer,
@@ -335,3 +302,4 @@ _DEFINITIONS: Mapping[str, _Define] = MappingProxyType({
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": quantize,
 })  # fmt: skip
+DEFINITIONS = MappingProxyType({op: Definition(define, _is_special) for op, define in _BY_OPERATOR.items()})

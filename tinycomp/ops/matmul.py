@@ -6,14 +6,21 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
+from tinycomp.ops.contraction import (
+    Labels,
+    check_shapes,
+    contraction_order,
+    label_sizes,
+    labels_of,
+    output_labels,
+    split_equation,
+)
 from tinycomp.ops.facts import Facts, Operand, broadcast_shape, broadcast_sizes, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, widened
 from tinycomp.ops.record import OpFamily, Sizes
@@ -126,92 +133,6 @@ def det(x: Array) -> Array:
     return np.asarray(np.linalg.det(x))
 
 
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?")
-Labels = list[str]
-
-
-def split_equation(equation: str, operands: int) -> tuple[list[str], str]:
-    """Split an equation into its input terms and its output term, which is made explicit.
-
-    Raises:
-        ExecutionError: If the equation is malformed or has another number of terms than ``operands``.
-    """
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != operands:
-        raise ExecutionError(
-            f'the equation "{equation}" has {len(terms)} input terms', where="Einsum", expected=str(operands)
-        )
-    for term in [*terms, right]:
-        if not _TERM.fullmatch(term):
-            raise ExecutionError(
-                f'malformed term "{term}" in "{equation}"', where="Einsum", expected="letters and at most one ellipsis"
-            )
-    used = "".join(terms).replace(".", "")
-    if not arrow:
-        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(used) if used.count(c) == 1))
-    for letter in right.replace(".", ""):
-        if letter not in used or right.count(letter) > 1:
-            raise ExecutionError(
-                f'bad output label "{letter}" in "{equation}"',
-                where="Einsum",
-                expected="each output label once, and in some input",
-            )
-    return terms, right
-
-
-def check_shapes(equation: str, shapes: Sequence[Sequence[Any]]) -> None:
-    """Refuse an equation that is malformed or does not fit the shapes; a dimension that is no number fits everything.
-
-    Raises:
-        ExecutionError: If it is.
-    """
-    texts, _ = split_equation(equation, len(shapes))
-    terms = [_labels(text, len(shape)) for text, shape in zip(texts, shapes, strict=True)]
-    # An unknown dimension stands for a label of its own, which then has one size.
-    numbers: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        fits = len(term) == len(shape)
-        for label, size in zip(term, shape, strict=False):
-            if isinstance(size, int) and not label.isdigit():
-                fits &= numbers.setdefault(label, size) == size
-        if not fits:
-            raise ExecutionError(
-                f'the equation "{equation}" does not fit the shapes',
-                where="Einsum",
-                found=str([list(s) for s in shapes]),
-            )
-
-
-def _labels(term: str, rank: int) -> Labels:
-    """Return one label per axis; axes under the ellipsis are numbered from the right, as broadcasting aligns them."""
-    before, dots, after = term.partition("...")
-    hidden = rank - len(before) - len(after) if dots else 0
-    return [*before, *(str(i) for i in range(hidden, 0, -1)), *after]
-
-
-def _output_labels(right: str, terms: list[Labels]) -> Labels:
-    hidden = max((int(label) for term in terms for label in term if label.isdigit()), default=0)
-    before, dots, after = right.partition("...")
-    return [*before, *(str(i) for i in range(hidden if dots else 0, 0, -1)), *after]
-
-
-def _sizes(terms: list[Labels], shapes: list[tuple[int, ...]], equation: str) -> dict[str, int]:
-    """Return the size of every label; only axes under the ellipsis broadcast."""
-    sizes: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        fits = len(term) == len(shape)
-        for label, size in zip(term, shape, strict=False):
-            known = sizes.setdefault(label, size)
-            if label.isdigit() and 1 in (known, size):
-                sizes[label] = size if known == 1 else known
-            else:
-                fits &= known == size
-        if not fits:
-            raise ExecutionError(f'the equation "{equation}" does not fit the shapes {shapes}', where="Einsum")
-    return sizes
-
-
 def _simplify(x: Array, term: Labels, needed: set[str]) -> tuple[Array, Labels]:
     """Take diagonals of repeated labels and sum over labels that nobody else needs."""
     kept = [label for label in dict.fromkeys(term) if label in needed]
@@ -245,36 +166,43 @@ def _einsum_macs(node: Node) -> Size:
     texts, _ = split_equation(node.attrs["equation"], len(shapes))
     sizes: dict[str, Size] = {}
     for text, shape in zip(texts, shapes, strict=True):
-        sizes.update(zip(_labels(text, len(shape)), shape, strict=False))
+        sizes.update(zip(labels_of(text, len(shape)), shape, strict=False))
     return product(sizes.values())
 
 
 @FAMILY.op("Einsum", macs=_einsum_macs)
 @widened
 def einsum(*inputs: Array, equation: str) -> Array:
-    """Return a sum of products in Einstein notation; several operands are contracted from left to right.
+    """Return a sum of products in Einstein notation; several operands are contracted in the cheapest order.
 
     Raises:
         ExecutionError: If the equation is malformed or does not fit the shapes.
     """
     texts, right = split_equation(equation, len(inputs))
-    terms = [_labels(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
-    output = _output_labels(right, terms)
-    sizes = _sizes(terms, [x.shape for x in inputs], equation)
-    result: Array | None = None
-    labels: Labels = []
-    for i, (x, term) in enumerate(zip(inputs, terms, strict=True)):
-        # An axis of size 1 under an ellipsis that is summed must count as often as its partner is long.
-        x = np.broadcast_to(x, [sizes[label] for label in term])
-        later = set(output).union(*terms[i + 1 :])
-        x, term = _simplify(x, term, later | set(labels))
-        if result is None:
-            result, labels = x, term
-        else:
-            result, labels = _contract(result, labels, x, term, later)
-    assert result is not None
+    terms = [labels_of(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
+    output = output_labels(right, terms)
+    sizes = label_sizes(terms, [x.shape for x in inputs], equation)
+    # An axis of size 1 under an ellipsis that is summed must count as often as its partner is long.
+    operands = {
+        i: (np.broadcast_to(x, [sizes[label] for label in term]), term)
+        for i, (x, term) in enumerate(zip(inputs, terms, strict=True))
+    }
+    for i, (x, term) in operands.items():
+        others = set(output).union(*(labels for j, (_, labels) in operands.items() if j != i))
+        operands[i] = _simplify(x, term, others)
+    order = contraction_order([labels for _, labels in operands.values()], output, sizes)
+    for place, (i, j) in enumerate(order, len(inputs)):
+        a, b = operands.pop(i), operands.pop(j)
+        needed = set(output).union(*(labels for _, labels in operands.values()))
+        operands[place] = _contract(*_shared(a, b, needed), *_shared(b, a, needed), needed)
+    ((result, labels),) = operands.values()
     result, labels = _simplify(result, labels, set(output))
     return result.transpose([labels.index(label) for label in output])
+
+
+def _shared(own: tuple[Array, Labels], other: tuple[Array, Labels], needed: set[str]) -> tuple[Array, Labels]:
+    """Sum an operand over the labels that neither its partner nor anybody else has."""
+    return _simplify(*own, needed.union(other[1]))
 
 
 @FAMILY.check("Einsum")

@@ -30,6 +30,7 @@ class LayoutRule(Enum):
     """Say how an operator treats the memory order of its operands and results."""
 
     CHANNELS_LAST = "wants its data operands channels last, and gives its results so"
+    IMAGE = "wants its first operand channels last and the others row-major, and gives its results channels last"
     FOLLOW = "works in any order that its operands of full rank share, and gives its results in the same"
     TRANSPOSE = "reads any order; its result takes the order that makes the copy cheapest"
     ROW_MAJOR = "wants all operands row-major"
@@ -74,6 +75,8 @@ class _Assigner:
     def assign(self, node: Node, rule: LayoutRule) -> None:
         if rule is LayoutRule.CHANNELS_LAST:
             self._channels_last(node)
+        elif rule is LayoutRule.IMAGE:
+            self._image(node)
         elif rule is LayoutRule.FOLLOW:
             self._follow(node)
         elif rule is LayoutRule.TRANSPOSE:
@@ -94,6 +97,12 @@ class _Assigner:
             if value is not None and (index == 0 or not value.is_const) and value.rank == rank:
                 self._read(node, index, value, layout)
         self._write(node, layout)
+
+    def _image(self, node: Node) -> None:
+        for index, value in enumerate(node.inputs):
+            image = index == 0 and value is not None and value.rank is not None
+            self._read(node, index, value, CHANNELS_LAST.get(value.rank or 0, ROW_MAJOR) if image else ROW_MAJOR)
+        self._write(node, CHANNELS_LAST.get(node.output.rank or 0, ROW_MAJOR))
 
     def _follow(self, node: Node) -> None:
         rank = node.output.rank

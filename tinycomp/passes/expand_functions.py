@@ -29,7 +29,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TinycompError
-from tinycomp.frontend.definition import definition, is_defined_by_others
+from tinycomp.frontend.definition import defines, definition, is_defined_by_others
 from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product, layer_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Type, refine
@@ -139,6 +139,8 @@ def expands(node: Node, targets: Sequence[Target]) -> bool:
 
 
 def _may_expand(node: Node) -> bool:
+    if node.target is None and defines(node):
+        return True
     if node.target is not None or not (is_quantized_product(node) or is_defined_by_others(node)):
         return False
     record = OPS.find(node.op, node.domain, node.version)

@@ -24,7 +24,8 @@ FAMILIES = (
     "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.control_flow", "ops.conv",
     "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
     "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent",
-    "ops.reduction", "ops.resize", "ops.rotary", "ops.trees", "quantized.run_time_products", "quantized.weights",
+    "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.trees", "quantized.run_time_products",
+    "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)

@@ -1,0 +1,132 @@
+"""Definitions of tinycomp's own: what falls to no target without them, on the C target and against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tinycomp
+from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model
+from tinycomp.ops.contraction import contraction_order
+from tinycomp.runtime.module import Module
+
+RNG = np.random.default_rng(3)
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5, "of_largest": 1e-5}
+
+
+def reals(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def conv(shape: tuple[int, ...], weight: tuple[int, ...], bias: bool = True, **attrs: Any) -> Case:
+    biases = [reals(weight[0])] if bias else []
+    return Case("Conv", [reals(*shape), reals(*weight), *biases], attrs, **CLOSE)
+
+
+def transposed(shape: tuple[int, ...], weight: tuple[int, ...], known: bool = True, **attrs: Any) -> Case:
+    own = Const if known else np.asarray
+    channels = weight[1] * int(attrs.get("group", 1))
+    return Case("ConvTranspose", [reals(*shape), own(reals(*weight)), own(reals(channels))], attrs, **CLOSE)
+
+
+def einsum(equation: str, *shapes: tuple[int, ...]) -> Case:
+    return Case("Einsum", [reals(*shape) for shape in shapes], {"equation": equation}, **CLOSE)
+
+
+CASES = [
+    conv((2, 4, 9), (6, 4, 3), strides=[2], pads=[1, 2]),
+    conv((2, 4, 9, 8), (6, 2, 3, 2), group=2, dilations=[2, 1], bias=False),
+    conv((1, 6, 7, 8), (6, 1, 3, 3), group=6, auto_pad="SAME_UPPER"),
+    conv((1, 2, 5, 6, 7), (3, 2, 2, 3, 1), pads=[1, 0, 0, 1, 1, 0], strides=[1, 2, 3]),
+    transposed((1, 3, 4), (3, 2, 3), known=False, strides=[2]),
+    transposed((1, 3, 4, 5), (3, 2, 3, 4), known=False, strides=[2, 3], pads=[1, 0, 2, 1]),
+    transposed((1, 4, 4, 5), (4, 3, 3, 3), group=2, auto_pad="SAME_LOWER", strides=[2, 2]),
+    transposed((1, 3, 4, 5), (3, 2, 2, 3), output_shape=[9, 12], strides=[2, 2]),
+    transposed((2, 3, 3, 4, 5), (3, 2, 2, 2, 2), strides=[2, 2, 2]),
+    transposed((1, 4, 3, 4, 5), (4, 3, 3, 3, 3), strides=[2, 1, 2], pads=[1, 1, 1, 1, 1, 1], output_padding=[1, 0, 1]),
+    transposed((1, 4, 3, 4, 5), (4, 2, 3, 2, 1), group=2, dilations=[2, 3, 1], strides=[3, 1, 2]),
+    transposed((1, 2, 4, 4, 4), (2, 1, 1, 1, 1), strides=[3, 3, 3]),
+    Case("Gemm", [reals(3, 4), reals(4, 5), reals(1, 5)], {"alpha": 0.5, "beta": 2.0}, **CLOSE),
+    Case("Gemm", [reals(4, 3), reals(5, 4), reals(3, 1)], {"transA": 1, "transB": 1}, **CLOSE),
+    einsum("ij,jk->ik", (3, 4), (4, 5)),
+    einsum("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+    einsum("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)),
+    einsum("ij,jk,kl,lm->im", (3, 4), (4, 5), (5, 2), (2, 6)),
+    einsum("abc,cd,bd,a->d", (3, 4, 5), (5, 6), (4, 6), (3,)),
+    einsum("nctv,vw->nctw", (2, 3, 4, 5), (5, 5)),
+    einsum("i,j->ij", (3,), (4,)),
+    einsum("ii->i", (4, 4)),
+    einsum("iji->j", (4, 3, 4)),
+    einsum("...ij->...ji", (2, 3, 4)),
+    einsum("...ij,...jk->...ik", (2, 1, 3, 4), (1, 5, 4, 6)),
+    einsum("ij,ik->", (3, 4), (3, 5)),
+    Case("LpPool", [reals(1, 3, 8, 9)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 2]}, **CLOSE),
+    Case("LpPool", [reals(1, 3, 8)], {"kernel_shape": [3], "p": 3, "ceil_mode": 1, "strides": [2]}, opset=18, **CLOSE),
+    Case("GlobalLpPool", [reals(2, 3, 4, 5)], {"p": 1}, **CLOSE),
+    Case("GlobalLpPool", [reals(2, 3, 4, 5)], {"p": 3}, **CLOSE),
+    Case("LpNormalization", [reals(2, 3, 4) * np.float32([[[1], [0], [1]]])], {"axis": 1, "p": 1}, **CLOSE),
+    Case("LpNormalization", [reals(2, 3, 4)], **CLOSE),
+    Case("MeanVarianceNormalization", [reals(2, 3, 4, 5)], **CLOSE),
+    Case("LayerNormalization", [reals(2, 3, 4), reals(4), reals(4)], {"axis": -1}, outputs=3, **CLOSE),
+    Case("BatchNormalization", [reals(2, 3, 4, 5), reals(3), reals(3), reals(3), reals(3) ** 2], **CLOSE),
+    Case(
+        "BatchNormalization", [reals(2, 3, 4, 5), reals(3), reals(3), reals(3), reals(3) ** 2],
+        {"training_mode": 1, "momentum": 0.7}, outputs=3, **CLOSE,
+    ),
+]  # fmt: skip
+
+
+def results(module: Module, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return list(module.run(feeds).values())
+
+
+def assert_same(case: Case, module: Module) -> None:
+    assert not module.report().hosts, str(module.report())
+    wanted = results(compile_for(case.model(), "host"), case.feeds)
+    for found, value in zip(results(module, case.feeds), wanted, strict=True):
+        assert_close(found, value, case, case.op)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_on_the_c_target(case: Case):
+    assert_same(case, compile_for(case.model()))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "symbolic"),
+    [
+        ("Conv", [(2, 4, 9, 8), (6, 2, 3, 3)], {"group": 2, "pads": [1, 1, 1, 1], "strides": [2, 1]}, {0, 2, 3}),
+        ("ConvTranspose", [(2, 4, 3, 4, 5), (4, 3, 2, 3, 2)], {"strides": [2, 2, 1], "pads": [0, 1, 0, 1, 0, 1]},
+         {0, 2, 3, 4}),
+        ("Einsum", [(2, 4, 3, 5), (2, 6, 3, 5)], {"equation": "bqhd,bkhd->bhqk"}, {0, 1}),
+    ],
+)  # fmt: skip
+def test_sizes_that_only_a_run_shows(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], symbolic: set[int]):
+    feeds = {f"x{i}": reals(*shape) for i, shape in enumerate(shapes)}
+    node = helper.make_node(op, list(feeds), ["y0"], name="node", **attrs)
+    names = {"x0": [f"n{i}" if i in symbolic else n for i, n in enumerate(shapes[0])]}
+    if op == "Einsum":
+        names["x1"] = ["n0", "k", *shapes[1][2:]]
+    known = {"x1": feeds.pop("x1")} if op == "ConvTranspose" else {}
+    module = tinycomp.compile(make_model([node], feeds, known, ["y0"], symbolic=names), "c")
+    for more in (0, 3):
+        grown = {
+            name: reals(*(n + more if isinstance(dim, str) else n for n, dim in zip(x.shape, names[name], strict=True)))
+            if name in names
+            else x
+            for name, x in feeds.items()
+        }
+        operands = [*grown.values(), *map(Const, known.values())]
+        assert_same(Case(op, operands, attrs, **CLOSE), module)
+
+
+def test_several_operands_are_contracted_in_the_cheapest_order():
+    sizes = dict.fromkeys("abc", 500)
+    assert contraction_order([["a", "b"], ["b", "c"], ["c"]], ["a"], sizes) == [(1, 2), (0, 3)]
+    many = [[chr(97 + i), chr(98 + i)] for i in range(10)]
+    order = contraction_order(many, ["a", "k"], {chr(97 + i): 2 + i for i in range(11)})
+    assert len(order) == 9
+    assert order[0] == (0, 1)
