@@ -206,3 +206,12 @@ def test_a_description_with_damaged_elements_is_refused(key: str, value: Any):
     spec[key] = value
     with pytest.raises(ArtifactError, match="elements that could be sizes"):
         Program.from_dict(data, program.constants)
+
+
+def test_a_dimension_called_as_an_element_keeps_the_region_on_the_host():
+    nodes = [helper.make_node("Expand", ["x", "k"], ["y"]), helper.make_node("Add", ["y", "y"], ["z"])]
+    model = model_of(nodes, [("x", FLOAT, ["k[0]"]), ("k", INT64, [2])], [("z", FLOAT)])
+    module = assert_as_onnxruntime(model, [{"x": X[0], "k": integers(3, 12)}, {"x": X[0, :1], "k": integers(0, 4)}])
+    assert any(
+        "as an element of an input is" in str(reason) for host in module.report().hosts for reason in host.reasons
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
-from tinycomp.ir.graph import TINYCOMP, Graph, Node
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.elements import element_sources, with_elements
@@ -19,6 +19,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Condition, Program
 from tinycomp.symbolic import Expression, Size, has_elements, minimum
+from tinycomp.target import Decline
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter
@@ -187,6 +188,9 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
 def _name_elements(graph: Graph) -> bool:
     """Give elements of the inputs that sizes follow from their names; tell whether there are any."""
     sources = element_sources(graph.nodes)
+    dims = {name for value in graph.inputs for size in _dims(value) for name in size.symbols}
+    if taken := sorted(dims & frozenset[str]().union(*sources.values())):
+        raise Decline(f'a dimension is called "{taken[0]}", as an element of an input is')
     types = [
         _only_elements(with_elements(value), sources[value]) if value in sources else value.type
         for value in graph.inputs
@@ -194,6 +198,10 @@ def _name_elements(graph: Graph) -> bool:
     if sources:
         retype(graph, types)
     return bool(sources)
+
+
+def _dims(value: Value) -> list[Expression]:
+    return [size for size in tensor(value.type).sizes or () if isinstance(size, Expression)]
 
 
 def _only_elements(type_: TensorType, names: Set[str]) -> TensorType:
