@@ -168,7 +168,8 @@ def _leaves_nothing(model: onnx.ModelProto) -> bool:
         warnings.simplefilter("ignore")
         try:
             graph = tinycomp.from_onnx(model)
-            partitioned = tinycomp.Pipeline([*optimisation_passes(), *partitioning_passes([find("c")])])(graph)
+            targets = [find("c")]
+            partitioned = tinycomp.Pipeline([*optimisation_passes(targets), *partitioning_passes(targets)])(graph)
             return not make_report(partitioned, graph.name, ["c"]).hosts
         except TinycompError:
             return False

@@ -82,7 +82,8 @@ class _Widening:
     def run(self) -> bool:
         changed = False
         for node in self.graph.nodes:
-            if node.bodies and node.target is None and not node.is_call:
+            is_open = node.bodies and node.target is None and not node.is_call
+            if is_open and any(v is not None and v.is_const and _is_half(v) for v in node.inputs):
                 changed |= bind_constant_captures(self.graph, node)
         for node in self.graph.nodes:
             if any(map(_is_half, node.outputs)) or any(v is not None and self._dtype(v) in HALF for v in node.inputs):
