@@ -12,6 +12,7 @@ from onnx import defs
 from tinycomp.frontend import (
     convolution_definition,
     einsum_definition,
+    fourier_definition,
     norm_definition,
     quantized_definition,
 )
@@ -27,6 +28,7 @@ _IR_VERSION = 10
 _OWN: Mapping[str, Definition] = MappingProxyType(
     dict(convolution_definition.DEFINITIONS)
     | dict(einsum_definition.DEFINITIONS)
+    | dict(fourier_definition.DEFINITIONS)
     | dict(norm_definition.DEFINITIONS)
     | dict(quantized_definition.DEFINITIONS)
 )

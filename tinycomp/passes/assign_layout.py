@@ -100,8 +100,8 @@ class _Assigner:
 
     def _image(self, node: Node) -> None:
         for index, value in enumerate(node.inputs):
-            image = index == 0 and value is not None and value.rank is not None
-            self._read(node, index, value, CHANNELS_LAST.get(value.rank or 0, ROW_MAJOR) if image else ROW_MAJOR)
+            rank = value.rank if index == 0 and value is not None else None
+            self._read(node, index, value, CHANNELS_LAST.get(rank or 0, ROW_MAJOR))
         self._write(node, CHANNELS_LAST.get(node.output.rank or 0, ROW_MAJOR))
 
     def _follow(self, node: Node) -> None:

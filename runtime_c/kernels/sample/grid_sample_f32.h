@@ -9,7 +9,7 @@
 #include "../common/partial.h"
 
 enum { GRID_Y, GRID_X, GRID_GRID };
-enum { GRID_PIECE = 32, GRID_AXES = 3, GRID_TAPS = 4, GRID_MOST = 64 };
+enum { GRID_PIECE = 32, GRID_AXES = 3, GRID_TAPS = 4, GRID_MOST = 64, GRID_FEW = 4 };
 
 /* The cells that a place reads along one axis. */
 typedef struct grid_axis {
@@ -68,9 +68,15 @@ static float grid_cubic(float d) {
   return d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
 }
 
-static float grid_place(const tc_grid_sample_f32_params *p, float coordinate, int64_t size) {
-  const float n = (float)size, moved = grid_float(coordinate + 1.0f);
-  float x = p->aligned ? moved / 2.0f * (n - 1.0f) : grid_float(grid_float(moved * n) - 1.0f) / 2.0f;
+TC_INLINE float grid_place(const tc_grid_sample_f32_params *p, float coordinate, int64_t size) {
+  const float n = (float)size;
+  float x;
+  if (p->mode == TC_RESIZE_NEAREST) { /* where a rounding may decide on the cell */
+    const float moved = grid_float(coordinate + 1.0f);
+    x = p->aligned ? moved / 2.0f * (n - 1.0f) : grid_float(grid_float(moved * n) - 1.0f) / 2.0f;
+  } else {
+    x = p->aligned ? (coordinate + 1.0f) * 0.5f * (n - 1.0f) : ((coordinate + 1.0f) * n - 1.0f) * 0.5f;
+  }
   x = p->mode == TC_RESIZE_NEAREST ? rintf(x) : x;
   const float low = p->aligned ? 0.0f : -0.5f, high = p->aligned ? n - 1.0f : n - 0.5f;
   if (x < low || x > high) {
@@ -82,7 +88,7 @@ static float grid_place(const tc_grid_sample_f32_params *p, float coordinate, in
   return x;
 }
 
-static void grid_add(const tc_grid_sample_f32_params *p, grid_axis *axis, float cell, float weight, int64_t size) {
+TC_INLINE void grid_add(const tc_grid_sample_f32_params *p, grid_axis *axis, float cell, float weight, int64_t size) {
   const float last = (float)(size - 1);
   if (p->padding == TC_GRID_REFLECTION) {
     cell = grid_reflect(cell, p->aligned ? 0.0f : -0.5f, p->aligned ? last : last + 0.5f);
@@ -95,28 +101,37 @@ static void grid_add(const tc_grid_sample_f32_params *p, grid_axis *axis, float 
   axis->weights[axis->count++] = weight;
 }
 
-static grid_axis grid_taps(const tc_grid_sample_f32_params *p, float coordinate, int64_t size) {
-  grid_axis axis = {0};
+TC_INLINE void grid_taps(const tc_grid_sample_f32_params *p, float coordinate, int64_t size, grid_axis *axis) {
   const float x = grid_place(p, coordinate, size);
+  axis->count = 0;
   if (p->mode == TC_RESIZE_NEAREST) {
-    grid_add(p, &axis, x, 1.0f, size);
-    return axis;
+    grid_add(p, axis, x, 1.0f, size);
+    return;
   }
   const float base = floorf(x), t = x - base;
   if (p->mode == TC_RESIZE_LINEAR) {
-    grid_add(p, &axis, base, 1.0f - t, size);
-    grid_add(p, &axis, base + 1.0f, t, size);
-    return axis;
+    grid_add(p, axis, base, 1.0f - t, size);
+    grid_add(p, axis, base + 1.0f, t, size);
+    return;
   }
   for (int i = -1; i < 3; i++) {
-    grid_add(p, &axis, base + (float)i, grid_cubic(fabsf(t - (float)i)), size);
+    grid_add(p, axis, base + (float)i, grid_cubic(fabsf(t - (float)i)), size);
   }
-  return axis;
 }
 
 /* y = the sum of weights times pixels */
 TC_INLINE void grid_blend(float *y, const float *image, const int64_t *places, const float *weights, int taps,
                           int64_t channels) {
+  if (channels <= GRID_FEW) { /* such as colours: a vector would be loaded through a mask */
+    for (int64_t c = 0; c < channels; c++) {
+      float sum = 0.0f;
+      for (int i = 0; i < taps; i++) {
+        sum += weights[i] * image[places[i] + c];
+      }
+      y[c] = sum;
+    }
+    return;
+  }
   for (int64_t c = 0; c < channels; c += TC_LANES) {
     tc_vf sum = tc_vf_set1(0.0f);
     for (int i = 0; i < taps; i++) {
@@ -126,21 +141,42 @@ TC_INLINE void grid_blend(float *y, const float *image, const int64_t *places, c
   }
 }
 
+/* The usual point of an image, between four pixels that exist; returns false for any other. */
+TC_INLINE bool grid_bilinear(const tc_grid_sample_f32_params *p, float *y, const float *image, const float *at) {
+  const float x = grid_place(p, at[0], p->width), line = grid_place(p, at[1], p->height);
+  if (!(x >= 0.0f && x < (float)(p->width - 1) && line >= 0.0f && line < (float)(p->height - 1))) {
+    return false;
+  }
+  const int64_t column = (int64_t)x, row = (int64_t)line, stride = p->x_pixel_stride, below = p->width * stride;
+  const float right = x - (float)column, down = line - (float)row, left = 1.0f - right, up = 1.0f - down;
+  const int64_t places[4] = {0, stride, below, below + stride};
+  const float weights[4] = {up * left, up * right, down * left, down * right};
+  grid_blend(y, image + row * below + column * stride, places, weights, 4, p->channels);
+  return true;
+}
+
 static void TC_NAME(tc_grid_sample_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_grid_sample_f32_params *p = call->params;
   const int64_t pieces = tc_ceil_div(p->points, GRID_PIECE), stride = p->x_pixel_stride;
   const int64_t sizes[GRID_AXES] = {p->depth, p->height, p->width};
+  const bool bilinear = p->axes == 2 && p->mode == TC_RESIZE_LINEAR && p->width < 1 << 24 && p->height < 1 << 24;
+  grid_axis axes[GRID_AXES];
+  for (int i = 0; i < GRID_AXES; i++) {
+    axes[i] = (grid_axis){.count = 1, .weights = {1.0f}};
+  }
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t batch = unit / pieces, first = unit % pieces * GRID_PIECE;
     const int64_t last = tc_min(first + GRID_PIECE, p->points);
     const float *image = (const float *)call->operands[GRID_X] + batch * p->depth * p->height * p->width * stride;
     for (int64_t point = batch * p->points + first; point < batch * p->points + last; point++) {
       const float *at = (const float *)call->operands[GRID_GRID] + point * p->axes;
-      grid_axis axes[GRID_AXES];
-      for (int i = 0; i < GRID_AXES; i++) {
-        const int from_inside = GRID_AXES - 1 - i;
-        axes[i] = from_inside < p->axes ? grid_taps(p, at[from_inside], sizes[i])
-                                        : (grid_axis){.count = 1, .weights = {1.0f}};
+      float *y = (float *)call->operands[GRID_Y] + point * p->y_pixel_stride;
+      if (bilinear && grid_bilinear(p, y, image, at)) {
+        continue;
+      }
+      for (int i = 0; i < p->axes; i++) {
+        const int64_t place = GRID_AXES - 1 - i;
+        grid_taps(p, at[i], sizes[place], &axes[place]);
       }
       int64_t places[GRID_MOST];
       float weights[GRID_MOST];
@@ -155,8 +191,7 @@ static void TC_NAME(tc_grid_sample_f32)(const tc_call *call, int64_t begin, int6
           }
         }
       }
-      grid_blend((float *)call->operands[GRID_Y] + point * p->y_pixel_stride, image, places, weights, taps,
-                 p->channels);
+      grid_blend(y, image, places, weights, taps, p->channels);
     }
   }
 }

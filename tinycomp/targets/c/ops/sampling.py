@@ -31,7 +31,8 @@ def grid_sample(emit: Emitter, node: Node) -> None:
     """Emit one interpolation at all points of a grid."""
     x, grid = node.operand(0), node.operand(1)
     batch, channels, *spatial = sized_type(x)[1]
-    depth, height, width = [*[1] * (3 - len(spatial)), *spatial]
+    sizes: list[Size] = [*[1] * (3 - len(spatial)), *spatial]
+    depth, height, width = sizes
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     params: dict[str, float | Size] = {
         "batch": batch,
