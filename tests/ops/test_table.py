@@ -42,6 +42,8 @@ def label(schema):
 def test_kernels_take_every_attribute(schema):
     kernel = OPS.find(schema.name, schema.domain, schema.since_version).kernel
     parameters = inspect.signature(kernel).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return  # it reads them itself
     known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     missing = set(schema.attributes) - known - {"consumed_inputs"}
     assert not missing

@@ -93,7 +93,7 @@ def _joined(body: Body, x: _Complex) -> Value:
 def _dft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x = operands[0]
     inverse, onesided = bool(node.attrs.get("inverse", 0)), bool(node.attrs.get("onesided", 0))
-    if x is None or not x.rank or (inverse and onesided):
+    if x is None or not x.rank or (inverse and (onesided or node.version < _AXIS_OPERAND)):
         return None
     axis = _axis(node)
     length = node.optional_operand(1)

@@ -78,16 +78,6 @@ def _mean_variance_norm(body: Body, node: Node, operands: Sequence[Value | None]
     return body("Div", centred, body("Add", body("Sqrt", variance), body.float32(1e-9)))
 
 
-def _lp_norm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define the quotient, which is 0 where the norm is."""
-    x = operands[0]
-    if x is None:
-        return None
-    norm = _length(body, x, [int(node.attrs.get("axis", -1))], int(node.attrs.get("p", 2)))
-    zero = body.float32(0.0)
-    return body("Where", body("Equal", norm, zero), zero, body("Div", x, norm))
-
-
 def _length(body: Body, x: Value, axes: Sequence[int], p: int) -> Value:
     if p in (1, 2):
         return body(f"ReduceL{p}", x, body.ints(*axes))
@@ -139,7 +129,6 @@ DEFINITIONS = MappingProxyType({
     "LayerNormalization": Definition(
         _layer_norm, lambda node: _is_float32(node) and len(node.used_outputs()) > 1 and bool(node.outputs[0].name)
     ),
-    "LpNormalization": Definition(_lp_norm, _is_float32),
     "LpPool": Definition(_lp_pool, _is_float32),
     "MeanVarianceNormalization": Definition(_mean_variance_norm, _is_float32),
 })  # fmt: skip

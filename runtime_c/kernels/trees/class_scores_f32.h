@@ -24,6 +24,7 @@ static void TC_NAME(tc_class_scores_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, tc_present(prepare, CLASSES_CLASS) == tc_present(prepare, CLASSES_LABELS),
              "classes and their labels go together");
   prepare->units = tc_refused(prepare) ? 0 : tc_ceil_div(p->rows, CLASSES_ROWS);
+  prepare->work.flops = (double)scores;
   prepare->cost = (double)scores * (p->transform == TC_CLASSES_NONE ? 2.0 : 20.0);
 }
 

@@ -59,6 +59,7 @@ static void TC_NAME(tc_tree_ensemble_f32_prepare)(tc_prepare *prepare) {
   TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features);
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
   prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
+  prepare->work.flops = (double)p->rows * (double)p->trees * (double)p->outputs;
 }
 
 /* What a damaged table would make the walk do is mended here: every node leads to later ones and to a leaf's weights.

@@ -68,8 +68,9 @@ _COUNTED = ("float32", "float64", "int32", "int64")
 
 
 def _known_count(node: Node) -> Verdict:
-    sizes = node.output.sizes
-    return sizes is not None or reject("the number of its elements does not follow from sizes")
+    step = node.operand(2)
+    follows = node.output.sizes is not None and (step.is_const or step.contents is not None)
+    return follows or reject("the number of its elements does not follow from sizes")
 
 
 @FAMILY.lower("Range", check=all_of(dtypes(*_COUNTED), _known_count), layout=LayoutRule.ROW_MAJOR)
@@ -382,8 +383,8 @@ def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) 
     upper, whole = int(node.attrs.get("upper", 1)), maximum(rows + columns - 1, 0)
     below = maximum(minimum(diagonal + rows - upper, whole), 0)
     parts = [(below, 1 - upper), (whole - below, upper)]
-    if isinstance(rows, int) and isinstance(columns, int):
-        return emit.constant(np.repeat([bool(kept) for _, kept in parts], [int(count) for count, _ in parts]))
+    if isinstance(below, int) and isinstance(whole, int):
+        return emit.constant(np.repeat([bool(kept) for _, kept in parts], [below, whole - below]))
     band = emit.scratch(whole)
     start: Size = 0
     for count, kept in parts:
