@@ -87,7 +87,12 @@ def test_names_cannot_break_the_page(tmp_path):
 
 
 def test_symbolic_sizes_are_mentioned():
-    assert "Sizes that are no numbers count as 1 in MACs and bytes." in tinycomp.compile(digits_model()).report().notes
+    report = tinycomp.compile(digits_model()).report()
+    assert report.notes == ("Sizes that are no numbers count in MACs and bytes as their upper bound, without one as 1.",)
+    bounded = tinycomp.compile(digits_model(), shapes={"image": (("batch", 1, 16), 1, 8, 8)}).report()
+    assert bounded.notes == report.notes
+    assert [row.macs for row in bounded.regions] == [16 * row.macs for row in report.regions]
+    assert [row.bytes_in for row in bounded.regions] == [16 * row.bytes_in for row in report.regions]
     assert tinycomp.compile(digits_model(), shapes={"image": (1, 1, 8, 8)}).report().notes == ()
 
 

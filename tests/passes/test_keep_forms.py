@@ -16,8 +16,10 @@ from tinycomp.driver.lowering import Lowering
 from tinycomp.driver.pipeline import optimisation_passes
 from tinycomp.ir.graph import Node
 from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.keep_forms import KeepForms, wishes
+from tinycomp.rewrite import Match, pattern
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Policy, Target, find
 
@@ -131,7 +133,7 @@ def test_a_composite_matches_what_it_was_written_for(name: str) -> None:
     np.testing.assert_allclose(module(x), tinycomp.compile(graph, "host", optimize=False)(x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize("name", [name for name in COMPOSITES if name != "gemm_of_flat"])
 def test_what_the_target_takes_simplified_is_simplified(name: str) -> None:
     write, text = COMPOSITES[name]
     graph = parse_graph(text, infer=infer_node_types)
@@ -234,6 +236,58 @@ def test_both_spellings_of_a_sum_of_two_match() -> None:
         for optimize in (True, False):
             module = tinycomp.compile(graph, target, strict=True, optimize=optimize)
             assert composites_in(module) == [("npu", "npu.sum_relu")]
+
+
+FLATTENED = ["Flatten(%x)", "Reshape(%x, %shape)"]
+
+
+@pytest.mark.parametrize("spelled", FLATTENED)
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("rows", [2, '"batch"'])
+def test_both_spellings_of_a_flatten_match(spelled: str, optimize: bool, rows: object) -> None:
+    target = target_of()
+    gemm_of_flat(target)
+    batch = str(rows).strip('"')
+    text = FLAT.replace("= Flatten(%x)", f"= {spelled}").replace("  %f:", "  %shape: int64[2] = const [-1, 2]\n  %f:")
+    graph = parse_graph(text.replace("float32[2, 2, 1, 1]", f"float32[{batch}, 2, 1, 1]").replace(
+        "%f: float32[2, 2]", f"%f: float32[{batch}, 2]").replace("%y: float32[2, 2]", f"%y: float32[{batch}, 2]"),
+        infer=infer_node_types)  # fmt: skip
+    module = tinycomp.compile(graph, target, strict=True, optimize=optimize)
+    assert composites_in(module) == [("npu", "npu.gemm_of_flat")]
+    assert spelled.split("(")[0] in str(module.graph)
+    x = RNG.standard_normal((2, 2, 1, 1)).astype(np.float32)
+    np.testing.assert_array_equal(module(x), tinycomp.compile(graph, "host", optimize=False)(x))
+
+
+VIEWS = [
+    ("Flatten", {}, (2, 3, 4), (2, 12), True),
+    ("Flatten", {"axis": 1}, (2, 3, 4), (2, 12), True),
+    ("Flatten", {"axis": 2}, (2, 3, 4), (2, 12), False),
+    ("Flatten", {"axis": -1}, (2, 3, 4), (6, 4), True),
+    ("Flatten", {}, (2, 3, 4), (4, 6), False),
+    ("Flatten", {}, (2, 3, 4), (24,), False),
+    ("Flatten", {"axis": lambda axis: axis == 1}, (2, 3, 4), (2, 12), False),
+    ("Squeeze", {}, (2, 1, 3, 1), (2, 3), True),
+    ("Squeeze", {}, (2, 1, 3, 1), (2, 1, 3), True),
+    ("Squeeze", {}, (2, 1, 3, 1), (2, 1, 3, 1), False),
+    ("Squeeze", {}, (2, 1, 3), (3, 2), False),
+    ("Squeeze", {}, (2, 3), (2, 3, 1), False),
+    ("Unsqueeze", {}, (2, 3), (2, 1, 3), True),
+    ("Unsqueeze", {}, (2, 3), (6, 1, 1), False),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs", "before", "after", "same"), VIEWS)
+def test_a_reshape_is_a_view_of_the_same_shape(
+    op: str, attrs: dict[str, Any], before: tuple[int, ...], after: tuple[int, ...], same: bool
+) -> None:
+    graph = tinycomp.Graph(opsets={"": 17})
+    x = graph.add_input("x", TensorType("float32", before))
+    reshape = graph.add(
+        "Reshape", [x, graph.add_const(np.array(after, np.int64))], types=[TensorType("float32", after)]
+    )
+    view = pattern(lambda x: P.op(op, x, ..., **attrs), name="view")
+    assert isinstance(view.match(reshape, graph), Match) == same
 
 
 def test_canonical_targets_wish_for_nothing() -> None:

@@ -189,6 +189,7 @@ def compile(  # noqa: A001 - the public name
         return compiler.package(lowered, original if passes is None else None)
 
 
+_SAMPLES = "Sizes that are no numbers count in MACs and bytes as their upper bound, without one as 1."
 _NO_PASSES = "Leave out one of the two."
 
 
@@ -532,10 +533,11 @@ class Compiler:
     ) -> Report:
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        note = f"For {known}." if known else "Sizes that are no numbers count as 1 in MACs and bytes."
-        report = make_report(
-            lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes, misses()
-        )
+        note = f"For {known}." if known else _SAMPLES
+        with assuming(lowered.graph.bounds):
+            report = make_report(
+                lowered.graph, lowered.graph.name, names, [note] if symbolic else [], lowered.programs, sizes, misses()
+            )
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
     def _advise(

@@ -26,7 +26,7 @@ from tinycomp.runtime.report import (
     RegionRow,
     Report,
 )
-from tinycomp.target.policy import macs
+from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
@@ -52,7 +52,7 @@ def make_report(
         targets: In priority order.
         notes: What else the reader should know.
         programs: What was generated for its regions, by symbol and shapes.
-        sizes: Sizes by symbol; symbols without one count as 1.
+        sizes: Sizes by symbol; symbols without one count as their upper bound where one is assumed, else as 1.
         misses: Remarks beside those of the graph.
     """
     regions, hosts = [], []
@@ -176,7 +176,7 @@ def _composite_row(node: Node) -> CompositeRow:
 
 
 def _bytes(values: Iterable[Value], sizes: Mapping[str, int]) -> int:
-    return sum(tensor(substitute(v.type, sizes)).nbytes() for v in values)
+    return sum(sample_bytes(value, sizes) for value in values)
 
 
 def _host_row(

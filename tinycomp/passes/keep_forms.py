@@ -41,7 +41,8 @@ from tinycomp.target import Policy, Target, find_all
 _ABSORBING = frozenset({"BatchNormalization", "Conv", "ConvTranspose", "Gemm"})
 _ABSORBED = frozenset({"Add", "BatchNormalization", "Div", "Mul", "Sub"})
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
-_SINGLE = frozenset({"CastLike", "GatherND", "Sum", "Transpose"}) | _VIEWS - {"Reshape"}
+_SPELLED = _VIEWS - {"Reshape"}
+_SINGLE = frozenset({"CastLike", "GatherND", "Sum", "Transpose"}) | _SPELLED
 """Operators that simplification replaces by others, whatever stands around them."""
 _PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
     (_ABSORBED, _ABSORBING),
@@ -135,7 +136,7 @@ class _Keeper:
             if not composite.pattern.mentions_composites:
                 selection.choose(composite, explained=lambda root: True)
         for chosen in selection.chosen:
-            if self._is_lost(chosen.match.nodes):
+            if self._is_lost(chosen.match.nodes, spelled=True):
                 kept.take(chosen.composite, chosen.match)
         return bool(outline_all(kept))
 
@@ -160,10 +161,19 @@ class _Keeper:
             return False
         return any(rule.refusal(node) is None for rule in self.target.rules_for(node))
 
-    def _is_lost(self, nodes: Sequence[Node]) -> bool:
-        """Tell whether no target that may have the nodes would take what simplification makes of them."""
+    def _is_lost(self, nodes: Sequence[Node], spelled: bool = False) -> bool:
+        """Tell whether no target that may have the nodes would take what simplification makes of them.
+
+        Args:
+            nodes: Nodes of the graph.
+            spelled: Whether a pattern of the last target is spelled so; a Reshape that it would take in place of
+                another change of shape is then not what it asks for.
+        """
         simplified = excerpt(self.graph, nodes)
-        return Simplify().run(simplified) and not any(_takes(each, simplified.clone()) for each in self.targets)
+        if not Simplify().run(simplified):
+            return False
+        others = self.targets[:-1] if spelled and any(node.op in _SPELLED for node in nodes) else self.targets
+        return not any(_takes(each, simplified.clone()) for each in others)
 
 
 def _takes(target: Target, graph: Graph) -> bool:

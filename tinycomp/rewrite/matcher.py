@@ -40,7 +40,7 @@ from tinycomp.rewrite.pattern import (
     distances,
     trace,
 )
-from tinycomp.rewrite.traits import attribute, has_trait, is_structural, looks_through, permutable
+from tinycomp.rewrite.traits import attribute, has_trait, is_same_view, is_structural, looks_through, permutable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _K = TypeVar("_K")
@@ -840,7 +840,14 @@ def _accepts(pattern: OpPattern, node: Node) -> bool:
     """Tell whether the operator of ``node`` is one of those asked for, whatever its operands."""
     if pattern.names is not None and (node.domain, node.op) not in pattern.names:
         return False
+    if _is_respelled(pattern, node) and not is_same_view(node, pattern.view, pattern.attrs.get("axis")):
+        return False
     return not pattern.trait or has_trait(node, pattern.trait)
+
+
+def _is_respelled(pattern: OpPattern, node: Node) -> bool:
+    """Tell whether the node is a Reshape where another change of shape was asked for."""
+    return bool(pattern.view) and node.op == "Reshape"
 
 
 def _at_node(
@@ -861,7 +868,7 @@ def _at_node(
         return ()
     search.record(search.nodes, pattern, node)
     search.add_member(node)
-    for name, wanted in pattern.attrs.items():
+    for name, wanted in () if _is_respelled(pattern, node) else pattern.attrs.items():
         reason = _check_attr(node, name, wanted, search)
         if reason:
             search.fail(f"{reason} at {node.label}", node)
@@ -869,7 +876,7 @@ def _at_node(
     bodies = _body_goals(pattern, node, search) if pattern.bodies else ()
     if bodies is None:
         return None
-    operands = _own_operands(node)
+    operands = _own_operands(node, pattern)
     if pattern.anywhere or _permuted(operands, node):
         return ((_Operands(pattern, node), None, False), *bodies)
     goals = _in_order(pattern, operands, node, search)
@@ -910,7 +917,7 @@ class _Operands(ValuePattern):
 
 
 def _operand_orders(pattern: _Operands, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-    operands = _own_operands(pattern.node)
+    operands = _own_operands(pattern.node, pattern.op)
     if pattern.op.anywhere:
         for index, operand in enumerate(operands):
             if operand is None or operand in operands[:index]:
@@ -926,8 +933,10 @@ def _operand_orders(pattern: _Operands, value: Value | None, anchored: bool, sea
         yield goals
 
 
-def _own_operands(node: Node) -> list[Value | None]:
-    """Return the operands without captured values, and without absent ones at the end."""
+def _own_operands(node: Node, pattern: OpPattern) -> list[Value | None]:
+    """Return the operands that patterns see: no captured values, no absent ones at the end, no shape of a view."""
+    if _is_respelled(pattern, node):
+        return [node.inputs[0]]
     operands = list(node.inputs[: len(node.inputs) - node.captures])
     while operands and operands[-1] is None:
         operands.pop()
@@ -1192,7 +1201,7 @@ def _may_be_operator(
 
 def _operands_may(pattern: OpPattern, node: Node, feasible: Feasibility) -> bool:
     """Tell whether each operand pattern can stand at one of the places that are open to it."""
-    operands = _own_operands(node)
+    operands = _own_operands(node, pattern)
     if pattern.anywhere:
         return any(feasible.may_stand(pattern.operands[0], value) for value in operands)
     if len(operands) > len(pattern.operands) and not pattern.variadic:

@@ -33,6 +33,8 @@ OWN_OPS = frozenset({"Relayout", "StopFusion"})
 """Operators of tinycomp's own domain, which patterns and replacements name without it."""
 _SUM = frozenset({("", "Sum")})
 _SUM_OF_TWO = _SUM | {("", "Add")}
+_VIEWS = frozenset({"Flatten", "Squeeze", "Unsqueeze"})
+_RESHAPE = ("", "Reshape")
 _REPEAT_REACH = 16
 """How many operators a repetition counts as where distances are asked for."""
 
@@ -149,6 +151,8 @@ class OpPattern(ValuePattern):
         bodies: Patterns of the results of each nested graph, by attribute name.
         trait: A trait that the operator must have, or an empty text.
         anywhere: The only operand pattern may stand at any operand; the others are unconstrained.
+        view: The change of shape that was asked for, where a Reshape to the same shape is one as well; otherwise an
+            empty text.
     """
 
     names: frozenset[Head] | None
@@ -158,6 +162,7 @@ class OpPattern(ValuePattern):
     bodies: Mapping[str, Sequence[ValuePattern]] = field(default_factory=dict)
     trait: str = ""
     anywhere: bool = False
+    view: str = ""
 
     def __getitem__(self, index: int) -> ValuePattern:
         """Return the pattern of result ``index``."""
@@ -400,6 +405,14 @@ def distances(pattern: ValuePattern) -> list[tuple[ValuePattern, int]]:
     return list(depths.items())
 
 
+def _view(heads: frozenset[Head] | None, operands: int, attrs: Mapping[str, Any]) -> str:
+    """Name the change of shape that is asked for by its one operand, if a Reshape can be told to be the same."""
+    if heads is None or len(heads) != 1 or operands != 1 or not all(isinstance(axis, int) for axis in attrs.values()):
+        return ""
+    ((domain, name),) = heads
+    return name if not domain and name in _VIEWS else ""
+
+
 def _binary(op: str, a: Any, b: Any) -> OpPattern:
     return OpPattern(frozenset({("", op)}), (to_pattern(a), to_pattern(b)))
 
@@ -448,7 +461,8 @@ class Builder:
 
         Args:
             names: Operator names; one with a dot is a composite's qualified name. A Sum of two operands is an Add as
-                well: simplification makes one of it.
+                well, and a Flatten, Squeeze or Unsqueeze of one operand a Reshape to the same shape: simplification
+                makes those of them.
             operands: A pattern each; None asks for an absent operand, a number or array for a constant, and a trailing
                 ``...`` allows any further operands.
             attrs: What each attribute must be: a literal, a set of literals, a predicate, or ``P.attr``. For a nested
@@ -466,7 +480,10 @@ class Builder:
         if heads:
             _check_attributes(heads, attrs)
             _check_operands(heads, len(fixed), variadic)
-        return OpPattern(heads, tuple(map(to_pattern, fixed)), variadic, plain, bodies)
+        view = _view(heads, len(fixed), plain)
+        if view and heads:
+            heads |= {_RESHAPE}
+        return OpPattern(heads, tuple(map(to_pattern, fixed)), variadic, plain, bodies, view=view)
 
     def composite(self, name: str, *operands: Any, **attrs: Any) -> OpPattern:
         """Ask for a composite by its qualified name, such as ``npu.conv_relu``."""

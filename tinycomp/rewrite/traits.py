@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from onnx import helper
@@ -11,6 +13,7 @@ from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS, is_opaque
+from tinycomp.symbolic import Size
 
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 
@@ -39,6 +42,35 @@ def _traits(op: str, domain: str, version: int) -> frozenset[str]:
 def has_trait(node: Node, trait: str) -> bool:
     """Tell whether the record of the node's operator carries ``trait``."""
     return trait in _traits(node.op, node.domain, node.version)
+
+
+def is_same_view(node: Node, op: str, axis: int | None = None) -> bool:
+    """Tell whether a Reshape certainly gives its operand the shape that a Flatten, Squeeze or Unsqueeze gives it.
+
+    Args:
+        node: A Reshape.
+        op: The other operator.
+        axis: The axis of a Flatten; None for any.
+    """
+    before, after = node.operand(0).sizes, node.output.sizes
+    if before is None or after is None:
+        return False
+    if op == "Flatten":
+        axes = range(len(before) + 1) if axis is None else [axis + len(before) * (axis < 0)]
+        return any(after == (math.prod(before[:at]), math.prod(before[at:])) for at in axes)
+    longer, shorter = (before, after) if op == "Squeeze" else (after, before)
+    return len(longer) > len(shorter) and _drops_ones(longer, shorter)
+
+
+def _drops_ones(sizes: Sequence[Size], rest: Sequence[Size]) -> bool:
+    """Tell whether ``rest`` is ``sizes`` without some of the ones."""
+    place = 0
+    for size in sizes:
+        if place < len(rest) and rest[place] == size:
+            place += 1
+        elif size != 1:
+            return False
+    return place == len(rest)
 
 
 def is_barrier(node: Node) -> bool:

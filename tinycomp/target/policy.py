@@ -196,11 +196,11 @@ def transferred_bytes(graph: Graph, region: Sequence[Node]) -> int:
     return sum(map(sample_bytes, crossing))
 
 
-def sample_bytes(value: Value) -> int:
+def sample_bytes(value: Value, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
     """Return the bytes of a value, counting symbols as :func:`macs` does and unknown sizes as 1."""
     type_ = tensor(value.type)
-    sizes = tuple(1 if dim is None else sample(size(dim)) for dim in type_.shape or ())
-    return TensorType(type_.dtype, sizes).nbytes()
+    dims = tuple(1 if dim is None else sample(substitute(size(dim), sizes)) for dim in type_.shape or ())
+    return TensorType(type_.dtype, dims).nbytes()
 
 
 def _traits(node: Node) -> frozenset[str]:
