@@ -134,6 +134,21 @@ typedef struct request {
   list constants, inputs, outputs;
 } request;
 
+/* Refuses a program that reaches beyond the arrays that it is given, as who loads one for this machine does. */
+static void check_reach(const request *r, tc_error *error) {
+  for (int32_t side = 0; side < 2; side++) {
+    const list *given = side ? &r->outputs : &r->inputs;
+    for (int64_t i = 0; i < given->count && !error->code; i++) {
+      const int64_t needed = (side ? tc_program_output_bytes : tc_program_input_bytes)(r->program, (int32_t)i);
+      if (needed > given->buffers[i].bytes) {
+        error->code = TC_INVALID;
+        snprintf(error->message, sizeof(error->message), "the program reaches past the end of %s %lld",
+                 side ? "output" : "input", (long long)i);
+      }
+    }
+  }
+}
+
 /* Reads a request to its end, whatever becomes of the program. */
 static request read_request(const char *isa, tc_error *error) {
   request r = {.threads = read_up_to(64)};
@@ -152,6 +167,9 @@ static request read_request(const char *isa, tc_error *error) {
   r.outputs = read_buffers(outputs);
   if (!error->code) {
     tc_program_finish(r.program, NULL, arena, error);
+  }
+  if (!error->code) {
+    check_reach(&r, error);
   }
   return r;
 }
