@@ -28,6 +28,7 @@ import ast
 import functools
 import keyword
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,8 +105,8 @@ class Expression:
 
     __slots__ = ("__dict__", "_hash", "_terms")
 
-    def __init__(self, terms: Mapping[_Monomial, int]) -> None:
-        self._terms: tuple[tuple[_Monomial, int], ...] = tuple(sorted(terms.items(), key=_term_order))
+    def __init__(self, terms: Iterable[tuple[_Monomial, int]]) -> None:
+        self._terms = tuple(terms)  # in the order of _term_order: a number that is added stands last
         self._hash = hash(self._terms)
 
     @functools.cached_property
@@ -134,14 +135,24 @@ class Expression:
         return monomial[0][0].name
 
     def __add__(self, other: Size) -> Size:
-        if not _is_size(other):
+        if isinstance(other, int):
+            return self._plus(other.__index__())  # numpy's integers become Python's
+        if not isinstance(other, Expression):
             return NotImplemented
         terms = dict(self._terms)
-        for monomial, factor in _terms_of(other):
+        for monomial, factor in other._terms:
             terms[monomial] = terms.get(monomial, 0) + factor
         return _made(terms)
 
     __radd__ = __add__
+
+    def _plus(self, number: int) -> Size:
+        *others, last = self._terms
+        if last[0]:
+            others.append(last)
+        else:
+            number += last[1]
+        return Expression((*others, ((), number)) if number else others)
 
     def __neg__(self) -> Size:
         return self * -1
@@ -155,11 +166,16 @@ class Expression:
         return -self + other
 
     def __mul__(self, other: Size) -> Size:
-        if not _is_size(other):
+        if isinstance(other, int):
+            number = other.__index__()  # numpy's integers become Python's
+            if number == 1:
+                return self
+            return Expression((monomial, factor * number) for monomial, factor in self._terms) if number else 0
+        if not isinstance(other, Expression):
             return NotImplemented
         terms: dict[_Monomial, int] = {}
         for left, a in self._terms:
-            for right, b in _terms_of(other):
+            for right, b in other._terms:
                 monomial = _times(left, right)
                 terms[monomial] = terms.get(monomial, 0) + a * b
         return _made(terms)
@@ -216,7 +232,7 @@ Size = int | Expression
 
 def symbol(name: str) -> Expression:
     """Return the size that is called ``name``."""
-    return Expression({((_Atom("symbol", name), 1),): 1})
+    return Expression([(((_Atom("symbol", name), 1),), 1)])
 
 
 def element(name: str, index: int) -> Expression:
@@ -274,10 +290,13 @@ def rounded_up(value: Size, multiple: int) -> Size:
 
 def product(sizes: Iterable[Size]) -> Size:
     """Return the product of some sizes."""
-    result: Size = 1
+    number, rest = 1, []
     for each in sizes:
-        result = result * each
-    return result
+        if isinstance(each, int):
+            number *= each.__index__()  # numpy's integers become Python's
+        else:
+            rest.append(each)
+    return functools.reduce(operator.mul, rest, number)
 
 
 def broadcast(a: Size, b: Size) -> Size:
@@ -497,11 +516,11 @@ def _made(terms: Mapping[_Monomial, int]) -> Size:
         return 0
     if len(kept) == 1 and () in kept:
         return kept[()]
-    return Expression(kept)
+    return Expression(sorted(kept.items(), key=_term_order) if len(kept) > 1 else kept.items())
 
 
 def _of_atom(atom: _Atom) -> Expression:
-    return Expression({((atom, 1),): 1})
+    return Expression([(((atom, 1),), 1)])
 
 
 def _term_order(term: tuple[_Monomial, int]) -> tuple[Any, ...]:
