@@ -125,7 +125,7 @@ class Outcome:
         places: Where operators run, by source names and operator; None is the host.
         owned: The source names of what each target runs.
         work: The multiply-accumulates that each target does in its regions.
-        sizes: The sizes for which these are counted, by symbol; symbols without one count as 1.
+        sizes: The sizes for which these are counted, by symbol; others count as in reports.
     """
 
     regions: int
@@ -144,7 +144,8 @@ class Outcome:
         for node in itertools.chain.from_iterable(scope.nodes for scope in open_graphs(graph)):
             regions += node.is_region
             if node.is_region or not node.bodies:
-                work[node.target] = work.get(node.target, 0) + macs([node], sizes)
+                with assuming(graph.bounds):
+                    work[node.target] = work.get(node.target, 0) + macs([node], sizes)
             for inner in node.operators():
                 places.setdefault((inner.sources, inner.op), set()).add(node.target)
                 owned.setdefault(node.target, set()).update(inner.sources)

@@ -50,7 +50,7 @@ class COptions:
             from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
-        return Settings(self.winograd, self.requantize, self.tuning, measured)
+        return Settings(self.winograd, self.requantize, self.tuning, measured, threads=threads)
 
 
 @dataclass
@@ -78,11 +78,13 @@ class Settings(COptions):
     Attributes:
         measured: What the tuning log says; what it does not hold is estimated.
         allowance: What ``winograd="auto"`` may spend on transformed weights.
+        threads: How many share the work. Results do not depend on it, to the bit; what is kept in the caches may.
     """
 
     measured: Measured = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
+    threads: int = field(default=1, metadata={"saved": False})
 
     def for_plan(self, threads: int) -> Settings:
         """Return the same settings with a whole allowance, for a plan of its own on as many threads."""
-        return dataclasses.replace(self, allowance=Allowance())
+        return dataclasses.replace(self, allowance=Allowance(), threads=threads)

@@ -229,9 +229,10 @@ def _named(dim: Dim, name: str, named: Set[str]) -> Dim:
 def _lower(emit: Emitter, node: Node, table: Table) -> None:
     lower = rule_of(node, table).lower
     assert lower is not None, node
+    calls = len(emit.calls)
     lower(emit, node)
     work = symbolic_macs([node])
-    if not isinstance(work, int) or work:
+    if len(emit.calls) > calls and (not isinstance(work, int) or work):
         emit.count_macs(work)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View, nd_params
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.c.ops.conv_strips import Move, best_schedule, chain, part_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
@@ -101,12 +104,86 @@ def window_params(window: Window[Size]) -> dict[str, float | Size]:
 
 @FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
 def conv(emit: Emitter, node: Node) -> None:
-    """Emit a convolution; depthwise ones have a kernel of their own."""
-    lower_conv(emit, take_apart(node), node)
+    """Emit a convolution; depthwise ones have a kernel of their own, and the last of a chain emits the whole chain."""
+    nodes = chain(emit.graph, node, emit.settings.threads)
+    if len(nodes) == 1:
+        lower_conv(emit, take_apart(node), node)
+    elif node is nodes[-1]:
+        emit_chain(emit, [_convolution(emit, take_apart(each), each) for each in nodes])
 
 
 def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     """Emit a convolution with its epilogue: one call for images, one per tap of the depth for volumes."""
+    _emit_whole(emit, _convolution(emit, fused, node))
+
+
+def _emit_whole(emit: Emitter, link: Convolution) -> None:
+    shape, node, activation = link.shape, link.node, link.fused.activation
+    images = Images(_written(emit, link), _read(emit, link), link.residual)
+    if shape.window.rank == 2:
+        emit_conv(emit, node, images, (emit.view(link.weights), link.bias), shape, activation)
+        return
+    assert link.weights.const is not None, node
+    depth = axes_of(shape.window, 0, 1)
+    is_known = all(isinstance(size, int) for size in (shape.batch, *depth.sizes, *depth.output, *depth.before))
+    emit_any_volume = emit_volume if is_known else emit_unfolded_volume
+    emit_any_volume(emit, node, images, (link.weights.const, link.bias), shape, activation)
+
+
+def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
+    """Emit the kernel calls of a chain of convolutions, image by image and strip by strip (:mod:`conv_strips`)."""
+    windows = [cast("Window[int]", link.shape.window) for link in links]
+    bytes_of = [FLOAT * w.output[1] * int(link.shape.out_channels) for w, link in zip(windows, links, strict=True)]
+    plan = best_schedule(windows, bytes_of[:-1])
+    rooms = [
+        Pixels(emit.scratch(lines * size), link.shape.out_channels)
+        for lines, size, link in zip(plan.rooms, bytes_of, links, strict=False)
+    ]
+    x, y, batch = _read(emit, links[0]), _written(emit, links[-1]), int(links[0].shape.batch)
+    for image_number in range(batch):
+        for step in plan.steps:
+            link, window = links[step.link], windows[step.link]
+            line = window.output[1]
+            if isinstance(step, Move):
+                room, count = rooms[step.link], step.count * line * link.shape.out_channels
+                kept = room.from_pixel(step.source * line).view
+                emit_copy(emit, link.node, room.view, kept, [count], [1], [1], FLOAT)
+                continue
+            whole = image_number * prod(window.output) + step.lines.start * line
+            before = rooms[step.link - 1] if step.link else x.from_pixel(image_number * prod(window.sizes))
+            images = Images(
+                y.from_pixel(whole) if link is links[-1] else rooms[step.link].from_pixel(step.at * line),
+                before.from_pixel(step.reads_at * window.sizes[1]),
+                None if link.residual is None else link.residual.from_pixel(whole),
+            )
+            shape = replace(link.shape, batch=1, window=cast("Window[Size]", part_of(window, step)))
+            emit_conv(emit, link.node, images, (emit.view(link.weights), link.bias), shape, link.fused.activation)
+            if step.is_last and image_number == batch - 1 and link is not links[-1]:
+                emit.count_macs(symbolic_macs([link.node]))
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution and what is fused to it.
+
+    Attributes:
+        node: Its node.
+        fused: The parts of that.
+        shape: Its sizes.
+        weights: Its weights, a constant.
+        bias: The sum of all that is added to each channel.
+        residual: Where an addend of the result's shape lies.
+    """
+
+    node: Node
+    fused: Fused
+    shape: ConvShape
+    weights: Value
+    bias: View | None
+    residual: Pixels | None
+
+
+def _convolution(emit: Emitter, fused: Fused, node: Node) -> Convolution:
     x, w = fused.operands[0], fused.operands[1]
     assert x is not None
     assert w is not None
@@ -117,18 +194,20 @@ def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
     bias, added = bias_and_residual(emit, fused, axis=1)
     residual = None if added is None else residual_of(emit, added, tensor(fused.output.type).layout)
     shape = ConvShape(source.batch, source.channels, result.channels, groups, window)
+    return Convolution(node, fused, shape, w, bias, residual)
+
+
+def _read(emit: Emitter, link: Convolution) -> Pixels:
+    x = link.fused.operands[0]
+    assert x is not None
     read = pixels_of(emit, x)
-    if read.stride != source.channels and shape.has_lines:
-        read = Pixels(emit.view(x), source.channels)
-    written = spaced(emit, node, fused.output) or pixels_to(emit, fused.output)
-    images = Images(written, read, residual)
-    if window.rank == 2:
-        emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation)
-        return
-    depth = axes_of(window, 0, 1)
-    is_known = all(isinstance(size, int) for size in (shape.batch, *depth.sizes, *depth.output, *depth.before))
-    emit_any_volume = emit_volume if is_known else emit_unfolded_volume
-    emit_any_volume(emit, node, images, (w.const, bias), shape, fused.activation)
+    if read.stride != link.shape.channels and link.shape.has_lines:
+        return Pixels(emit.view(x), link.shape.channels)
+    return read
+
+
+def _written(emit: Emitter, link: Convolution) -> Pixels:
+    return spaced(emit, link.node, link.fused.output) or pixels_to(emit, link.fused.output)
 
 
 @dataclass(frozen=True)
