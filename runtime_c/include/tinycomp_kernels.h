@@ -28,6 +28,17 @@ typedef struct tc_gemm_f32_params {
   float activation_a, activation_b;
 } tc_gemm_f32_params;
 
+/* gemm_half_f32: gemm_f32 with B in half precision, and with the bits that it has for B in f32; no number of B is
+ * infinite or NaN. Operands as there. */
+typedef struct tc_gemm_half_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc, ldr; /* row strides of A, C and the residual */
+  int64_t trans_b;       /* 0 or 1 */
+  int64_t type;          /* of B: F16 or BF16 */
+  int64_t activation;    /* an enum tc_activation */
+  float activation_a, activation_b;
+} tc_gemm_half_f32_params;
+
 /* matmul_f32: C = activation(alpha * A * B + bias[n] + residual), batched over two dimensions; an operand that is the
  * same for all of a batch dimension has batch stride 0, a transposed one has its row and column strides exchanged.
  * Operands: C, A, B, bias (optional), residual (optional; row stride 0 for a row that all rows share). */

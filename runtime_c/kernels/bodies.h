@@ -1,5 +1,6 @@
 /* Every kernel, included once per instruction set after its SIMD vocabulary. */
 #include "gemm/gemm_f32.h"
+#include "gemm/gemm_half_f32.h"
 #include "gemm/matmul_f32.h"
 
 #include "conv/conv2d_f32.h"

@@ -133,6 +133,7 @@ TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_v
   return vpadalq_s16(sum, vpaddq_s16(low, high));
 }
 TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) {
   uint32_t bytes[2] = {0, 0};
   memcpy(&bytes[0], p, sizeof(bytes[0]));

@@ -142,6 +142,12 @@ TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) {
   memcpy(&x, &bits, sizeof(x));
   return x;
 }
+TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
+  const uint32_t bits = (uint32_t)*p << 16;
+  float x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return *(const int8_t *)p; }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return (int32_t)((uint32_t)v << 28) >> 28; }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return v >> 4; }

@@ -19,6 +19,20 @@ static const int tc_side_panels[TC_FEW_ROWS + 1] = {1, 4, 2, 2, 1, 1};
 /* Asks for what a panel holds this far ahead of its use. */
 enum { TC_NEAR_BYTES = 512 };
 
+/* How the numbers of a panel are stored: half precision is widened as it is loaded. */
+enum { TC_PANEL_F32, TC_PANEL_F16, TC_PANEL_BF16, TC_PANEL_FORMATS };
+
+TC_INLINE tc_vf tc_panel_load(const int format, const void *panel, int64_t at) {
+  switch (format) {
+    case TC_PANEL_F16:
+      return tc_vf_load_halves((const uint16_t *)panel + at);
+    case TC_PANEL_BF16:
+      return tc_vf_load_bfloats((const uint16_t *)panel + at);
+    default:
+      return tc_vf_load((const float *)panel + at);
+  }
+}
+
 /* The sums of mr rows by np panels, vector by vector; the array bounds must be literals. */
 typedef struct tc_few_sums {
   tc_vf v[TC_FEW_ROWS][4 * TC_TILE_VECTORS];
@@ -39,14 +53,14 @@ TC_INLINE void tc_few_start(const int mr, const int np, const tc_block_f32 *bloc
 }
 
 /* One depth: the line at this place of every panel times the values of all rows. */
-TC_INLINE void tc_few_step(const int mr, const int np, const tc_vf *value, const float *const *panel, int64_t at,
-                           tc_few_sums *sum) {
+TC_INLINE void tc_few_step(const int mr, const int np, const int format, const tc_vf *value, const char *const *panel,
+                           int64_t at, tc_few_sums *sum) {
 #pragma GCC unroll 4
   for (int p = 0; p < np; p++) {
-    __builtin_prefetch((const char *)(panel[p] + at) + TC_NEAR_BYTES);
+    __builtin_prefetch(panel[p] + at * (format ? 2 : 4) + TC_NEAR_BYTES);
 #pragma GCC unroll 4
     for (int j = 0; j < TC_TILE_VECTORS; j++) {
-      const tc_vf column = tc_vf_load(panel[p] + at + j * TC_LANES);
+      const tc_vf column = tc_panel_load(format, panel[p], at + j * TC_LANES);
 #pragma GCC unroll 5
       for (int m = 0; m < mr; m++) {
         tc_vf *to = &sum->v[m][p * TC_TILE_VECTORS + j];
@@ -68,12 +82,13 @@ TC_INLINE void tc_few_finish(const int mr, const int np, const tc_block_f32 *blo
 }
 
 /* mr rows of np whole panels. Clamps, but applies no other activation. */
-TC_INLINE void tc_few_body_f32(const int mr, const int np, const tc_block_f32 *block) {
+TC_INLINE void tc_few_body(const int mr, const int np, const int format, const tc_block_f32 *block,
+                           const void *panels) {
   tc_few_sums sum;
-  const float *panel[4];
+  const char *panel[4];
 #pragma GCC unroll 4
   for (int p = 0; p < np; p++) {
-    panel[p] = block->panel + p * block->taps * block->depth * TC_PANEL;
+    panel[p] = (const char *)panels + p * block->taps * block->depth * TC_PANEL * (format ? 2 : 4);
   }
   tc_few_start(mr, np, block, &sum);
   int64_t at = 0; /* in every panel */
@@ -89,22 +104,25 @@ TC_INLINE void tc_few_body_f32(const int mr, const int np, const tc_block_f32 *b
       for (int m = 0; m < mr; m++) {
         value[m] = tc_vf_set1(row[m][k]);
       }
-      tc_few_step(mr, np, value, panel, at, &sum);
+      tc_few_step(mr, np, format, value, panel, at, &sum);
     }
   }
   tc_few_finish(mr, np, block, &sum);
 }
 
 #define TC_FEW_LIST TC_FEW(1, 4) TC_FEW(2, 2) TC_FEW(3, 2) TC_FEW(4, 1) TC_FEW(5, 1)
-#define TC_FEW(mr, np)                                                                      \
-  static __attribute__((noinline)) void tc_few_f32_##mr##x##np(const tc_block_f32 *block) { \
-    tc_few_body_f32(mr, np, block);                                                         \
+#define TC_FEW_OF(mr, np, format)                                                                                      \
+  static __attribute__((noinline)) void tc_few_##mr##x##np##_##format(const tc_block_f32 *block, const void *panels) { \
+    tc_few_body(mr, np, TC_PANEL_##format, block, panels);                                                             \
   }
+#define TC_FEW(mr, np) TC_FEW_OF(mr, np, F32) TC_FEW_OF(mr, np, F16) TC_FEW_OF(mr, np, BF16)
 TC_FEW_LIST
 #undef TC_FEW
+#undef TC_FEW_OF
 
-static void (*const tc_few_f32[TC_FEW_ROWS + 1])(const tc_block_f32 *block) = {
-#define TC_FEW(mr, np) [mr] = tc_few_f32_##mr##x##np,
+/* By the number of rows and the format of the panels. */
+static void (*const tc_few[TC_FEW_ROWS + 1][TC_PANEL_FORMATS])(const tc_block_f32 *block, const void *panels) = {
+#define TC_FEW(mr, np) [mr] = {tc_few_##mr##x##np##_F32, tc_few_##mr##x##np##_F16, tc_few_##mr##x##np##_BF16},
     TC_FEW_LIST
 #undef TC_FEW
 };
@@ -113,7 +131,7 @@ static void (*const tc_few_f32[TC_FEW_ROWS + 1])(const tc_block_f32 *block) = {
  * whole, otherwise one after another. */
 static void tc_few_run(const tc_block_f32 *block) {
   if (block->columns == tc_side_panels[block->row_count] * TC_PANEL) {
-    tc_few_f32[block->row_count](block);
+    tc_few[block->row_count][TC_PANEL_F32](block, block->panel);
     tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
     return;
   }

@@ -65,6 +65,11 @@ EMULATED __m512i emulated_cvtepi8_epi32(__m128i v) {
 EMULATED __m512i emulated_cvtepu8_epi32(__m128i v) {
   return (pieces){.i_half = {_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))}}.i;
 }
+EMULATED __m512i emulated_cvtepu16_epi32(__m256i v) {
+  return (pieces){.i_half = {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)),
+                             _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1))}}
+      .i;
+}
 EMULATED __m512i emulated_cvtepu8_epi16(__m256i v) {
   return (pieces){
       .i_half = {_mm256_cvtepu8_epi16(_mm256_castsi256_si128(v)), _mm256_cvtepu8_epi16(_mm256_extracti128_si256(v, 1))}}
@@ -151,6 +156,8 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #define _mm512_cvtps_epi32 emulated_cvtps_epi32
 #define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 #define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
+#undef _mm512_cvtepu16_epi32
+#define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
 #define _mm512_cvtepu8_epi16 emulated_cvtepu8_epi16
 #define _mm512_srai_epi32 emulated_srai_epi32
 #define _mm512_srav_epi32 emulated_srav_epi32

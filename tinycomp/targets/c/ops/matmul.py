@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, broadcast_shapes, product
-from tinycomp.targets.c.codegen.element_program import repeating
+from tinycomp.targets.c.codegen.element_program import TYPES, repeating
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
 from tinycomp.targets.c.codegen.placement import destination
@@ -170,7 +172,10 @@ def _emit_packed(
     left = rows_of(emit, fused.operands[0], rows, depth)
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
-    params = {
+    stored = weights.T if trans_b else weights
+    is_many = isinstance(rows, int) and rows > MANY_ROWS
+    half = in_half_precision(stored) if stored.nbytes >= LARGE_WEIGHTS and not is_many else None
+    params: dict[str, float | Size] = {
         "m": rows,
         "n": columns,
         "k": depth,
@@ -178,11 +183,36 @@ def _emit_packed(
         "ldc": columns,
         "ldr": columns,
         "trans_b": int(trans_b),
-        **OWN_BLOCKS,
         **fused.activation.params(),
     }
-    packed = emit.constant(weights.T if trans_b else weights)
-    emit.call("gemm_f32", [fused.output, left.view, packed, bias, residual], params, node)
+    params |= OWN_BLOCKS if half is None else {"type": TYPES[half.dtype.name]}
+    packed = emit.constant(stored if half is None else half)
+    kernel = "gemm_f32" if half is None else "gemm_half_f32"
+    emit.call(kernel, [fused.output, left.view, packed, bias, residual], params, node)
+
+
+LARGE_WEIGHTS = 1 << 20
+"""Bytes in float32 from which on memory decides how fast a product of few rows is."""
+MANY_ROWS = 16
+"""From more rows on, weights that are widened again and again cost more than the memory that they save."""
+
+
+def in_half_precision(weights: np.ndarray) -> np.ndarray | None:
+    """Return float32 weights in float16 or bfloat16 if that holds every one of them exactly, else None."""
+    for half in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+        step = max(weights.size // 64, 1)
+        if _narrowed(weights.reshape(-1)[::step], half) is not None:  # a few tell for almost all weights
+            found = _narrowed(weights, half)
+            if found is not None:
+                return found
+    return None
+
+
+def _narrowed(weights: np.ndarray, half: np.dtype[Any]) -> np.ndarray | None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = weights.astype(half)
+        exact = np.array_equal(found.astype(np.float32), weights)
+    return found if exact and np.isfinite(weights).all() else None
 
 
 def rows_of(emit: Emitter, value: Value | None, rows: Size, depth: Size) -> Strided:
