@@ -14,11 +14,12 @@ from tinycomp.checking.reproduce import reproduce_pass
 from tinycomp.driver.lowering import Lowering
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph
+from tinycomp.passes.round_weights import RoundWeights
 from tinycomp.passes.widen_half import WidenHalf
 from tinycomp.target import Tolerance
 
-_WIDENED = Tolerance(rtol=0.05, atol=1e-3)
-"""What rounding after every operator may make of results that are computed without."""
+_ROUNDED = Tolerance(rtol=0.05, atol=1e-3)
+"""What rounding weights, or rounding after every operator, may make of results that are computed without."""
 
 
 class NumericCheck:
@@ -28,11 +29,19 @@ class NumericCheck:
         lowering: How to evaluate; regions run on the numpy kernels whatever their target.
         folder: Where to write the smallest graph that shows a difference; None for a new temporary folder.
         tolerance: What a pass may change.
+        differences: Takes by how much of the largest result passes that round change it.
     """
 
-    def __init__(self, lowering: Lowering, folder: Path | None, tolerance: Tolerance | None = None) -> None:
+    def __init__(
+        self,
+        lowering: Lowering,
+        folder: Path | None,
+        tolerance: Tolerance | None = None,
+        differences: dict[str, float] | None = None,
+    ) -> None:
         self._lowering = dataclasses.replace(lowering, reference=True)
         self._folder = folder
+        self._differences = {} if differences is None else differences
         self._tolerance = tolerance or Tolerance(rtol=1e-4, atol=1e-5)
         self._feeds: Mapping[str, np.ndarray] = {}
         self._expected: list[Any] = []
@@ -50,16 +59,18 @@ class NumericCheck:
             self._expected = plan.run([self._feeds[s.name] for s in plan.inputs])
         else:
             results = plan.run([self._feeds[s.name] for s in plan.inputs])
-            if name == WidenHalf.name:
-                self._compare(name, graph, results, _WIDENED)
+            if name in (WidenHalf.name, RoundWeights.name):
+                self._differences[name] = self._compare(name, graph, results, _ROUNDED)
                 self._expected = results  # the passes behind it are as exact as ever
             else:
                 self._compare(name, graph, results, self._tolerance)
         self._before = graph.clone()
 
-    def _compare(self, name: str, graph: Graph, results: list[Any], tolerance: Tolerance) -> None:
+    def _compare(self, name: str, graph: Graph, results: list[Any], tolerance: Tolerance) -> float:
+        most = 0.0
         for output, result, expected in zip(graph.output_names, results, self._expected, strict=True):
             difference = compare(output, result, expected, tolerance)
+            most = max(most, difference.relative)
             if difference.within:
                 continue
             assert self._before is not None
@@ -71,3 +82,4 @@ class NumericCheck:
                 found=f"{difference.relative:.3g}",
                 hint=f"The smallest graph that shows it is in {small.write(self._folder, name)}.",
             )
+        return most

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import typing
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from tinycomp.cli.exits import UsageError
 from tinycomp.driver.compiler import ALL
 from tinycomp.frontend import Given
+from tinycomp.passes.round_weights import Precision
 from tinycomp.target.placement import Which
 from tinycomp.target.policy import Policy, read_policy
 
@@ -54,13 +56,16 @@ def add_compilation(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
     )
+    parser.add_argument(
+        "--precision", choices=typing.get_args(Precision), help="what large weights of products are stored in"
+    )
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 
 
 def chosen(options: Namespace) -> list[str]:
     """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
-    names = ("--target", "--shape", "--place", "--policy", "--memory-limit", "--no-optimize")
+    names = ("--target", "--shape", "--place", "--policy", "--memory-limit", "--no-optimize", "--precision")
     return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
 
 

@@ -1,0 +1,135 @@
+"""Weights that are rounded to half precision, as a user asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tinycomp
+from tinycomp.errors import OptionError, VerifyError
+from tinycomp.frontend import import_model
+from tinycomp.passes.round_weights import RoundWeights
+
+RNG = np.random.default_rng(0)
+LARGE = RNG.standard_normal((512, 640)).astype(np.float32)
+SMALL = RNG.standard_normal((640, 10)).astype(np.float32)
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def model(large: np.ndarray = LARGE, op: str = "MatMul", **attrs: Any) -> Any:
+    """A product with large weights and one with small ones; the large ones are a result as well."""
+    nodes = [
+        helper.make_node(op, ["x", "large"], ["h"], **attrs),
+        helper.make_node("MatMul", ["h", "small"], ["y"]),
+        helper.make_node("Identity", ["large"], ["weights"]),
+    ]
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["rows", 512]), ("y", ["rows", 10]), ("weights", large.shape))
+    ]
+    constants = [numpy_helper.from_array(large, "large"), numpy_helper.from_array(SMALL, "small")]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize(("op", "attrs"), [("MatMul", {}), ("Gemm", {"transB": 1})])
+def test_large_weights_of_products_are_rounded(precision: Any, op: str, attrs: dict[str, Any]) -> None:
+    large = np.ascontiguousarray(LARGE.T) if attrs else LARGE
+    module = tinycomp.compile(model(large, op, **attrs), precision=precision, strict=True)
+    x = RNG.standard_normal((3, 512)).astype(np.float32)
+    found = module.run({"x": x})
+    rounded = LARGE.astype(DTYPES[precision]).astype(np.float32)
+    np.testing.assert_allclose(found["y"], x @ rounded @ SMALL, rtol=1e-4, atol=1e-2)
+    assert not np.allclose(found["y"], x @ LARGE @ SMALL, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(found["weights"], large, "what is no product reads them as they are")
+    kernels = [row.kernel for row in module.profile({"x": x}, runs=1).rows]
+    assert {"gemm_half_f32", "gemm_f32"} <= set(kernels)
+
+
+def test_nothing_is_rounded_unasked() -> None:
+    x = RNG.standard_normal((3, 512)).astype(np.float32)
+    for options in ({}, {"precision": "f32"}):
+        module = tinycomp.compile(model(), **options)
+        np.testing.assert_allclose(module.run({"x": x})["y"], x @ LARGE @ SMALL, rtol=1e-4, atol=1e-3)
+        assert not any("rounded" in note for note in module.report().notes)
+
+
+def test_reports_say_what_it_changes(tmp_path: Path) -> None:
+    notes = tinycomp.compile(model(), precision="bf16").report().notes
+    assert notes[0] == "Large weights of products are rounded to bf16."
+    module = tinycomp.compile(model(), precision="bf16", verify=True)
+    note = module.report().notes[0]
+    assert note.startswith("Large weights of products are rounded to bf16. Results of random inputs change by 0.00")
+    assert note.endswith(" of the largest one.")
+    module.save(tmp_path / "m.tcm")
+    assert tinycomp.load(tmp_path / "m.tcm").report().notes[0] == note
+
+
+def test_verification_refuses_what_changes_too_much() -> None:
+    """Differences of numbers that rounding makes equal."""
+    large = np.ones((1024, 512), np.float32)
+    large[:, 0] = 1.001
+    nodes = [
+        helper.make_node("MatMul", ["x", "large"], ["h"]),
+        helper.make_node("MatMul", ["h", "apart"], ["y"]),
+    ]
+    apart = np.zeros((512, 1), np.float32)
+    apart[:2, 0] = 1, -1
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, s]) for n, s in (("x", 1024), ("y", 1))]
+    constants = [numpy_helper.from_array(large, "large"), numpy_helper.from_array(apart, "apart")]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
+    close = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(VerifyError, match="the pass round-weights changes the results"):
+        tinycomp.compile(close, precision="bf16", verify=True)
+
+
+@pytest.mark.parametrize("odd", [1e6, np.inf, np.nan])
+def test_what_float16_cannot_hold_is_left_alone(odd: float) -> None:
+    large = LARGE.copy()
+    large[5, 5] = odd
+    graph = import_model(model(large))
+    assert not RoundWeights("f16").run(graph)
+    assert RoundWeights("bf16").run(graph) == np.isfinite(odd)
+
+
+def test_weights_of_several_products_are_rounded_once() -> None:
+    nodes = [helper.make_node("MatMul", [x, "large"], [y]) for x, y in (("x", "a"), ("x2", "b"))]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 512]) for n in ("x", "x2")]
+    outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 640]) for n in "ab"]
+    proto = helper.make_graph(nodes, "g", infos, outs, [numpy_helper.from_array(LARGE, "large")])
+    graph = import_model(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert RoundWeights("f16").run(graph)
+    first, second = (node.operand(1) for node in graph.nodes)
+    assert first is second
+    assert not RoundWeights("f16").run(graph), "they are rounded already"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"precision": "fp16"},
+            r"precision: there is no such precision; expected one of f32, bf16, f16; found \'fp16\'",
+        ),
+        (
+            {"precision": "bf16", "passes": "simplify"},
+            r"rounded by the default passes only.*round-weights\{precision=bf16\}",
+        ),
+    ],
+)
+def test_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        tinycomp.compile(model(), **options)
+
+
+def test_the_pass_by_its_name() -> None:
+    module = tinycomp.compile(model(), "host", passes="round-weights{precision=f16}")
+    x = RNG.standard_normal((1, 512)).astype(np.float32)
+    rounded = LARGE.astype(np.float16).astype(np.float32)
+    np.testing.assert_allclose(module.run({"x": x})["y"], x @ rounded @ SMALL, rtol=1e-4, atol=1e-3)
