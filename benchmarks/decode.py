@@ -1,9 +1,10 @@
 """Decoders token by token: tokens per second beside onnxruntime and llama.cpp, and the share of the memory's speed.
 
 ``python -m benchmarks decode`` measures decoders of random weights as onnxruntime-genai builds them, in 4 bits and in
-float32, for batch 1: steps of one token from an empty cache on, and the reading of a prompt at once, with logits for
-all of its tokens. llama.cpp takes part where ``--llama-python`` or ``TINYCOMP_LLAMA_PYTHON`` names an interpreter with
-``llama-cpp-python`` and ``gguf``, or this one has them: with random weights in Q4_0 and its usual cache in float16.
+float32 (by tinycomp with ``precision="bf16"`` as well), for batch 1: steps of one token from an empty cache on, and the
+reading of a prompt at once, with logits for all of its tokens. llama.cpp takes part where ``--llama-python`` or
+``TINYCOMP_LLAMA_PYTHON`` names an interpreter with ``llama-cpp-python`` and ``gguf``, or this one has them: with random
+weights in Q4_0 and its usual cache in float16.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from benchmarks.worker import Worker, pin, worker
 LLAMA = "llama.cpp"
 ENGINES = (OURS, REFERENCE, LLAMA)
 VARIABLE = "TINYCOMP_LLAMA_PYTHON"
-TOLERANCES = {"int4": 0.05, "float32": 1e-4}
+TOLERANCES = {"int4": 0.05, "float32": 1e-4, "bf16": 0.05}
 """The largest difference of logits that still counts as agreement, as a share of the largest magnitude; rows that both
 engines quantise to 8 bits on the way may differ by a few steps."""
 
@@ -49,11 +50,13 @@ class Case:
         sizes: Its sizes.
         weights: ``int4`` or ``float32``.
         form: ``genai`` or ``optimum``, see ``architectures/decoders.py``.
+        precision: What tinycomp is asked to store float32 weights in; the others have the same file.
     """
 
     sizes: decoders.Sizes
     weights: str
     form: str = "genai"
+    precision: str = "f32"
 
     def weight_bytes(self, engine: str) -> int:
         """How many bytes of weights a step reads: all products, of the embedding next to nothing."""
@@ -61,7 +64,7 @@ class Case:
         layer = 2 * s.width * s.width + 2 * s.width * s.kv_heads * s.head + 3 * s.width * s.hidden
         count = s.layers * layer + s.vocabulary * s.width
         if self.weights == "float32":
-            return 4 * count
+            return (2 if engine == OURS and self.precision != "f32" else 4) * count
         block = BLOCK_BYTES if engine == LLAMA else decoders.BLOCK // 2 + 4
         return count // BLOCK * block
 
@@ -77,8 +80,10 @@ CASES: Mapping[str, Case] = {
     "small float32": Case(_SMALL, "float32"),
     "small optimum int4": Case(_SMALL, "int4", "optimum"),
     "small optimum float32": Case(_SMALL, "float32", "optimum"),
+    "small bf16": Case(_SMALL, "float32", precision="bf16"),
     "large int4": Case(_LARGE, "int4"),
     "large float32": Case(_LARGE, "float32"),
+    "large bf16": Case(_LARGE, "float32", precision="bf16"),
 }
 """8 layers of 512 and 24 layers of 1024, in one form or the other."""
 
@@ -127,13 +132,13 @@ def _stem(case: Case) -> str:
 class Ours:
     """A decoder that tinycomp runs as its users do, in a process of its own."""
 
-    def __init__(self, file: Path, sizes: Mapping[str, int], threads: int) -> None:
+    def __init__(self, file: Path, sizes: Mapping[str, int], threads: int, precision: Any = "f32") -> None:
         pin(threads)
         prepare(OURS)
         import tinycomp
         from tinycomp.generation import Decoder
 
-        module = tinycomp.compile(file, target="c", threads=threads)
+        module = tinycomp.compile(file, target="c", threads=threads, precision=precision)
         self._decoder, self._vocabulary = (lambda: Decoder(module)), sizes["vocabulary"]
 
     def generate(self, tokens: int) -> list[float]:
@@ -272,7 +277,8 @@ def measure(name: str, threads: int, effort: Effort, engines: Sequence[str], lla
             )
             path = file.with_suffix(".gguf") if engine == LLAMA else file
             python = llama_python if engine == LLAMA else sys.executable
-            workers[engine] = stack.enter_context(worker(*where, path, sizes, threads, python=python))
+            asked = [path, sizes, threads, *([case.precision] if engine == OURS else [])]
+            workers[engine] = stack.enter_context(worker(*where, *asked, python=python))
         bandwidths = []
         for number in range(-1, effort.rounds):  # the first turn makes things ready
             bandwidths.append(memory.ask("bandwidth"))
@@ -294,7 +300,9 @@ def measure(name: str, threads: int, effort: Effort, engines: Sequence[str], lla
             figures["share"] = {key: figures["bytes"] / s / row["bandwidth"] for key, s in figures["generate"].items()}
         row["engines"][engine] = figures
     failed = bool(errors.get(OURS))
-    row["agrees"] = not failed and row.get("error", 0.0) <= TOLERANCES[case.weights]
+    row["agrees"] = (
+        not failed and row.get("error", 0.0) <= TOLERANCES[case.weights if case.precision == "f32" else case.precision]
+    )
     return row
 
 
