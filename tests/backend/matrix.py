@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.backend.known_failures import FAILS, RANDOM
+from tests.backend.known_failures import FAILS, EITHER
 from tests.backend.suite import Strict, load_suite
 
 NONE = "none"
@@ -36,7 +36,7 @@ class Outcome:
     @property
     def unexpected(self) -> dict[str, str]:
         """The failures that the list of known ones does not name."""
-        return {name: why for name, why in self.failures.items() if name not in FAILS and name not in RANDOM}
+        return {name: why for name, why in self.failures.items() if name not in FAILS and name not in EITHER}
 
 
 def load_reduced() -> dict[str, type[unittest.TestCase]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import onnx
 import pytest
 
-from tests.backend.known_failures import FAILS, RANDOM
+from tests.backend.known_failures import FAILS, EITHER
 from tinycomp.backend import TinycompBackend, TinycompRep
 from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.passes.base import Pass
@@ -76,5 +76,5 @@ def _prepare(case: type[unittest.TestCase]) -> None:
             delattr(case, name)
         elif short in FAILS:
             setattr(case, name, pytest.mark.xfail(reason=FAILS[short], strict=True)(getattr(case, name)))
-        elif short in RANDOM:
-            setattr(case, name, pytest.mark.xfail(reason=RANDOM[short], strict=False)(getattr(case, name)))
+        elif short in EITHER:
+            setattr(case, name, pytest.mark.xfail(reason=EITHER[short], strict=False)(getattr(case, name)))
