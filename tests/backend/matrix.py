@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.backend.known_failures import FAILS, EITHER
+from tests.backend.known_failures import EITHER, FAILS
 from tests.backend.suite import Strict, load_suite
 
 NONE = "none"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import onnx
 import pytest
 
-from tests.backend.known_failures import FAILS, EITHER
+from tests.backend.known_failures import EITHER, FAILS
 from tinycomp.backend import TinycompBackend, TinycompRep
 from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.passes.base import Pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from tests.backend.known_failures import FAILS, EITHER
+from tests.backend.known_failures import EITHER, FAILS
 from tests.backend.suite import load_suite, names
 
 AT_LEAST = 2_010 if tuple(map(int, onnx.__version__.split(".")[:2])) >= (1, 23) else 1_700
