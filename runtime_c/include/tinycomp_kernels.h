@@ -339,6 +339,15 @@ typedef struct tc_nms_f32_params {
   int64_t center; /* 1: a box is its centre and size, 0: two opposite corners */
 } tc_nms_f32_params;
 
+/* nonzero: the positions of the elements other than zero, segment by segment of `room` elements, of which the last one
+ * may be shorter; -0 is zero, NaN is not. Operands: positions (int64 [segments, room]), counts (int64 [segments]), x.
+ */
+typedef struct tc_nonzero_params {
+  int64_t element_size; /* bytes: 1, 2, 4 or 8 */
+  int64_t is_float;     /* 0 or 1: with a sign that does not count */
+  int64_t elements, room;
+} tc_nonzero_params;
+
 /* coordinates: the first counts[segment] positions of every segment, one after the other, each as its `rank` indices
  * into a tensor of the innermost `rank` sizes, the others being 1. Operands: y (int64 [count, rank], with room for
  * all), count (int64 [1]), positions (int64 [segments, room]), counts (int64 [segments], from 0 to room). */

@@ -42,6 +42,7 @@
 #include "select/nms_f32.h"
 #include "trees/tree_ensemble_f32.h"
 #include "trees/class_scores_f32.h"
+#include "select/nonzero.h"
 #include "select/coordinates.h"
 
 #include "quant/quantize_f32.h"

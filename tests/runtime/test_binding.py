@@ -68,7 +68,7 @@ def test_a_result_of_another_size_is_an_error():
     x = X.copy()
     bound = tinycomp.compile(model).bind(x)
     x[...] = 0
-    with pytest.raises(FeedError, match=r'output "y".*does not fit the bound array.*call the module itself'):
+    with pytest.raises(FeedError, match=r'output "y".*does not fit the array.*call the module itself'):
         bound()
 
 

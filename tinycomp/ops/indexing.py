@@ -12,6 +12,7 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
 from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("indexing")
 
@@ -270,7 +271,12 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
     return source.take(chosen, fixed)
 
 
-@FAMILY.op("NonZero")
+def _elements(node: Node) -> Size | None:
+    shape = node.operand(0).sizes
+    return product(shape) if shape else None
+
+
+@FAMILY.op("NonZero", row_bound=_elements, row_axis=1)
 def non_zero(x: Array) -> Array:
     """Return the coordinates of the elements other than zero, one column per element."""
     if x.dtype == object:

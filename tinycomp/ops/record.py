@@ -80,8 +80,9 @@ class OpRecord:
         macs: Multiply-accumulate operations of a node; None means zero.
         traits: Names out of :data:`TRAITS`.
         family: The family file the record comes from.
-        row_bound: Where the size of the results' first dimension depends on data: the most that it may be, or None
+        row_bound: Where the size of one dimension of the results depends on data: the most that it may be, or None
             where sizes are not known that it follows from.
+        row_axis: Which dimension that is.
     """
 
     name: str
@@ -94,6 +95,7 @@ class OpRecord:
     family: str = ""
     body_rule: BodyRule | None = None
     row_bound: RowBound | None = None
+    row_axis: int = 0
 
     def bind(self, attrs: Mapping[str, Any], outputs: int = 1, where: str = "") -> Kernel:
         """Return the kernel with its attributes filled in, as a function of the input arrays.
@@ -175,6 +177,7 @@ class OpFamily:
         type_rule: TypeRule | None = None,
         body_rule: BodyRule | None = None,
         row_bound: RowBound | None = None,
+        row_axis: int = 0,
     ) -> Callable[[_K], _K]:
         """Register the decorated function as the numpy kernel of ``names``."""
         chosen = frozenset(traits)
@@ -182,7 +185,9 @@ class OpFamily:
 
         def register(kernel: _K) -> _K:
             self.records += [
-                OpRecord(name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound)
+                OpRecord(
+                    name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound, row_axis
+                )
                 for name in names
             ]
             return kernel

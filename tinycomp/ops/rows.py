@@ -1,7 +1,7 @@
-"""Results whose number of rows, the size of their first dimension, depends on data.
+"""Results whose number of rows, or of what another dimension counts, depends on data.
 
-An operator's record bounds that number (``row_bound``). Where a graph becomes a program, it is a size like any other,
-with a name of its own; only that a step of the program finds it out.
+An operator's record bounds that number (``row_bound``) and names the dimension (``row_axis``). Where a graph becomes a
+program, it is a size like any other, with a name of its own; only that a step of the program finds it out.
 """
 
 from __future__ import annotations
@@ -58,15 +58,21 @@ def name_rows(graph: Graph) -> dict[str, Size]:
         bound = row_bound(node) if counts_rows(node) else None
         if bound is None and changed.isdisjoint(node.inputs):
             continue
-        name = f"{node.outputs[0].name}.0"
+        record = record_of(node)
+        axis = 0 if record is None else record.row_axis
+        name = f"{node.outputs[0].name}.{axis}"
         for value, inferred in zip(node.outputs, graph.infer(node), strict=True):
-            type_ = tensor(inferred)
-            rows = None if bound is None else dimension(symbol(name))
-            value.type = inferred if rows is None else TensorType(type_.dtype, (rows, *(type_.shape or ())[1:]))
+            value.type = inferred if bound is None else _counted(tensor(inferred), axis, name)
             changed.add(value)
         if bound is not None:
             most[name] = substitute(bound, most)
     return most
+
+
+def _counted(type_: TensorType, axis: int, name: str) -> TensorType:
+    dims = list(type_.shape or ())
+    dims[axis] = dimension(symbol(name))
+    return TensorType(type_.dtype, tuple(dims))
 
 
 def following_rows(graph: Graph) -> set[Value]:

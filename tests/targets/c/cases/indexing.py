@@ -21,6 +21,7 @@ def indexing() -> Iterator[Case]:
     yield from _rearrangements(rng)
     yield from _selections(rng)
     yield from _running()
+    yield from _places()
     yield from _suppressions()
 
 
@@ -164,6 +165,17 @@ def _running() -> Iterator[Case]:
             yield Case("CumProd", [x % x.dtype.type(3), Const(np.array(axis))], flags, opset=26, onnxruntime=False)
     yield Case("CumSum", [floats(2, 0, 3), Const(np.array(1))], {"exclusive": 1})
     yield Case("CumSum", [floats(7), Const(np.array([0]))])
+
+
+def _places() -> Iterator[Case]:
+    for dtype in ("float32", "int8", "bool", "int64", "float16"):
+        yield Case(
+            "NonZero", [integers(3, 5, 7, low=0, high=2).astype(dtype)], onnxruntime=dtype not in ("int8", "float16")
+        )
+    yield Case("NonZero", [np.array([0.0, -0.0, np.nan, np.inf], np.float32)])
+    yield Case("NonZero", [integers(9000, low=0, high=2, dtype="int32")])
+    yield Case("NonZero", [np.zeros((4, 3), np.float32)], onnxruntime=False)
+    yield Case("NonZero", [floats(4, 0, 3)], onnxruntime=False)
 
 
 def _suppressions() -> Iterator[Case]:

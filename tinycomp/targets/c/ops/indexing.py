@@ -43,6 +43,37 @@ def gather(emit: Emitter, node: Node) -> None:
     emit.call("gather", [node.output, data, indices], params, node)
 
 
+_SEGMENT = 4096
+"""Elements that are searched at a time."""
+
+
+def _searchable(node: Node) -> Verdict:
+    x = node.operand(0)
+    if x.rank == 0:
+        return reject("its operand has no dimensions")
+    return x.dtype in (*NUMBERS, "bool", "float16", "bfloat16") or reject(f"its operand is {x.dtype}")
+
+
+@FAMILY.lower("NonZero", check=all_of(known_rank, _searchable), layout=LayoutRule.ROW_MAJOR)
+def nonzero(emit: Emitter, node: Node) -> None:
+    """Emit a search for positions, which are then put side by side and counted, and turned into columns."""
+    x = node.operand(0)
+    type_, shape = sized_type(x)
+    rank, elements, size = len(shape), product(shape), element_size(x)
+    segments = -(-elements // _SEGMENT)
+    room = segments * _SEGMENT
+    positions, counts, count = emit.scratch(room * 8), emit.scratch(segments * 8), emit.scratch(8)
+    is_float = int(type_.dtype in ("float32", "float64", "float16", "bfloat16"))
+    params = {"element_size": size, "is_float": is_float, "elements": elements, "room": _SEGMENT}
+    emit.call("nonzero", [positions, counts, x], params, node)
+    rows = emit.scratch(room * rank * 8)
+    sizes = {"segments": segments, "room": _SEGMENT, "rank": rank}
+    emit.call("coordinates", [rows, count, positions, counts], sizes | eight("size", shape, 1), node)
+    found = sized_type(node.output)[1][1]
+    emit.finds(found, 1)
+    emit_copy(emit, node, emit.view(node.output), rows, [rank, found], [found, 1], [1, rank], 8)
+
+
 @FAMILY.lower("GatherElements", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)
 def gather_elements(emit: Emitter, node: Node) -> None:
     """Emit a walk over the indices, which takes steps through the data along all axes but the indexed one."""
