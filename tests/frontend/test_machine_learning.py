@@ -51,12 +51,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "LinearClassifier", {**linear(2), "classlabels_ints": [0, 1], "post_transform": "LOGISTIC"},
     ),
     "LinearClassifier of texts": ("LinearClassifier", {**linear(3), "classlabels_strings": ["a", "b", "c"]}),
+    **{
+        f"LinearClassifier of one row, {transform}": (
+            "LinearClassifier", {**linear(1), "classlabels_ints": [4, 6], "post_transform": transform},
+        )
+        for transform in ("NONE", "LOGISTIC")
+    },
+    "LinearClassifier of one row, texts": ("LinearClassifier", {**linear(1), "classlabels_strings": ["a", "b"]}),
     **{f"SVMRegressor {kind}": ("SVMRegressor", machine(kind)) for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")},
 }  # fmt: skip
 HOST = {
-    "LinearClassifier of one row": (
-        "LinearClassifier", {**linear(1), "classlabels_ints": [0, 1], "post_transform": "LOGISTIC"},
-    ),
     "one class": ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
 }  # fmt: skip
 """Forms that no definition covers."""

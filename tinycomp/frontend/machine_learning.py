@@ -122,7 +122,17 @@ def _linear_classifier(
 ) -> tuple[Value, Value]:
     texts = [t.decode() if isinstance(t, bytes) else t for t in classlabels_strings]
     labels = np.array(texts, object) if texts else np.asarray(classlabels_ints, np.int64)
-    covered(post_transform in _TRANSFORMS and len(labels) > 1 and len(intercepts) == len(labels))
+    covered(post_transform in _TRANSFORMS and len(labels) > 1)
+    if len(labels) == 2 and len(intercepts) == 1:
+        # The only score speaks for the second class; onnxruntime has no softmax here.
+        covered(post_transform != "SOFTMAX")
+        score = _linear(b, x, coefficients, intercepts, 1)
+        second = b.reshape(b("Greater", score, b.float32(0)), [-1])
+        label = b("Gather", b.const(labels), b.cast(second, "int64"))
+        if post_transform == "LOGISTIC":
+            return label, b("Sigmoid", b("Concat", b("Neg", score), score, axis=1))
+        return label, b("Concat", b("Sub", b.float32(1), score), score, axis=1)
+    covered(len(intercepts) == len(labels))
     scores = _linear(b, x, coefficients, intercepts, len(labels))
     label = b("Gather", b.const(labels), b("ArgMax", scores, axis=1, keepdims=0))
     operator = _TRANSFORMS[post_transform]
