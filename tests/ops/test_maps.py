@@ -105,6 +105,13 @@ def test_label_encoder_of_tensors(keys: np.ndarray, values: np.ndarray, default:
         np.testing.assert_array_equal(got, np.asarray(theirs(made, x)))
 
 
+@pytest.mark.parametrize("keys", [[3, 5, 4, 3], [-4, -2], [2**63 - 3, 2**63 - 1], [-(2**63), -(2**63) + 2]])
+def test_label_encoder_of_near_integers(keys: list[int]) -> None:
+    x = np.array([3, 4, 5, 6, -4, -2, -3, 2**63 - 1, 2**63 - 2, 2**63 - 3, -(2**63), -(2**63) + 2, 0])
+    made = encoder(2, 7, x.shape, 7, keys_int64s=keys, values_int64s=list(range(10, 10 + len(keys))))
+    np.testing.assert_array_equal(tinycomp.compile(made)(x), theirs(made, x))
+
+
 @pytest.mark.parametrize("x", [np.array(["a", "b", "c"], object), np.array([0, 2, 3, -1])], ids=["names", "places"])
 @pytest.mark.parametrize("default", [{}, {"default_int64": 7, "default_string": "none"}])
 def test_label_encoder_of_classes(x: np.ndarray, default: dict[str, object]) -> None:

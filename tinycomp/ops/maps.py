@@ -15,6 +15,8 @@ from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
+_DENSE = 16
+"""Integer keys that span at most so many numbers each are looked up by index instead of by search."""
 _CASTS = {"TO_FLOAT": np.dtype(np.float32), "TO_STRING": np.dtype(object), "TO_INT64": np.dtype(np.int64)}
 
 
@@ -173,6 +175,15 @@ def _encoded(x: Array, keys: Array, values: Array, default: Any, *, nan: bool) -
         places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
         found = np.array([places.get(t, -1) for t in x.reshape(-1).tolist()], np.intp).reshape(x.shape)
         return results[found]
+    if keys.dtype.kind in "iu" and len(keys):
+        low, high = int(keys.min()), int(keys.max())
+        if high - low <= _DENSE * len(keys):
+            places = np.full(high - low + 2, -1, np.intp)
+            places[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first counts
+            # A difference that wraps is outside, too, as one without a sign.
+            outside = high - low + 1
+            found = np.minimum((x - keys.dtype.type(low)).view(f"u{x.itemsize}"), outside).astype(np.intp)
+            return np.take(np.take(results, places), found)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     # NaN sorts behind all numbers, in both.
