@@ -178,12 +178,12 @@ def _encoded(x: Array, keys: Array, values: Array, default: Any, *, nan: bool) -
     if keys.dtype.kind in "iu" and len(keys):
         low, high = int(keys.min()), int(keys.max())
         if high - low <= _DENSE * len(keys):
-            places = np.full(high - low + 2, -1, np.intp)
-            places[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first counts
+            index = np.full(high - low + 2, -1, np.intp)
+            index[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first counts
             # A difference that wraps is outside, too, as one without a sign.
             outside = high - low + 1
-            found = np.minimum((x - keys.dtype.type(low)).view(f"u{x.itemsize}"), outside).astype(np.intp)
-            return np.take(np.take(results, places), found)
+            near: Array = np.minimum((x - keys.dtype.type(low)).view(f"u{x.itemsize}"), outside)
+            return results[index][near]
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     # NaN sorts behind all numbers, in both.
