@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -92,7 +93,8 @@ def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) 
     counts = np.array([len(each) for each in parts], np.int64)
     width = int(counts.max(initial=0))
     reserve((len(parts), width), np.dtype(object).itemsize, "StringSplit")
-    filled = [part for each in parts for part in (*each, *[""] * (width - len(each)))]
+    empty = [[""] * (width - count) for count in range(width + 1)]
+    filled = list(itertools.chain.from_iterable(each + empty[len(each)] for each in parts))
     return _objects(filled, (*x.shape, width)), counts.reshape(x.shape)
 
 
@@ -122,7 +124,7 @@ def _matcher(pattern: str) -> Callable[[str], Any]:
             raise UnsupportedError(
                 f"RegexFullMatch: {problem} may take exponential time without re2",
                 expected=f"no repeated groups, {_MOST_REPEATS} repetitions and {_MOST_CHOICES} choices at most",
-                found=repr(pattern), hint="Install google-re2, which matches in linear time.",
+                found=repr(pattern), hint="Install google-re2 (the extra `regex`), which matches in linear time.",
             ) from None  # fmt: skip
     try:
         matches: Callable[[str], Any] = engine.compile(pattern).fullmatch
