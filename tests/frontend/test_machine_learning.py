@@ -29,6 +29,13 @@ def machine(kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def classifier(kind: str) -> dict[str, Any]:
+    return {
+        "coefficients": numbers(2 * 9), "support_vectors": numbers(9 * WIDTH), "vectors_per_class": [2, 4, 3],
+        "rho": numbers(3), "kernel_type": kind, "kernel_params": [0.2, 0.5, 3.0],
+    }  # fmt: skip
+
+
 def linear(classes: int) -> dict[str, Any]:
     return {"coefficients": numbers(classes * WIDTH), "intercepts": numbers(classes)}
 
@@ -51,12 +58,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "LinearClassifier", {**linear(2), "classlabels_ints": [0, 1], "post_transform": "LOGISTIC"},
     ),
     "LinearClassifier of texts": ("LinearClassifier", {**linear(3), "classlabels_strings": ["a", "b", "c"]}),
+    **{
+        f"LinearClassifier of one row, {transform}": (
+            "LinearClassifier", {**linear(1), "classlabels_ints": [4, 6], "post_transform": transform},
+        )
+        for transform in ("NONE", "LOGISTIC")
+    },
+    "LinearClassifier of one row, texts": ("LinearClassifier", {**linear(1), "classlabels_strings": ["a", "b"]}),
     **{f"SVMRegressor {kind}": ("SVMRegressor", machine(kind)) for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")},
+    "SVMClassifier": ("SVMClassifier", {**classifier("RBF"), "classlabels_ints": [4, 5, 9]}),
+    "SVMClassifier of texts": ("SVMClassifier", {**classifier("POLY"), "classlabels_strings": ["a", "b", "c"]}),
 }  # fmt: skip
 HOST = {
-    "LinearClassifier of one row": (
-        "LinearClassifier", {**linear(1), "classlabels_ints": [0, 1], "post_transform": "LOGISTIC"},
-    ),
     "one class": ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
 }  # fmt: skip
 """Forms that no definition covers."""
@@ -66,7 +79,7 @@ def model_of(op: str, attributes: dict[str, Any]) -> onnx.ModelProto:
     integers = "imputed_value_int64s" in attributes or op == "OneHotEncoder"
     x = helper.make_tensor_value_info("x", TensorProto.INT64 if integers else TensorProto.FLOAT, ["rows", WIDTH])
     results = []
-    if op == "LinearClassifier":
+    if op in ("LinearClassifier", "SVMClassifier"):
         kind = TensorProto.STRING if "classlabels_strings" in attributes else TensorProto.INT64
         results.append(helper.make_tensor_value_info("label", kind, ["rows"]))
     kind = TensorProto.INT64 if "imputed_value_int64s" in attributes else TensorProto.FLOAT

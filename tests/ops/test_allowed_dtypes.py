@@ -15,6 +15,7 @@ from tinycomp.errors import TinycompError
 REFUSED = {
     ("BitCast", "T1"): "the widths differ",  # the type it casts to stays that of the test
     ("Col2Im", "T"): "unsupported operand type",  # texts cannot be added
+    ("TfIdfVectorizer", "T"): "the pool is not made of whole n-grams",
     ("Resize", "T1"): "only numbers can be interpolated",
 }
 """What may be refused, with a part of the reason."""

@@ -1,4 +1,4 @@
-"""CategoryMapper, CastMap and ZipMap against onnxruntime."""
+"""CategoryMapper, LabelEncoder, CastMap and ZipMap against onnxruntime."""
 
 from __future__ import annotations
 
@@ -39,6 +39,98 @@ def test_category_mapper(x: np.ndarray) -> None:
     )  # fmt: skip
     got = tinycomp.compile(made)(x)
     np.testing.assert_array_equal(got, theirs(made, x))
+
+
+COLUMNS: dict[str, list[object]] = {
+    "floats": [1.5, float("nan"), 0.0, -7.0, 1.5],
+    "int64s": [5, -3, 2**60, 0, 5],
+    "strings": ["b", "", "ä", "a", "b"],
+}
+LOOKED_UP = {
+    "floats": np.array([[-7, 1.5, np.nan], [-0.0, 9, np.inf]], np.float32),
+    "int64s": np.array([[0, 5, 1], [2**60, 2**60 + 1, -3]]),
+    "strings": np.array([["a", "b", "c"], ["", "ä", "B"]], object),
+}
+TYPES = {"floats": onnx.TensorProto.FLOAT, "int64s": onnx.TensorProto.INT64, "strings": onnx.TensorProto.STRING}
+
+
+def encoder(version: int, given: int, shape: tuple[int, ...], made: int, **attrs: object) -> onnx.ModelProto:
+    types = [helper.make_tensor_type_proto(t, shape) for t in (given, made)]
+    labels = model("LabelEncoder", *types, **attrs)
+    labels.opset_import[1].version = version
+    return labels
+
+
+@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize("keys", COLUMNS)
+@pytest.mark.parametrize("values", COLUMNS)
+@pytest.mark.parametrize("default", [False, True])
+def test_label_encoder(version: int, keys: str, values: str, default: bool) -> None:
+    x = LOOKED_UP[keys]
+    defaults = {"default_float": 2.5, "default_int64": 77, "default_string": "none"} if default else {}
+    made = encoder(
+        version, TYPES[keys], x.shape, TYPES[values],
+        **{f"keys_{keys}": COLUMNS[keys], f"values_{values}": COLUMNS[values]}, **defaults,
+    )  # fmt: skip
+    for rows in (x, x[:0]):
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = len(rows)
+        made.graph.output[0].type.tensor_type.shape.dim[0].dim_value = len(rows)
+        got = tinycomp.compile(made)(rows)
+        want = np.asarray(theirs(made, rows))
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "default"),
+    [
+        (np.array([1.5, np.nan]), np.array([1.25, 2.5]), np.array([0.1])),
+        (np.array([2, 3]), np.array([20, 30], np.int16), np.array([-5], np.int16)),
+        (np.array(["a", "b"], object), np.array([20, 30], np.int64), np.array([-5])),
+    ],
+    ids=["float64", "int16", "strings"],
+)
+def test_label_encoder_of_tensors(keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> None:
+    x = np.array([keys[1], keys[0], keys[0] * 2], keys.dtype)
+    kinds = [8 if a.dtype == object else helper.np_dtype_to_tensor_dtype(a.dtype) for a in (keys, values)]
+    tensors = {
+        f"{name}_tensor": onnx.numpy_helper.from_array(a, name)
+        for name, a in (("keys", keys), ("values", values), ("default", default))
+    }
+    made = encoder(4, kinds[0], x.shape, kinds[1], **tensors)
+    got = tinycomp.compile(made)(x)
+    np.testing.assert_array_equal(got, [values[1], values[0], default[0]])
+    assert got.dtype == values.dtype
+    if values.dtype != np.int16:  # onnxruntime has no such encoder
+        np.testing.assert_array_equal(got, np.asarray(theirs(made, x)))
+
+
+@pytest.mark.parametrize("keys", [[3, 5, 4, 3], [-4, -2], [2**63 - 3, 2**63 - 1], [-(2**63), -(2**63) + 2]])
+def test_label_encoder_of_near_integers(keys: list[int]) -> None:
+    x = np.array([3, 4, 5, 6, -4, -2, -3, 2**63 - 1, 2**63 - 2, 2**63 - 3, -(2**63), -(2**63) + 2, 0])
+    made = encoder(2, 7, x.shape, 7, keys_int64s=keys, values_int64s=list(range(10, 10 + len(keys))))
+    np.testing.assert_array_equal(tinycomp.compile(made)(x), theirs(made, x))
+
+
+@pytest.mark.parametrize("x", [np.array(["a", "b", "c"], object), np.array([0, 2, 3, -1])], ids=["names", "places"])
+@pytest.mark.parametrize("default", [{}, {"default_int64": 7, "default_string": "none"}])
+def test_label_encoder_of_classes(x: np.ndarray, default: dict[str, object]) -> None:
+    kinds = [8, 7] if x.dtype == object else [7, 8]
+    made = encoder(1, kinds[0], x.shape, kinds[1], classes_strings=["a", "b", "a"], **default)
+    np.testing.assert_array_equal(tinycomp.compile(made)(x), theirs(made, x))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"keys_int64s": [1], "values_int64s": [1, 2]}, "the table is uneven.*expected as many keys as values"),
+        ({"keys_int64s": [1]}, "bad values.*expected one attribute of values.*found 0 of them"),
+        ({"keys_strings": ["a"], "values_int64s": [1]}, "the keys are of another type than the input"),
+    ],
+)
+def test_label_encoder_with_a_bad_table(attrs: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=f"(?s){message}"):
+        run_ours("LabelEncoder", [np.array([1])], attrs, 2, domain=ML)
 
 
 @pytest.mark.parametrize("to", ["TO_FLOAT", "TO_INT64", "TO_STRING"])

@@ -45,11 +45,15 @@ def machine(classes: int, kernel: str, probability: bool, seed: int = 0) -> dict
     return attributes | ({"prob_a": [-abs(a) for a in numbers(pairs)], "prob_b": numbers(pairs)} if probability else {})
 
 
-def check(model: onnx.ModelProto, x: np.ndarray) -> None:
+def check(model: onnx.ModelProto, x: np.ndarray, defined: bool = False) -> None:
+    """Compare with onnxruntime on the host and, where ONNX's operators define the machine, on the target c."""
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
-    label, scores = tinycomp.compile(model, "host").run({"x": x}).values()
-    assert label.tolist() == expected[0].tolist()
-    np.testing.assert_allclose(scores, expected[1], rtol=1e-4, atol=2e-5)
+    for target in ("host", "c"):
+        module = tinycomp.compile(model, target)
+        assert bool(module.report().regions) == (target == "c" and defined)
+        label, scores = module.run({"x": x}).values()
+        assert label.tolist() == expected[0].tolist()
+        np.testing.assert_allclose(scores, expected[1], rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
@@ -58,12 +62,19 @@ def check(model: onnx.ModelProto, x: np.ndarray) -> None:
 def test_against_onnxruntime(kernel: str, classes: int, probability: bool) -> None:
     x = np.random.default_rng(1).standard_normal((60, 4)).astype(F32)
     labels = {"classlabels_ints": list(range(5, 5 + classes))}
-    check(model_of(4, **labels, **machine(classes, kernel, probability)), x)
+    check(model_of(4, **labels, **machine(classes, kernel, probability)), x, defined=not probability)
 
 
 def test_labels_that_are_texts() -> None:
     x = np.random.default_rng(1).standard_normal((20, 4)).astype(F32)
     check(model_of(4, strings=True, classlabels_strings=["a", "b", "c"], **machine(3, "RBF", probability=True)), x)
+
+
+@pytest.mark.parametrize(("classes", "transform"), [(2, "LOGISTIC"), (3, "LOGISTIC"), (3, "SOFTMAX")])
+def test_transformed_decisions(classes: int, transform: str) -> None:
+    x = np.random.default_rng(1).standard_normal((20, 4)).astype(F32)
+    attributes = machine(classes, "RBF", probability=False) | {"post_transform": transform}
+    check(model_of(4, classlabels_ints=list(range(classes)), **attributes), x, defined=True)
 
 
 def test_without_support_vectors() -> None:

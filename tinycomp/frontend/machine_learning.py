@@ -12,6 +12,7 @@ import numpy as np
 from tinycomp.frontend.definition_body import Body
 from tinycomp.frontend.microsoft import covered, defines
 from tinycomp.ir.graph import Value
+from tinycomp.ops.svm import pair_weights
 
 DOMAIN = "ai.onnx.ml"
 _TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
@@ -87,6 +88,12 @@ def _one_hot_encoder(
     return b.cast(b("Equal", numbers, b.const(np.asarray(cats_int64s, np.int64))), "float32")
 
 
+def _labels(ints: Sequence[int], strings: Sequence[str | bytes]) -> np.ndarray:
+    """Return the labels of classes, which are texts or integers."""
+    texts = [t.decode() if isinstance(t, bytes) else t for t in strings]
+    return np.array(texts, object) if texts else np.asarray(ints, np.int64)
+
+
 def _linear(b: Body, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], outputs: int) -> Value:
     """Return the products of rows and coefficients, and the intercepts added."""
     covered(outputs > 0 and len(coefficients) % outputs == 0 and len(intercepts) in (0, outputs))
@@ -120,9 +127,18 @@ def _linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Value, Value]:
-    texts = [t.decode() if isinstance(t, bytes) else t for t in classlabels_strings]
-    labels = np.array(texts, object) if texts else np.asarray(classlabels_ints, np.int64)
-    covered(post_transform in _TRANSFORMS and len(labels) > 1 and len(intercepts) == len(labels))
+    labels = _labels(classlabels_ints, classlabels_strings)
+    covered(post_transform in _TRANSFORMS and len(labels) > 1)
+    if len(labels) == 2 and len(intercepts) == 1:
+        # The only score speaks for the second class; onnxruntime has no softmax here.
+        covered(post_transform != "SOFTMAX")
+        score = _linear(b, x, coefficients, intercepts, 1)
+        second = b.reshape(b("Greater", score, b.float32(0)), [-1])
+        label = b("Gather", b.const(labels), b.cast(second, "int64"))
+        if post_transform == "LOGISTIC":
+            return label, b("Sigmoid", b("Concat", b("Neg", score), score, axis=1))
+        return label, b("Concat", b("Sub", b.float32(1), score), score, axis=1)
+    covered(len(intercepts) == len(labels))
     scores = _linear(b, x, coefficients, intercepts, len(labels))
     label = b("Gather", b.const(labels), b("ArgMax", scores, axis=1, keepdims=0))
     operator = _TRANSFORMS[post_transform]
@@ -162,3 +178,43 @@ def _svm_regressor(
     vectors = np.asarray(support_vectors, np.float32).reshape(n_supports, -1)
     near = _similarity(b, _features(b, x), vectors, kernel_type, kernel_params)
     return b("Gemm", near, b.const(np.asarray(coefficients, np.float32)[:, None]), _row(b, rho))
+
+
+@defines("SVMClassifier", since=13, domain=DOMAIN)
+def _svm_classifier(
+    b: Body,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    rho: Sequence[float],
+    support_vectors: Sequence[float],
+    vectors_per_class: Sequence[int],
+    classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str | bytes] = (),
+    kernel_params: Sequence[float] = (),
+    kernel_type: str = "LINEAR",
+    post_transform: str = "NONE",
+    prob_a: Sequence[float] = (),
+    prob_b: Sequence[float] = (),
+) -> tuple[Value, Value]:
+    # Probabilities are found by iteration, in the operator's own kernel.
+    counts = np.asarray(vectors_per_class, np.int64)
+    total, classes = int(counts.sum()), len(counts)
+    covered(not prob_a and not prob_b and post_transform in _TRANSFORMS and classes > 1)
+    covered(total > 0 and len(support_vectors) % total == 0 and len(coefficients) == total * (classes - 1))
+    vectors = np.asarray(support_vectors, np.float32).reshape(total, -1)
+    labels = _labels(classlabels_ints, classlabels_strings)
+    rows = _features(b, x)
+    first, second = np.triu_indices(classes, 1)
+    covered(len(labels) == classes and len(rho) == len(first) and rows.shape and rows.shape[1] == vectors.shape[1])
+    near = _similarity(b, rows, vectors, kernel_type, kernel_params)
+    weights = pair_weights(counts, coefficients).astype(np.float32)
+    decisions = b("Gemm", near, b.const(weights), _row(b, rho))
+    # Every pair has a vote for its second class, which goes to the first where the decision is positive.
+    moved = np.eye(classes, dtype=np.float32)[first] - np.eye(classes, dtype=np.float32)[second]
+    positive = b.cast(b("Greater", decisions, b.float32(0)), "float32")
+    votes = b("Gemm", positive, b.const(moved), b.const(np.arange(classes, dtype=np.float32)))
+    label = b("Gather", b.const(labels), b("ArgMax", votes, axis=1, keepdims=0))
+    scores = b("Concat", b("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
+    operator = _TRANSFORMS[post_transform]
+    return label, b(operator, scores) if operator else scores

@@ -51,6 +51,7 @@ FAMILIES = (
     "sequence",
     "shape",
     "svm",
+    "text",
     "trees",
 )
 """The modules that hold the records, one per family of operators; each has its records in ``FAMILY``."""

@@ -1,4 +1,4 @@
-"""The operators of ``ai.onnx.ml`` that onnx.reference lacks: between categories, maps and tensors."""
+"""The operators of ``ai.onnx.ml`` between categories, labels, maps and tensors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tinycomp.ops.record import OpFamily
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
+_DENSE = 16
+"""Integer keys that span at most so many numbers each are looked up by index instead of by search."""
 _CASTS = {"TO_FLOAT": np.dtype(np.float32), "TO_STRING": np.dtype(object), "TO_INT64": np.dtype(np.int64)}
 
 
@@ -43,6 +45,153 @@ def category_mapper(
     table: dict[Any, Any] = dict(zip(keys, values, strict=True))
     mapped = [table.get(key, default) for key in x.reshape(-1).tolist()]
     return np.array(mapped, dtype=np.int64 if x.dtype == object else object).reshape(x.shape)
+
+
+@FAMILY.op("LabelEncoder", domain=_ML)
+def class_encoder(
+    x: Array, *, classes_strings: Sequence[Any] = (), default_int64: int = -1, default_string: Any = "_Unused"
+) -> Array:
+    """Turn names of classes into their places in a list, or places into names: LabelEncoder before opset 2.
+
+    A name that stands in the list twice is its last place, as in onnxruntime.
+    """
+    names = _texts(classes_strings)
+    if x.dtype == object:
+        places = {name: place for place, name in enumerate(names)}
+        return np.array([places.get(t, default_int64) for t in x.reshape(-1).tolist()], np.int64).reshape(x.shape)
+    table = np.array([*names, _text(default_string)], object)
+    return table[np.where((x >= 0) & (x < len(names)), x, len(names))]
+
+
+@FAMILY.op("LabelEncoder", domain=_ML, since=2)
+def label_encoder(
+    x: Array,
+    *,
+    keys_floats: Sequence[float] = (),
+    keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[Any] = (),
+    values_floats: Sequence[float] = (),
+    values_int64s: Sequence[int] = (),
+    values_strings: Sequence[Any] = (),
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: Any = "_Unused",
+) -> Array:
+    """Return the value of each element's key; what is not in the table becomes the default of the values' type.
+
+    Of equal keys the first counts. NaN equals no key.
+
+    Raises:
+        ModelError: If not exactly one list of keys and one of values is given, or their lengths differ.
+    """
+    keys = _column("keys", keys_floats, keys_int64s, keys_strings)
+    values = _column("values", values_floats, values_int64s, values_strings)
+    return _encoded(x, keys, values, _default(values, default_float, default_int64, default_string), nan=False)
+
+
+@FAMILY.op("LabelEncoder", domain=_ML, since=4)
+def tensor_label_encoder(
+    x: Array,
+    *,
+    keys_floats: Sequence[float] = (),
+    keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[Any] = (),
+    keys_tensor: Any = None,
+    values_floats: Sequence[float] = (),
+    values_int64s: Sequence[int] = (),
+    values_strings: Sequence[Any] = (),
+    values_tensor: Any = None,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: Any = "_Unused",
+    default_tensor: Any = None,
+) -> Array:
+    """Return the value of each element's key as :func:`label_encoder` does; NaN equals a key that is NaN.
+
+    Raises:
+        ModelError: If not exactly one list of keys and one of values is given, or their lengths differ.
+    """
+    keys = _column("keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
+    values = _column("values", values_floats, values_int64s, values_strings, values_tensor)
+    default = _default(values, default_float, default_int64, default_string)
+    if default_tensor is not None:
+        default = np.asarray(default_tensor).reshape(-1)[0]
+    return _encoded(x, keys, values, default, nan=True)
+
+
+def _text(text: Any) -> Any:
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def _texts(texts: Sequence[Any]) -> list[Any]:
+    return [_text(t) for t in texts]
+
+
+def _column(
+    which: str, floats: Sequence[float], ints: Sequence[int], strings: Sequence[Any], tensor: Any = None
+) -> Array:
+    """Return the one column of a table that is given."""
+    given = [np.asarray(floats, np.float32)] if len(floats) else []
+    given += [np.asarray(ints, np.int64)] if len(ints) else []
+    given += [np.array(_texts(strings), object)] if len(strings) else []
+    if tensor is not None:
+        array = np.asarray(tensor).reshape(-1)
+        given.append(np.array(_texts(array.tolist()), object) if array.dtype.kind in "OSU" else array)
+    if len(given) != 1:
+        raise ModelError(
+            f"LabelEncoder: bad {which}", expected=f"one attribute of {which}", found=f"{len(given)} of them"
+        )
+    return given[0]
+
+
+def _default(values: Array, number: float, whole: int, text: Any) -> Any:
+    if values.dtype == object:
+        return _text(text)
+    return number if values.dtype.kind == "f" else whole
+
+
+def _encoded(x: Array, keys: Array, values: Array, default: Any, *, nan: bool) -> Array:
+    """Look every element up in a table.
+
+    Args:
+        x: Any shape.
+        keys: [entries].
+        values: [entries].
+        default: What elements become that are no key.
+        nan: Whether NaN equals NaN.
+    """
+    if len(keys) != len(values):
+        raise ModelError(
+            "LabelEncoder: the table is uneven",
+            expected="as many keys as values",
+            found=f"{len(keys)} and {len(values)}",
+        )
+    if (x.dtype == object) != (keys.dtype == object):
+        raise ModelError(
+            "LabelEncoder: the keys are of another type than the input", expected=str(x.dtype), found=str(keys.dtype)
+        )
+    results = np.append(values, np.array([_text(default)], values.dtype))
+    if keys.dtype == object:
+        places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
+        found = np.array([places.get(t, -1) for t in x.reshape(-1).tolist()], np.intp).reshape(x.shape)
+        return results[found]
+    if keys.dtype.kind in "iu" and len(keys):
+        low, high = int(keys.min()), int(keys.max())
+        if high - low <= _DENSE * len(keys):
+            index = np.full(high - low + 2, -1, np.intp)
+            index[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first counts
+            # A difference that wraps is outside, too, as one without a sign.
+            outside = high - low + 1
+            near: Array = np.minimum((x - keys.dtype.type(low)).view(f"u{x.itemsize}"), outside)
+            return results[index][near]
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    # NaN sorts behind all numbers, in both.
+    near = np.minimum(np.searchsorted(ordered, x), len(keys) - 1)
+    same = ordered[near] == x
+    if nan:
+        same |= np.isnan(ordered[near]) & np.isnan(x)
+    return results[np.where(same, order[near], -1)]
 
 
 @FAMILY.op("CastMap", domain=_ML)

@@ -119,7 +119,7 @@ def svm_classifier(
         return labels[scores.argmax(1)], transformed(scores, post_transform).astype(np.float32)
     vectors = np.asarray(support_vectors, np.float64).reshape(int(counts.sum()), -1)
     _fits(rows, vectors)
-    decisions = similarities(rows, vectors, kernel_type, kernel_params) @ _pair_weights(counts, coefficients) + biases
+    decisions = similarities(rows, vectors, kernel_type, kernel_params) @ pair_weights(counts, coefficients) + biases
     first, second = np.triu_indices(len(counts), 1)
     votes = np.zeros((len(rows), len(counts)), np.int64)
     for pair, (i, j) in enumerate(zip(first, second, strict=True)):
@@ -139,8 +139,13 @@ def svm_classifier(
     return labels[chosen], transformed(scores, post_transform).astype(np.float32)
 
 
-def _pair_weights(counts: Array, coefficients: Sequence[float]) -> Array:
-    """Return what every support vector adds to the decision about every two classes, [vectors, pairs]."""
+def pair_weights(counts: Array, coefficients: Sequence[float]) -> Array:
+    """Return what every support vector adds to the decision about every two classes, [vectors, pairs] in float64.
+
+    Args:
+        counts: How many vectors each class has.
+        coefficients: One row of factors of the vectors for every class but one, as libsvm stores them.
+    """
     starts = np.cumsum(counts) - counts
     table = np.asarray(coefficients, np.float64).reshape(len(counts) - 1, -1)
     columns = []

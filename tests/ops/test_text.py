@@ -1,0 +1,150 @@
+"""Operators on texts against onnxruntime; what it does not have, against their definition."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import tinycomp
+from tests.ops.harness import run_ours, single_node_model
+from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
+from tinycomp.ops.text import backtracks
+
+WORDS = ["the", "Cat", "cat", "sat", "ON", "on", "mat", "\u00c4pfel", "\u00e4pfel", ""]
+
+
+def texts(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).choice(np.array(WORDS, object), shape)
+
+
+def check(op: str, operands: list[np.ndarray], attrs: dict[str, Any], version: int, outputs: int = 1) -> None:
+    """Compare with onnxruntime."""
+    model = single_node_model(op, operands, attrs, version, outputs)
+    feeds = {f"x{i}": x for i, x in enumerate(operands)}
+    wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    for got, want in zip(run_ours(op, operands, attrs, version, outputs=outputs), wanted, strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        assert got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("case", ["NONE", "LOWER", "UPPER"])
+@pytest.mark.parametrize("sensitive", [0, 1])
+@pytest.mark.parametrize("stops", [[], ["cat", "ON"], WORDS])
+@pytest.mark.parametrize("shape", [(12,), (1, 12)])
+def test_string_normalizer(case: str, sensitive: int, stops: list[str], shape: tuple[int, ...]) -> None:
+    attrs = {"case_change_action": case, "is_case_sensitive": sensitive, "locale": "C.UTF-8"}
+    check("StringNormalizer", [texts(*shape)], attrs | ({"stopwords": stops} if stops else {}), 10)
+
+
+def test_string_normalizer_of_rows() -> None:
+    with pytest.raises(ExecutionError, match=r"bad shape; expected \[texts\] or \[1, texts\]; found \[2, 3\]"):
+        run_ours("StringNormalizer", [texts(2, 3)], {}, 10)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)), ((), ()), ((0,), (1,))])
+def test_string_concat(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    check("StringConcat", [np.array(texts(*s, seed=i), object) for i, s in enumerate(shapes)], {}, 20)
+
+
+@pytest.mark.parametrize("delimiter", [None, "", ",", "--"])
+@pytest.mark.parametrize("most", [None, 1, 2])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (0,)])
+def test_string_split(delimiter: str | None, most: int | None, shape: tuple[int, ...]) -> None:
+    attrs = {k: v for k, v in {"delimiter": delimiter, "maxsplit": most}.items() if v is not None}
+    plain = np.array(["a,b,c", "a", "a b c", "a--b--c--", "--", "a,,b"], object)
+    check("StringSplit", [plain[: int(np.prod(shape))].reshape(shape)], attrs, 20, outputs=2)
+    # onnxruntime finds no part in an empty text, and counts more white space than ONNX and Python do.
+    x = np.array(["", "  a  b c ", " ", ",", "a\tb", "a, b"], object)[: int(np.prod(shape))].reshape(shape)
+    wanted = ReferenceEvaluator(single_node_model("StringSplit", [x], attrs, 20, 2)).run(None, {"x0": x})
+    for got, want in zip(run_ours("StringSplit", [x], attrs, 20, outputs=2), wanted, strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        assert got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("pattern", ["", "c.t", r"[\w.]+", "(?:the|[Cc]at)", r"\(a\)*", "a{2,3}"])
+def test_regex_full_match(pattern: str) -> None:
+    x = np.array([["cat", "the", "Cat", ""], ["a", "aa", "(a)))", "cats"]], object)
+    check("RegexFullMatch", [x], {"pattern": pattern}, 20)
+
+
+def test_regular_expressions_never_explode() -> None:
+    x = np.array(["a" * 60 + "b"], object)
+    if importlib.util.find_spec("re2") is None:
+        hint = "a repeated group may take exponential time without re2.*Install google-re2"
+        with pytest.raises(UnsupportedError, match=f"(?s){hint}"):
+            run_ours("RegexFullMatch", [x], {"pattern": "(a+)+"}, 20)
+    else:
+        assert not run_ours("RegexFullMatch", [x], {"pattern": "(a+)+"}, 20)[0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        (r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", ""),
+        (r"www\.[\w.-]+\bcom\b", ""),
+        (r"\)+[(*]+[])+]", ""),
+        ("(a|a)*", "a repeated group"),
+        ("(a{2}){30}", "a repeated group"),
+        (r"(?=a)a", "an extension of groups"),
+        (".*.*.*a", "a pattern of many repetitions"),
+        ("a?" * 9, "a pattern of many choices"),
+    ],
+)
+def test_what_may_explode(pattern: str, problem: str) -> None:
+    assert backtracks(pattern) == problem
+
+
+def test_a_bad_regular_expression() -> None:
+    with pytest.raises(ModelError, match="no regular expression"):
+        run_ours("RegexFullMatch", [texts(2)], {"pattern": "(a"}, 20)
+
+
+COUNTS = list(itertools.product(["TF", "IDF", "TFIDF"], [(1, 1), (1, 2), (2, 2), (2, 3), (1, 3)], [0, 1, 4]))
+
+
+@pytest.mark.parametrize(("mode", "lengths", "skips"), COUNTS)
+@pytest.mark.parametrize("strings", [False, True])
+@pytest.mark.parametrize("shape", [(14,), (5, 14)])
+def test_tf_idf(mode: str, lengths: tuple[int, int], skips: int, strings: bool, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(0, 5, shape)
+    pool = [1, 2, 4, 1, 2, 2, 1, 3, 3, 1, 2, 3, 2, 2, 2, 3, 9, 1]
+    attrs: dict[str, Any] = {
+        "mode": mode, "min_gram_length": lengths[0], "max_gram_length": lengths[1], "max_skip_count": skips,
+        "ngram_counts": [0, 3, 9], "ngram_indexes": [3, 0, 1, 2, 4, 6, 5, 7, 8],
+        "weights": [float(v) for v in range(2, 11)],
+    }  # fmt: skip
+    if strings:
+        check("TfIdfVectorizer", [np.array(WORDS, object)[x]], attrs | {"pool_strings": [WORDS[p] for p in pool]}, 9)
+    else:
+        for dtype in (np.int64, np.int32):
+            check("TfIdfVectorizer", [x.astype(dtype)], attrs | {"pool_int64s": pool}, 9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "BM25"}, "unknown mode; expected TF or IDF or TFIDF; found BM25"),
+        ({"ngram_counts": [0, 2]}, r"not made of whole n-grams; expected ends of n-grams of 2 in \[0, 3\]"),
+        ({"ngram_indexes": [0]}, "too few ngram_indexes; expected at least 3; found 1"),
+        ({"ngram_indexes": [0, -1, 2]}, "bad ngram_indexes"),
+        ({"weights": [1.0]}, "too few weights; expected at least 3; found 1"),
+    ],
+)
+def test_a_bad_pool(change: dict[str, Any], message: str) -> None:
+    attrs = {
+        "mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0],
+        "ngram_indexes": [0, 1, 2], "pool_int64s": [4, 5, 6],
+    }  # fmt: skip
+    with pytest.raises(ModelError, match=message):
+        run_ours("TfIdfVectorizer", [np.array([4, 5])], attrs | change, 9)
+
+
+def test_words_to_classes() -> None:
+    model = single_node_model("StringNormalizer", [texts(4)], {"case_change_action": "UPPER"}, 10)
+    assert tinycomp.compile(model)(np.array(["a", "\u00e9", "", "B"], object)).tolist() == ["A", "\u00c9", "", "B"]

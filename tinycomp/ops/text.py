@@ -1,0 +1,281 @@
+"""Operators on texts: normalising, splitting, joining, matching, and counting n-grams."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
+from tinycomp.memory.budget import reserve
+from tinycomp.ops.numeric import Array
+from tinycomp.ops.record import OpFamily
+
+FAMILY = OpFamily("text")
+_CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+_MODES = ("TF", "IDF", "TFIDF")
+_MOST_REPEATS = 2
+_MOST_CHOICES = 8
+
+
+def _plain(text: Any) -> str:
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def _objects(texts: list[Any], shape: Sequence[int]) -> Array:
+    """Return texts as an array of this shape."""
+    result = np.empty(len(texts), object)
+    result[:] = texts
+    return result.reshape(shape)
+
+
+@FAMILY.op("StringNormalizer")
+def string_normalizer(
+    x: Array,
+    *,
+    case_change_action: Any = "NONE",
+    is_case_sensitive: int = 0,
+    locale: Any = "",
+    stopwords: Sequence[Any] = (),
+) -> Array:
+    """Change the case of texts and leave stop words out; where none is left, one empty text is.
+
+    Letters change as in Unicode, whatever the locale: that is a property of the process.
+
+    Args:
+        x: [texts] or [1, texts].
+        case_change_action: ``NONE``, ``LOWER`` or ``UPPER``.
+        is_case_sensitive: Whether a stop word is one in the same case only.
+        locale: Ignored.
+        stopwords: What is left out.
+
+    Raises:
+        ExecutionError: If ``x`` has another shape.
+        ModelError: If there is no such change of case.
+    """
+    action = _plain(case_change_action)
+    if action not in _CASES:
+        raise ModelError("StringNormalizer: unknown change of case", expected="NONE, LOWER or UPPER", found=action)
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
+        raise ExecutionError("StringNormalizer: bad shape", expected="[texts] or [1, texts]", found=str(list(x.shape)))
+    compared = str if is_case_sensitive else str.lower
+    stops = {compared(_plain(word)) for word in stopwords}
+    texts = (
+        [text for text in x.reshape(-1).tolist() if compared(text) not in stops] if stops else x.reshape(-1).tolist()
+    )
+    kept = [_CASES[action](text) for text in texts] or [""]
+    return _objects(kept, (len(kept),) if x.ndim == 1 else (1, len(kept)))
+
+
+@FAMILY.op("StringConcat")
+def string_concat(x: Array, y: Array) -> Array:
+    """Return the texts of ``y`` put behind those of ``x``, with broadcasting."""
+    return np.asarray(np.add(x, y, dtype=object), object)
+
+
+@FAMILY.op("StringSplit")
+def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) -> tuple[Array, Array]:
+    """Return the parts of texts, filled up with empty ones along a last axis, and how many each has in int64.
+
+    Args:
+        x: Any shape.
+        delimiter: What stands between two parts; where it is empty, any white space.
+        maxsplit: How often a text is split at most.
+    """
+    between = _plain(delimiter) or None
+    most = -1 if maxsplit is None else maxsplit
+    parts = [text.split(between, most) for text in x.reshape(-1).tolist()]
+    counts = np.array([len(each) for each in parts], np.int64)
+    width = int(counts.max(initial=0))
+    reserve((len(parts), width), np.dtype(object).itemsize, "StringSplit")
+    empty = [[""] * (width - count) for count in range(width + 1)]
+    filled = list(itertools.chain.from_iterable(each + empty[len(each)] for each in parts))
+    return _objects(filled, (*x.shape, width)), counts.reshape(x.shape)
+
+
+@FAMILY.op("RegexFullMatch")
+def regex_full_match(x: Array, *, pattern: Any = "") -> Array:
+    """Tell which texts match a regular expression from end to end.
+
+    The package ``re2`` matches in linear time where it is installed. Python's own engine tries alternatives one after
+    another, and serves only expressions that cannot keep it busy for long.
+
+    Raises:
+        ModelError: If the pattern is no regular expression.
+        UnsupportedError: If it needs ``re2``, which is not installed.
+    """
+    matches = _matcher(_plain(pattern))
+    return np.array([matches(text) is not None for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _matcher(pattern: str) -> Callable[[str], Any]:
+    """Return a function that tells whether a text matches."""
+    try:
+        engine: Any = importlib.import_module("re2")
+    except ImportError:
+        engine = re
+        if problem := backtracks(pattern):
+            raise UnsupportedError(
+                f"RegexFullMatch: {problem} may take exponential time without re2",
+                expected=f"no repeated groups, {_MOST_REPEATS} repetitions and {_MOST_CHOICES} choices at most",
+                found=repr(pattern), hint="Install google-re2 (the extra `regex`), which matches in linear time.",
+            ) from None  # fmt: skip
+    try:
+        matches: Callable[[str], Any] = engine.compile(pattern).fullmatch
+    except engine.error as error:
+        raise ModelError("RegexFullMatch: no regular expression", found=repr(pattern), where=str(error)) from error
+    return matches
+
+
+def backtracks(pattern: str) -> str:
+    """Name what may keep an engine busy that tries alternatives one after another; empty if there is nothing.
+
+    With r repetitions and c choices it tries at most 2^c * n^r ways through n letters, if no group is repeated.
+    """
+    # Escaped letters and sets of letters are one letter each.
+    plain = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
+    plain = re.sub(r"\[\^?\]?[^\]]*\]", "a", plain)
+    if re.search(r"\)[*+?{]", plain):
+        return "a repeated group"
+    if re.search(r"\(\?(?!:|P<)", plain):
+        return "an extension of groups"
+    if len(re.findall(r"[*+{]", plain)) > _MOST_REPEATS:
+        return "a pattern of many repetitions"
+    if len(re.findall(r"[|?]", plain)) > _MOST_CHOICES:
+        return "a pattern of many choices"
+    return ""
+
+
+@FAMILY.op("TfIdfVectorizer")
+def tf_idf_vectorizer(
+    x: Array,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: Any,
+    ngram_counts: Sequence[int],
+    ngram_indexes: Sequence[int],
+    pool_int64s: Sequence[int] = (),
+    pool_strings: Sequence[Any] = (),
+    weights: Sequence[float] = (),
+) -> Array:
+    """Count the n-grams of a pool in every row, and weigh them.
+
+    Args:
+        x: Texts or integers, [items] or [rows, items].
+        max_gram_length: The most items of an n-gram that counts.
+        max_skip_count: How many items may be skipped between two of an n-gram at most; always the same number.
+        min_gram_length: The fewest items of an n-gram that counts.
+        mode: ``TF`` for counts, ``IDF`` for the weights of what occurs, ``TFIDF`` for their products.
+        ngram_counts: Where in the pool the n-grams of 1, 2, ... items begin.
+        ngram_indexes: The column of every n-gram.
+        pool_int64s: N-grams of integers, one after the other.
+        pool_strings: N-grams of texts.
+        weights: The weight of every n-gram, all 1 if there are none.
+
+    Returns:
+        [columns] or [rows, columns] in float32.
+
+    Raises:
+        ExecutionError: If ``x`` has another rank.
+        ModelError: If attributes contradict each other.
+    """
+    kind = _plain(mode)
+    columns = np.asarray(ngram_indexes, np.int64)
+    width = int(columns.max(initial=-1)) + 1
+    _check_pool(kind, columns, weights)
+    if x.ndim not in (1, 2):
+        raise ExecutionError("TfIdfVectorizer: bad rank", expected="[items] or [rows, items]", found=str(list(x.shape)))
+    rows = x.reshape(1, -1) if x.ndim == 1 else x
+    items, pool, known = _numbered(rows, pool_int64s, pool_strings)
+    reserve((len(rows), width), 12, "TfIdfVectorizer")
+    counts = np.zeros(len(rows) * width, np.int64)
+    ends = [*ngram_counts[1:], len(pool)]
+    first = 0
+    for size, (start, end) in enumerate(zip(ngram_counts, ends, strict=True), 1):
+        if not 0 <= start <= end <= len(pool) or (end - start) % size:
+            raise ModelError(
+                "TfIdfVectorizer: the pool is not made of whole n-grams",
+                expected=f"ends of n-grams of {size} in [0, {len(pool)}]", found=f"[{start}, {end}]",
+            )  # fmt: skip
+        grams = pool[start:end].reshape(-1, size)
+        own, first = columns[first : first + len(grams)], first + len(grams)
+        if len(own) < len(grams):
+            raise ModelError(
+                "TfIdfVectorizer: too few ngram_indexes", expected=f"at least {first}", found=str(len(columns))
+            )
+        if not min_gram_length <= size <= max_gram_length or not len(grams):
+            continue
+        for skipped in range(max_skip_count + 1 if size > 1 else 1):
+            row, gram = _occurrences(items, grams, known, skipped + 1)
+            counts += np.bincount(row * width + own[gram], minlength=len(counts))
+    found = counts.reshape(*x.shape[:-1], width)
+    scale = np.ones(width, np.float32)
+    if len(weights):
+        scale[columns] = weights[: len(columns)]
+    if kind == "TF":
+        return found.astype(np.float32)
+    return np.where(found > 0, scale, np.float32(0)) if kind == "IDF" else found.astype(np.float32) * scale
+
+
+def _check_pool(mode: str, columns: Array, weights: Sequence[float]) -> None:
+    if mode not in _MODES:
+        raise ModelError("TfIdfVectorizer: unknown mode", expected=" or ".join(_MODES), found=mode)
+    if (columns < 0).any():
+        raise ModelError("TfIdfVectorizer: bad ngram_indexes", expected="columns from 0 on", found=str(columns.min()))
+    if 0 < len(weights) < len(columns):
+        raise ModelError(
+            "TfIdfVectorizer: too few weights", expected=f"at least {len(columns)}", found=str(len(weights))
+        )
+
+
+def _numbered(rows: Array, ints: Sequence[int], texts: Sequence[Any]) -> tuple[Array, Array, int]:
+    """Return the rows and the pool with a number for every item of the pool, -1 for others, and how many there are."""
+    if rows.dtype == object:
+        words = [_plain(t) for t in texts]
+        table = {word: number for number, word in enumerate(dict.fromkeys(words))}
+        flat = np.fromiter((table.get(t, -1) for t in rows.reshape(-1).tolist()), np.int64, rows.size)
+        return flat.reshape(rows.shape), np.array([table[word] for word in words], np.int64), len(table)
+    values, pool = np.unique(np.asarray(ints, np.int64), return_inverse=True)
+    if not len(values):
+        return np.full(rows.shape, -1, np.int64), pool, 0
+    near = np.minimum(np.searchsorted(values, rows), len(values) - 1)
+    return np.where(values[near] == rows, near, -1), pool, len(values)
+
+
+def _occurrences(items: Array, grams: Array, known: int, step: int) -> tuple[Array, Array]:
+    """Return the row and the n-gram of every occurrence of one.
+
+    N-grams grow by an item at a time, beginnings that are not in the pool are dropped.
+
+    Args:
+        items: Numbers of items, [rows, items]; -1 is not in the pool.
+        grams: Numbers of the items of n-grams, [n-grams, n].
+        known: One more than the largest number.
+        step: How far the items of an n-gram are apart.
+    """
+    reach = (grams.shape[1] - 1) * step
+    places = items.shape[1] - reach
+    if places <= 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    row, place = np.nonzero(items[:, :places] >= 0)
+    state, entry = items[row, place], grams[:, 0]
+    for level in range(1, grams.shape[1]):
+        following = items[row, place + level * step]
+        pairs, entry = np.unique(entry * known + grams[:, level], return_inverse=True)
+        wanted = state * known + following
+        state = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+        kept = (following >= 0) & (pairs[state] == wanted)
+        row, place, state = row[kept], place[kept], state[kept]
+    # Of equal n-grams in the pool the last counts.
+    gram = np.full(max(known, len(grams)), -1, np.int64)
+    gram[entry] = np.arange(len(grams))
+    chosen = gram[state]
+    return row[chosen >= 0], chosen[chosen >= 0]
