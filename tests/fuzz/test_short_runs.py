@@ -28,7 +28,15 @@ from tests.fuzz.conditioning import explained
 from tests.fuzz.peers import PEERS, Peer, Results, by_onnxruntime
 from tests.fuzz.shrink import smallest
 
-COUNTS = {"importer": 60, "inference": 300, "partitioner": 40, "artifact": 60, "differential": 60, "quantized": 40}
+COUNTS = {
+    "importer": 60,
+    "inference": 300,
+    "partitioner": 40,
+    "artifact": 60,
+    "meaning": 400,
+    "differential": 60,
+    "quantized": 40,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tinycomp.driver.blobs import may_use
 from tinycomp.driver.compiler import Compiler, copied
-from tinycomp.driver.lowering import Programs
+from tinycomp.driver.lowering import Programs, specs
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
@@ -24,6 +24,8 @@ from tinycomp.runtime.archive import Archive, damaged
 from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for, saved_bounds
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.validate import check_operands, check_program
 from tinycomp.target import Target, find
 
 
@@ -60,6 +62,7 @@ def restore(
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
         partitioned.bounds.update(saved_bounds(about))
     _check_owners(partitioned, lowering.programs)
+    _check_programs(partitioned, lowering.programs)
     plan = lowering.plan(partitioned)
     return Module(module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned)))
 
@@ -83,6 +86,24 @@ def _check_owners(graph: Graph, programs: Programs) -> None:
                 expected=f"a blob of {owners.get(symbol)}", found=f"one of {made.target}",
                 hint="The file is damaged: save the module again.",
             )  # fmt: skip
+
+
+def _check_programs(graph: Graph, programs: Programs) -> None:
+    """Refuse a program that is not for its region, or reads what it has not written.
+
+    Raises:
+        ArtifactError: If there is one.
+    """
+    regions = {node.op: node for _, node in graph.walk() if node.is_region}
+    for (symbol, _), made in programs.items():
+        if isinstance(made, Program):
+            check_program(made)
+            if symbol in regions:
+                inputs, outputs = (
+                    [None if value is None else specs(("",), (value,))[0] for value in values]
+                    for values in (regions[symbol].inputs, regions[symbol].outputs)
+                )
+                check_operands(f"region {symbol}", made, inputs, outputs)
 
 
 def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

@@ -128,7 +128,7 @@ def damaged(what: str, where: str = "") -> Iterator[None]:
         yield
     except TinycompError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
         raise ArtifactError(f"{what} damaged", where=where, found=f"{type(error).__name__}: {error}") from error
 
 
@@ -161,6 +161,8 @@ def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
 def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
     """Return views of all members, which are stored as they are: together they are never larger than the file."""
     infos = file.infolist()
+    if len({info.filename for info in infos}) < len(infos):
+        raise ValueError("two members have one name")
     for info in infos:
         if info.compress_type != zipfile.ZIP_STORED:
             raise ValueError(f'the member "{info.filename}" is compressed')

@@ -26,6 +26,7 @@ from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.validate import Link, check_module, check_plan
 
 _TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
 """The fields of a step, beside its sources and its program."""
@@ -59,35 +60,17 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
         ArtifactError: If the data is damaged.
     """
     with damaged("the plan is"):
-        constants = Constants()
-        slots: list[Any] = [None] * _slot_count(data)
-        for index, key in data["constants"].items():
-            slots[int(index)] = constants.own(archive.array(key))
-        plan = Plan(
-            _specs(data["inputs"]),
-            _specs(data["outputs"]),
-            tuple(_step_from_dict(s, archive, pool, constants) for s in data["steps"]),
-            tuple(slots),
-            tuple(map(int, data["input_slots"])),
-            tuple(map(int, data["output_slots"])),
-        )
-        _check_counts(plan)
-        used = [i for s in plan.steps for i in (*s.reads, *s.writes, *s.frees)]
-        if not all(0 <= i < len(plan.slots) for i in (*used, *plan.input_slots, *plan.output_slots)):
-            raise ValueError("a slot that does not exist")
-    return plan
-
-
-def _check_counts(plan: Plan) -> None:
-    """Check that every plan, and every program in it, is fed and read as it describes itself."""
-    counts: list[tuple[Sequence[object], Sequence[int]]]
-    counts = [(plan.inputs, plan.input_slots), (plan.outputs, plan.output_slots)]
-    for step in plan.steps:
-        assert isinstance(step.run, NativeRegion), step
-        program = step.run.program
-        counts += [(program.inputs, step.reads), (program.outputs, step.writes)]
-    if any(len(described) != len(slots) for described, slots in counts):
-        raise ValueError("operands that do not fit a description")
+        count, constants = _slot_count(data), Constants()
+        arrays = {int(index): archive.array(key) for index, key in data["constants"].items()}
+        inputs, outputs = _specs(data["inputs"]), _specs(data["outputs"])
+        input_slots, output_slots = (tuple(map(int, data[key])) for key in ("input_slots", "output_slots"))
+        links = [_link(step, archive) for step in data["steps"]]
+        check_plan((inputs, input_slots), (outputs, output_slots), arrays, count, links)
+        slots: list[Any] = [None] * count
+        for index, array in arrays.items():
+            slots[index] = constants.own(array)
+        steps = [_step(s, link[1], pool, constants) for s, link in zip(data["steps"], links, strict=True)]
+        return Plan(inputs, outputs, tuple(steps), tuple(slots), input_slots, output_slots)
 
 
 def _slot_count(data: Mapping[str, Any]) -> int:
@@ -99,8 +82,14 @@ def _slot_count(data: Mapping[str, Any]) -> int:
     return count
 
 
-def _step_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool, constants: Constants) -> Step:
-    run = NativeRegion(settled(program_from_dict(data["program"], archive), constants), pool)
+def _link(data: Mapping[str, Any], archive: Archive) -> Link:
+    """Return what a step is for the check of its plan: label, program, and slots."""
+    reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
+    return str(data["label"]), program_from_dict(data["program"], archive), reads, writes, frees
+
+
+def _step(data: Mapping[str, Any], program: Program, pool: Pool, constants: Constants) -> Step:
+    run = NativeRegion(settled(program, constants), pool)
     label, op, tier = (str(data[key]) for key in _TEXTS)
     reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
     return Step(label, op, tier, run, reads, writes, frees, tuple(data["sources"]))
@@ -183,8 +172,9 @@ def module_parts(
     about = archive.manifest
     with damaged("the description is"):
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
-        if (len(inputs), len(outputs)) != (len(plan.inputs), len(plan.outputs)):
-            raise ValueError("inputs or outputs that the plan does not have")
+        defaults = {str(name): np.array(archive.array(key)) for name, key in about["defaults"].items()}
+        bounds = saved_bounds(about)
+        check_module(inputs, outputs, (plan.inputs, plan.outputs), defaults, bounds)
         text = archive.texts["graph.tir"]
         report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
         return ModuleParts(
@@ -195,8 +185,8 @@ def module_parts(
             graph=functools.partial(graph, text),
             pack=lambda: _unchanged(data),
             threads=threads,
-            defaults={name: np.array(archive.array(key)) for name, key in about["defaults"].items()},
-            bounds=saved_bounds(about),
+            defaults=defaults,
+            bounds=bounds,
         )
 
 

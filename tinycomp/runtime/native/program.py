@@ -361,7 +361,7 @@ class Program:
             )
             _check_found(program)
             return program
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ArtifactError(
                 "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
             ) from error

@@ -1,0 +1,288 @@
+"""What a saved module must fulfil beyond being readable: its parts agree, and nothing is read before it is written.
+
+A file is plain data that anybody may have edited. The C runtime holds every operand of a kernel against the bytes of
+its buffer; the rules here are about what lies between programs, and about order. Each is a function that returns
+nothing or raises :class:`~tinycomp.errors.ArtifactError` with the place, and is linear in the size of what it looks at.
+
+A module (:func:`check_module`):
+
+- ``_check_names``: inputs have names of their own, and so have outputs.
+- ``_check_interface``: the module takes and gives what its plan does.
+- ``_check_defaults``: a default is of an input, and fits it.
+- ``_check_bounds``: a size has bounds that some size fulfils.
+
+A plan of native regions (:func:`check_plan`):
+
+- ``_check_slots``: slots exist, and the two special ones hold no value that anybody needs.
+- ``_check_flow``: a step reads slots that hold a value, writes those that hold none, and the outputs are there at last.
+- ``_check_types``: what lies in a slot is of the dtype and shape that the program behind it reads.
+
+A program and the bodies in it (:func:`check_program`):
+
+- ``_check_writes``: an output, or a piece of the arena, is written before it is read, and every output is written.
+
+Not proved here: that a kernel which writes a buffer in parts writes every byte of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tinycomp.errors import ArtifactError
+from tinycomp.runtime.native.library import kernel_named
+from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.plan import DISCARD, FIRST_FREE
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.symbolic import Size, size
+
+_HINT = "The file is damaged: save the module again."
+Slots = Sequence[int]
+"""Numbers of slots, in order."""
+Link = tuple[str, Program, Slots, Slots, Slots]
+"""A step of a plan: label, program, and the slots that are read, written and freed."""
+_Type = tuple[str, "tuple[Size | None, ...] | None"]
+
+
+def _refuse(problem: str, where: str, expected: str = "", found: str = "") -> NoReturn:
+    raise ArtifactError(problem, where=where, expected=expected, found=found, hint=_HINT)
+
+
+def check_module(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    plan: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    defaults: Mapping[str, Any],
+    bounds: Mapping[str, tuple[int, int | None]],
+) -> None:
+    """Check what a module says of itself.
+
+    Args:
+        inputs: What it takes.
+        outputs: What it gives.
+        plan: Inputs and outputs of its plan.
+        defaults: Values of inputs that may be left out.
+        bounds: The least and the most that sizes may be, by symbol.
+
+    Raises:
+        ArtifactError: If a rule is broken.
+    """
+    for kind, specs, others in (("input", inputs, plan[0]), ("output", outputs, plan[1])):
+        _check_names(kind, specs)
+        _check_interface(kind, specs, others)
+    _check_defaults(inputs, defaults)
+    _check_bounds(inputs, bounds)
+
+
+def check_plan(
+    inputs: tuple[Sequence[TensorSpec], Slots],
+    outputs: tuple[Sequence[TensorSpec], Slots],
+    constants: Mapping[int, np.ndarray[Any, Any]],
+    slots: int,
+    steps: Sequence[Link],
+) -> None:
+    """Check a plan of native regions, before any of them is built.
+
+    Args:
+        inputs: What it takes, and in which slots.
+        outputs: What it gives, and from which slots.
+        constants: Arrays by slot.
+        slots: How many there are.
+        steps: What it does.
+
+    Raises:
+        ArtifactError: If a rule is broken.
+    """
+    _check_slots(inputs[1], outputs[1], constants, slots, steps)
+    _check_flow(inputs[1], outputs[1], constants, steps)
+    _check_types(inputs, outputs, constants, steps)
+    for _, program, *_ in steps:
+        check_program(program)
+
+
+def check_program(program: Program) -> None:
+    """Check a program and the bodies in it.
+
+    Raises:
+        ArtifactError: If a rule is broken.
+    """
+    for each in program.walk():
+        _check_writes(each)
+
+
+def check_operands(
+    where: str, program: Program, inputs: Sequence[TensorSpec | None], outputs: Sequence[TensorSpec | None]
+) -> None:
+    """Check that a program fits the region that it is for, whose sizes may be those of other runs.
+
+    Args:
+        where: What the region is called.
+        program: What it became.
+        inputs: Its operands; None for what is no tensor.
+        outputs: Its results, likewise.
+
+    Raises:
+        ArtifactError: If numbers or dtypes of operands or results differ.
+    """
+    for kind, specs, buffers in (("operand", inputs, program.inputs), ("result", outputs, program.outputs)):
+        if len(specs) != len(buffers):
+            _refuse(f"the program has another number of {kind}s", where, str(len(specs)), str(len(buffers)))
+        for index, (spec, buffer) in enumerate(zip(specs, buffers, strict=True)):
+            if spec is not None and spec.dtype != buffer.dtype:
+                _refuse(f"{kind} {index} of the program is of another dtype", where, spec.dtype, buffer.dtype)
+
+
+def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:
+    names = [spec.name for spec in specs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        _refuse(f"two {kind}s have one name", f'{kind} "{twice}"')
+
+
+def _check_interface(kind: str, specs: Sequence[TensorSpec], planned: Sequence[TensorSpec]) -> None:
+    if len(specs) != len(planned):
+        _refuse(f"the plan has another number of {kind}s", "the description", str(len(specs)), str(len(planned)))
+    for spec, other in zip(specs, planned, strict=True):
+        if spec != other:
+            _refuse("the plan is for another one", f'{kind} "{spec.name}"', str(spec), str(other))
+
+
+def _check_defaults(inputs: Sequence[TensorSpec], defaults: Mapping[str, Any]) -> None:
+    specs = {spec.name: spec for spec in inputs}
+    for name, value in defaults.items():
+        where = f'default of "{name}"'
+        if name not in specs:
+            _refuse("there is no input of this name", where, f"one of {', '.join(specs)}", name)
+        if value.dtype != specs[name].numpy_dtype or not specs[name].admits(value.shape):
+            _refuse("it does not fit the input", where, str(specs[name]), f"{value.dtype}{list(value.shape)}")
+
+
+def _check_bounds(inputs: Sequence[TensorSpec], bounds: Mapping[str, tuple[int, int | None]]) -> None:
+    symbols = {dim for spec in inputs for dim in spec.shape or () if isinstance(dim, str)}
+    for symbol, (least, most) in bounds.items():
+        if symbol not in symbols:
+            _refuse("no input has a dimension of this name", f'bounds of "{symbol}"')
+        if least < 0 or (most is not None and most < least):
+            _refuse("no size fulfils them", f'bounds of "{symbol}"', "from 0 on, and in order", f"{least} to {most}")
+
+
+def _check_slots(
+    inputs: Slots, outputs: Slots, constants: Mapping[int, object], count: int, steps: Sequence[Link]
+) -> None:
+    places: list[tuple[str, Slots, int]] = [
+        ("the inputs", inputs, FIRST_FREE), ("the outputs", outputs, FIRST_FREE),
+        ("the constants", [*constants], FIRST_FREE),
+    ]  # fmt: skip
+    for label, _, reads, writes, frees in steps:
+        places += [(f"step {label}", reads, FIRST_FREE), (f"step {label}", writes, DISCARD)]
+        places.append((f"step {label}", frees, FIRST_FREE))
+    for where, slots, least in places:
+        for slot in slots:
+            if not least <= slot < count:
+                _refuse("there is no such slot", where, f"{least} to {count - 1}", str(slot))
+
+
+def _check_flow(inputs: Slots, outputs: Slots, constants: Mapping[int, object], steps: Sequence[Link]) -> None:
+    alive = set(constants)
+
+    def write(where: str, slots: Slots) -> None:
+        for slot in slots:
+            if slot in alive:
+                _refuse("a slot is written that holds a value", where, found=f"slot {slot}")
+            if slot != DISCARD:
+                alive.add(slot)
+
+    def read(where: str, slots: Slots) -> None:
+        for slot in slots:
+            if slot not in alive:
+                _refuse("a slot is read that holds no value", where, found=f"slot {slot}")
+
+    write("the inputs", inputs)
+    for label, _, reads, writes, frees in steps:
+        where = f"step {label}"
+        read(where, reads)
+        write(where, writes)
+        for slot in frees:
+            if slot not in alive:
+                _refuse("a slot is freed that holds no value", where, found=f"slot {slot}")
+            alive.remove(slot)
+    read("the outputs", outputs)
+
+
+def _check_types(
+    inputs: tuple[Sequence[TensorSpec], Slots],
+    outputs: tuple[Sequence[TensorSpec], Slots],
+    constants: Mapping[int, np.ndarray[Any, Any]],
+    steps: Sequence[Link],
+) -> None:
+    for kind, (specs, slots) in (("input", inputs), ("output", outputs)):
+        if len(specs) != len(slots):
+            _refuse(f"the plan has another number of {kind}s", "the plan", str(len(specs)), f"{len(slots)} slots")
+    types: dict[int, _Type] = {slot: (array.dtype.name, array.shape) for slot, array in constants.items()}
+    types |= {slot: _type(spec) for spec, slot in zip(*inputs, strict=True)}
+    for label, program, reads, writes, _ in steps:
+        for kind, buffers, slots in (("operand", program.inputs, reads), ("result", program.outputs, writes)):
+            if len(buffers) != len(slots):
+                where = f"step {label}"
+                _refuse(f"the program has another number of {kind}s", where, str(len(slots)), str(len(buffers)))
+        for index, (buffer, slot) in enumerate(zip(program.inputs, reads, strict=True)):
+            _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
+        types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.outputs, writes, strict=True)}
+    for spec, slot in zip(*outputs, strict=True):
+        _check_fit(f'output "{spec.name}"', _type(spec), types[slot])
+
+
+def _check_fit(where: str, expected: _Type, found: _Type) -> None:
+    """Compare what is known of two types while loading; every run holds the other sizes against its arrays."""
+    same = expected[0] == found[0]
+    if same and expected[1] is not None and found[1] is not None:
+        same = len(expected[1]) == len(found[1]) and all(
+            a == b or not isinstance(a, int) or not isinstance(b, int)
+            for a, b in zip(expected[1], found[1], strict=True)
+        )
+    if not same:
+        _refuse("a value is of another type than the one that is wanted", where, _text(expected), _text(found))
+
+
+def _type(spec: TensorSpec) -> _Type:
+    return spec.dtype, None if spec.shape is None else tuple([None if d is None else size(d) for d in spec.shape])
+
+
+def _buffer_type(buffer: BufferSpec) -> _Type:
+    return buffer.dtype, buffer.shape
+
+
+def _text(of: _Type) -> str:
+    return of[0] if of[1] is None else f"{of[0]}[{', '.join('?' if d is None else str(d) for d in of[1])}]"
+
+
+def _check_writes(program: Program) -> None:
+    written: set[tuple[str, int]] = set()
+    for index, call in enumerate(program.instructions):
+        where = f"program {program.name}, instruction {index} ({call.kernel})"
+        operands = [*_operands(call, where)]
+        for operand, writes in operands:
+            place = operand.space, operand.index
+            if not writes and operand.space in ("arena", "output") and place not in written:
+                _refuse("a buffer is read before anything is written there", where, found=str(operand))
+        written.update((operand.space, operand.index) for operand, writes in operands if writes)
+    for left in program.left:
+        if (left.place.space, left.place.index) in written:
+            written.add(("output", left.output))
+    for index, spec in enumerate(program.outputs):
+        if ("output", index) not in written and 0 not in spec.shape:
+            _refuse("no instruction writes an output", f"program {program.name}", found=str(spec))
+
+
+def _operands(call: Instruction, where: str) -> Iterator[tuple[Operand, bool]]:
+    """Yield the operands of an instruction, and whether it writes them."""
+    if call.control is not None:
+        first = len(call.operands) - len(call.control.results)
+        yield from [(operand, index >= first) for index, operand in enumerate(call.operands)]
+        return
+    signature = kernel_named(call.kernel, where).signature
+    if len(signature) != len(call.operands):
+        _refuse("a kernel has another number of operands", where, str(len(signature)), str(len(call.operands)))
+    yield from [(operand, role in "oO") for role, operand in zip(signature, call.operands, strict=True)]
