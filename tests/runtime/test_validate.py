@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
@@ -15,7 +16,7 @@ import tinycomp
 from tests.fuzz.artifact import _packed, _unpacked
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import ArtifactError
+from tinycomp.errors import ArtifactError, TinycompError
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -145,6 +146,20 @@ def test_an_unchanged_module_still_runs(native, static, mixed):
 def test_no_instructions_of_fixed_sizes(static):
     with pytest.raises(ArtifactError, match="program c_0: no instruction writes an output"):
         tinycomp.load(edited(static, lambda m: program(m)["instructions"].clear()))
+
+
+def test_an_integer_convolution_without_output_lines_divides_by_nothing():
+    quantized = tinycomp.quantize(digits_model(), [digits()[0][:20]])
+    data = tinycomp.compile(quantized, threads=1).to_bytes()
+
+    def cut(manifest):
+        calls = [c for c in program(manifest)["instructions"] if c["kernel"] == "qconv2d"]
+        assert calls
+        for call in calls:
+            call["params"].update(out_height=0, algorithm=1)
+
+    with contextlib.suppress(TinycompError):  # whether it is refused is not what this is about
+        tinycomp.load(edited(data, cut))
 
 
 MIXED = {

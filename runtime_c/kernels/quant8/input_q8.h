@@ -85,9 +85,10 @@ static int64_t q8_line_pixels(const tc_window *w, int64_t across) {
   return (across - 1) * w->stride_width + w->kernel_width;
 }
 
-/* Lines of copies for so many lines of the output: those of different images have none in common. */
+/* Lines of copies for so many lines of the output: those of different images have none in common. An output may have no
+ * lines at all. */
 static int64_t q8_copied_lines(const tc_window *w, int64_t lines) {
-  const int64_t images = (lines + w->out_height - 2) / w->out_height + 1;
+  const int64_t images = (lines + w->out_height - 2) / tc_max(w->out_height, 1) + 1;
   return images * (w->kernel_height - w->stride_height) + lines * w->stride_height;
 }
 
