@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.targets.c.harness import make_model
 from tinycomp.errors import OptionError, WriteError
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.processor import available_isas
+from tinycomp.runtime.profile import Profile, ProfileRow, StepTime
 from tinycomp.runtime.report import Report
 from tinycomp.target import Policy
 
@@ -175,6 +177,19 @@ def test_without_native_regions_there_is_no_peak():
     profile = module.profile(X, runs=2)
     assert (profile.machine.isa, profile.machine.peak) == ("", 0)
     assert "GFLOP/s" in str(profile)
+
+
+def test_calls_of_one_kernel_for_the_same_nodes_are_one_line() -> None:
+    strip = ProfileRow("c_0", "conv2d_f32", "c", ("conv",), 2e-3, macs=5, flops=10, bytes=4000, share_of_peak=0.5)
+    last = dataclasses.replace(strip, seconds=1e-3, share_of_peak=0.2)
+    other, nameless = dataclasses.replace(strip, sources=("other",)), dataclasses.replace(strip, sources=())
+    rows = (strip, other, last, nameless, nameless)
+    profile = Profile(rows, (StepTime("c_0", (0,), 9e-3),), 1)
+    lines = [line.split("│")[1:-1] for line in str(profile).splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in line] for line in lines]
+    assert cells[0] == ["2 x conv2d_f32", "c_0", "conv", "3.000 ms", "33.3%", "0.0", "40%", "0.008", "0.0"]
+    assert [line[0] for line in cells[1:]] == ["conv2d_f32"] * 3
+    assert len(profile.rows) == 5, "the rows themselves stay apart"
 
 
 def test_a_trace_holds_every_call_with_its_nodes_end_to_end(convolution: Module, tmp_path: Path):

@@ -158,11 +158,11 @@ class Profile:
         write_file(Path(path), trace_text(self.rows, self.machine).encode())
 
     def __rich__(self) -> Table:
-        """Return what rich prints: the rows, slowest first."""
+        """Return what rich prints: the rows, slowest first, calls of one kernel for the same nodes together."""
         whole = self.seconds or 1.0
         cells = (
             (
-                f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel,
+                _kernel_cell(row, calls),
                 row.step,
                 ", ".join(row.sources),
                 milliseconds(row.seconds),
@@ -172,7 +172,7 @@ class Profile:
                 _figure(row.bytes / 1e6, ".3g"),
                 _figure(row.gigabytes, ".1f"),
             )
-            for row in sorted(self.rows, key=lambda r: -r.seconds)
+            for row, calls in sorted(_together(self.rows), key=lambda pair: -pair[0].seconds)
         )
         figures = ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s")
         return table(self._title(), ("kernel", "where", "nodes"), figures, cells)
@@ -186,6 +186,30 @@ class Profile:
 
     def __str__(self) -> str:
         return drawn(self, _WIDTH)
+
+
+def _together(rows: Iterable[ProfileRow]) -> list[tuple[ProfileRow, int]]:
+    """Return one row, and how many it stands for, for all calls of a kernel for the same nodes, such as strips."""
+    groups: dict[tuple[object, ...], list[ProfileRow]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault((row.step, row.kernel, row.tier, row.algorithm, row.sources or index), []).append(row)
+    return [(_sum(group), len(group)) for group in groups.values()]
+
+
+def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
+    if len(rows) == 1:
+        return rows[0]
+    seconds = sum(row.seconds for row in rows)
+    return dataclasses.replace(
+        rows[0], seconds=seconds, macs=sum(row.macs for row in rows), flops=sum(row.flops for row in rows),
+        flops_done=sum(row.flops_done for row in rows), bytes=sum(row.bytes for row in rows),
+        share_of_peak=_rate(sum(row.share_of_peak * row.seconds for row in rows), seconds),
+    )  # fmt: skip
+
+
+def _kernel_cell(row: ProfileRow, calls: int) -> str:
+    text = f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel
+    return f"{calls} x {text}" if calls > 1 else text
 
 
 def _figure(value: float, form: str) -> str:
