@@ -283,6 +283,19 @@ def if_zero(test: Size, then: Size, otherwise: Size) -> Size:
     return _of_atom(_Atom("ifzero", "", (test, then, otherwise)))
 
 
+def marked_axes(axes: Iterable[Size], rank: int) -> list[Size]:
+    """Count for every dimension how many of ``axes`` name it, from the front or, as negative numbers, from the back.
+
+    >>> marked_axes([-1, 0], 3), marked_axes([element("axes", 0)], 1)
+    ([1, 0, 1], [ifzero('axes[0]', 1, ifzero('axes[0]' + 1, 1, 0))])
+    """
+    marks: list[Size] = [0] * rank
+    for axis in axes:
+        for place in range(rank):
+            marks[place] = marks[place] + if_zero(axis - place, 1, if_zero(axis - place + rank, 1, 0))
+    return marks
+
+
 def rounded_up(value: Size, multiple: int) -> Size:
     """Return the least multiple of ``multiple`` that is at least ``value``."""
     return (value + (multiple - 1)) // multiple * multiple

@@ -97,7 +97,8 @@ class Value:
     def contents(self) -> tuple[Size | None, ...] | None:
         """The elements, in order, of a small tensor of integers as far as they follow from sizes or are constant."""
         if self.const is None:
-            return tensor(self.type).contents
+            type_ = tensor(self.type)
+            return () if type_.contents is None and 0 in (type_.shape or ()) else type_.contents
         if self.const.size > MOST_CONTENTS or self.const.dtype.kind not in "ib":
             return None
         return tuple([int(element) for element in self.const.reshape(-1).tolist()])

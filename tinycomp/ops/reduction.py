@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
 from tinycomp.ops.record import OpFamily, Sizes
-from tinycomp.symbolic import Size
+from tinycomp.symbolic import Size, if_zero, marked_axes
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]
@@ -237,14 +237,52 @@ def _check_running_axis(facts: Facts) -> None:
 )  # fmt: skip
 def _reduced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
     x, given = shapes[0], node.optional_operand(1)
-    if x is None or (given is not None and given.const is None):
+    if x is None:
         return [None]
-    axes = node.attrs.get("axes") if given is None else node.const(1)
-    chosen = [] if axes is None else [int(axis) % len(x) for axis in axes]
-    if not chosen:
+    axes = node.attrs.get("axes") if given is None else given.contents
+    if given is not None and (axes is None or None in axes):
+        return [_some_reduced(x, given, bool(node.attrs.get("keepdims", 1)))]
+    if not axes:
         if node.attrs.get("noop_with_empty_axes", 0):
             return [x]
-        chosen = [*range(len(x))]
+        axes = range(len(x))
+    marks = marked_axes(axes, len(x))
     if node.attrs.get("keepdims", 1):
-        return [tuple([1 if axis in chosen else size for axis, size in enumerate(x)])]
-    return [tuple([size for axis, size in enumerate(x) if axis not in chosen])]
+        return [tuple([_if_marked(mark, size) for mark, size in zip(marks, x, strict=True)])]
+    if all(isinstance(mark, int) for mark in marks):
+        return [tuple([size for mark, size in zip(marks, x, strict=True) if not mark])]
+    places = kept_places(marks)
+    return [tuple([_at_place(place, x, marks, places, len(axes)) for place in range(len(x) - len(axes))])]
+
+
+def kept_places(marks: Sequence[Size]) -> list[Size]:
+    """Return for every dimension how many before it are not marked."""
+    places: list[Size] = [0]
+    for mark in marks[:-1]:
+        places.append(places[-1] + if_zero(mark, 1, 0))
+    return places
+
+
+def _some_reduced(x: Sizes, axes: Value, keepdims: bool) -> Sizes | None:
+    """Return what is certain of a shape reduced over axes of which only the number may be known."""
+    if keepdims:
+        return tuple([1 if size == 1 else None for size in x])
+    count = axes.static_shape
+    return (None,) * (len(x) - count[0]) if count and 0 < count[0] <= len(x) else None
+
+
+def _if_marked(mark: Size, size: Size | None) -> Size | None:
+    if isinstance(mark, int):
+        return 1 if mark else size
+    return None if size is None else if_zero(mark, size, 1)
+
+
+def _at_place(place: int, x: Sizes, marks: Sequence[Size], places: Sequence[Size], removed: int) -> Size | None:
+    """Return the size that comes to lie at a place once the marked ones are removed."""
+    total: Size = 0
+    for axis in range(place, place + removed + 1):
+        size = x[axis]
+        if size is None:
+            return None
+        total = total + if_zero(marks[axis], if_zero(places[axis] - place, size, 0), 0)
+    return total

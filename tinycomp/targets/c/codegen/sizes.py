@@ -36,8 +36,10 @@ def with_sizes(check: Check) -> Check:
         if verdict is True and (counts_rows(node) or _unsized(node.used_outputs()) is None):
             return verdict
         alone = None if unranked is not None else _in_region(node, read)
-        if verdict is not True and (alone is None or check(alone) is not True):
-            return verdict
+        if verdict is not True:
+            inside = verdict if alone is None else check(alone)
+            if inside is not True:
+                return inside
         unsized = _unsized((node if alone is None else alone).used_outputs())
         if unsized is None:
             return True

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.layout import CHANNELS_LAST, memory_order
-from tinycomp.ir.types import ROW_MAJOR, TensorType, numpy_dtype, tensor
+from tinycomp.ir.layout import memory_order
+from tinycomp.ir.types import TensorType, numpy_dtype, tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, if_zero, marked_axes, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
-from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
-from tinycomp.targets.c.codegen.placement import element_size
+from tinycomp.targets.c.codegen.emitter import Emitter, View, nbytes
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.indexing import around_axis
 from tinycomp.targets.c.ops.movement import movable
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, known, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -29,24 +31,13 @@ REDUCTIONS = {
 """Codes of reductions by operator, such as ``ReduceLogSum``."""
 
 
-def reduced_axes(node: Node) -> list[int]:
-    """Return the axes that a reduction works on, from either form of the operator."""
-    rank = node.operand(0).rank or 0
-    given = node.const(1)
-    axes = list(node.attrs.get("axes", ())) if given is None else [int(a) for a in given.reshape(-1)]
+def reduced_axes(node: Node) -> list[Size]:
+    """Return the axes that a reduction works on, from either form of the operator; they may be elements of a run."""
+    rank, given = node.operand(0).rank or 0, node.optional_operand(1)
+    axes = node.attrs.get("axes", ()) if given is None else known(given.contents or ())
     if not axes:
         return [] if node.attrs.get("noop_with_empty_axes", 0) else list(range(rank))
-    return sorted(a % rank for a in axes)
-
-
-def _runs_check(node: Node) -> Verdict:
-    """Tell whether the axes are two runs at most, in each memory order that the operand may have."""
-    axes, rank = reduced_axes(node), node.operand(0).rank or 0
-    kept = bool(node.attrs.get("keepdims", 1))
-    layouts = [ROW_MAJOR, *([CHANNELS_LAST[rank]] if kept and rank in CHANNELS_LAST else [])]
-    if all(len(_runs(_places(axes, layout, rank))) <= 2 for layout in layouts):
-        return True
-    return reject(f"axes {axes} are more than two runs of neighbours")
+    return [axis % rank if isinstance(axis, int) else axis for axis in axes]
 
 
 def _places(axes: Sequence[int], layout: str, rank: int) -> list[int]:
@@ -68,33 +59,68 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
 
 @FAMILY.lower(
     *REDUCTIONS,
-    check=all_of(dtypes(*NUMBERS, "bool", operands=(0,)), known_rank, constant(1), _runs_check),
+    check=all_of(dtypes(*NUMBERS, "bool", operands=(0,)), known_rank, settled(1)),
     layout=LayoutRule.FOLLOW,
 )
 def reduce(emit: Emitter, node: Node) -> None:
-    """Emit a reduction over at most two runs of neighbouring axes."""
-    x = node.operand(0)
+    """Emit a reduction over at most two runs of neighbouring axes; others are brought together first."""
+    x, axes = node.operand(0), reduced_axes(node)
     type_, logical = sized_type(x)
-    shape = [logical[d] for d in memory_order(type_.layout, len(logical))]
-    found = _runs(_places(reduced_axes(node), type_.layout, len(logical)))
-    runs = [[], *found] if len(found) < 2 else found
-    runs = [[], *runs] if len(runs) < 2 else runs
-    first_run, second_run = runs
+    rank = len(logical)
+    order = memory_order(type_.layout, rank)
+    shape = [logical[d] for d in order]
+    fixed = [axis for axis in axes if isinstance(axis, int)]
+    found = _runs(_places(fixed, type_.layout, rank))
+    if len(fixed) == len(axes) and len(found) <= 2:
+        source, sizes = emit.view(x), _around_runs(shape, found)
+    else:
+        marks = marked_axes(axes, rank)
+        require_axes(emit, node, axes, marks)
+        source, sizes = _reduced_last(emit, node, shape, [marks[d] for d in order])
+    dtype = x.dtype
+    kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
+    emit.call(kernel, [node.output, source], {**which, "op": REDUCTIONS[node.op], **sizes}, node)
+
+
+def require_axes(emit: Emitter, node: Node, axes: Sequence[Size], marks: Sequence[Size]) -> None:
+    """Demand of a run that all axes are in range, and each another one."""
+    named = _sum([if_zero(mark, 0, 1) for mark in marks])
+    emit.demand(len(axes) - named, f"axes of rank {len(marks)} are out of range or repeated", node)
+
+
+def _around_runs(shape: Sequence[Size], found: Sequence[Sequence[int]]) -> dict[str, Size]:
+    """Return the sizes of, before, between and behind at most two runs of axes, as the kernels name them."""
+    first_run, second_run = [*([[]] * (2 - len(found))), *found]
     start = second_run[0] if second_run else len(shape)
     stop = second_run[-1] + 1 if second_run else len(shape)
     split = first_run[0] if first_run else start
     resume = first_run[-1] + 1 if first_run else start
-    params = {
-        "op": REDUCTIONS[node.op],
+    return {
         "outer": product(shape[:split]),
         "axis0": product(shape[split:resume]),
         "middle": product(shape[resume:start]),
         "axis1": product(shape[start:stop]),
         "inner": product(shape[stop:]),
     }
-    dtype = x.dtype
-    kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
-    emit.call(kernel, [node.output, x], {**which, **params}, node)
+
+
+def _reduced_last(
+    emit: Emitter, node: Node, shape: Sequence[Size], marks: Sequence[Size]
+) -> tuple[View, dict[str, Size]]:
+    """Copy an operand so that the marked dimensions are the last; return the copy, and the sizes of the two parts."""
+    kept = [if_zero(mark, size, 1) for mark, size in zip(marks, shape, strict=True)]
+    reduced = [if_zero(mark, 1, size) for mark, size in zip(marks, shape, strict=True)]
+    along = product(reduced)
+    to = [
+        if_zero(mark, along * product(kept[place + 1 :]), product(reduced[place + 1 :]))
+        for place, mark in enumerate(marks)
+    ]
+    origin = [product(shape[place + 1 :]) for place in range(len(shape))]
+    source = node.operand(0)
+    size = element_size(source)
+    copied = emit.scratch(size * product(shape))
+    emit_copy(emit, node, copied, emit.view(source), shape, to, origin, size)
+    return copied, {"outer": product(kept), "axis0": 1, "middle": 1, "axis1": along, "inner": 1}
 
 
 def around(type_: TensorType, axes: Sequence[int]) -> tuple[Size, Size, Size] | None:
@@ -211,16 +237,24 @@ def top_k(emit: Emitter, node: Node) -> None:
     emit.call("top_k", [*results, x], params, node)
 
 
-@FAMILY.lower("CumSum", "CumProd", check=all_of(_numbers, known_rank, constant(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("CumSum", "CumProd", check=all_of(_numbers, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def cumulate(emit: Emitter, node: Node) -> None:
     """Emit a running sum or product along one axis."""
-    x, axis = node.operand(0), node.operand(1).const
-    assert axis is not None
+    x = node.operand(0)
+    shape, (axis,) = sized_type(x)[1], known(node.operand(1).contents or ())
+    marks = marked_axes([axis], len(shape))
+    require_axes(emit, node, [axis], marks)
     params = {
         "type": _type(x),
         "product": int(node.op == "CumProd"),
         "exclusive": int(node.attrs.get("exclusive", 0)),
         "reverse": int(node.attrs.get("reverse", 0)),
-        **around_axis(sized_type(x)[1], int(axis.reshape(-1)[0])),
+        "outer": product(if_zero(_sum(marks[place + 1 :]), 1, size) for place, size in enumerate(shape)),
+        "axis": product(if_zero(mark, 1, size) for mark, size in zip(marks, shape, strict=True)),
+        "inner": product(if_zero(_sum(marks[:place]), 1, size) for place, size in enumerate(shape)),
     }
     emit.call("cumulate", [node.output, x], params, node)
+
+
+def _sum(sizes: Sequence[Size]) -> Size:
+    return functools.reduce(operator.add, sizes, 0)
