@@ -16,7 +16,7 @@ from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, Shape, broadcast_sizes, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
 from tinycomp.ops.record import ANY_NUMBER, OpFamily, Sizes
-from tinycomp.symbolic import Size, bounds, maximum, minimum
+from tinycomp.symbolic import Size, bounds, if_zero, marked_axes, maximum, minimum
 
 FAMILY = OpFamily("movement")
 
@@ -521,29 +521,32 @@ def _split_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | Non
 
 @FAMILY.sizes("Slice")
 def _sliced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, slices = shapes[0], slices_of(node)
+    x = shapes[0]
+    slices = None if x is None else slices_of(node, len(x))
     if x is None or slices is None:
         return [None]
-    result = list(x)
-    for axis, start, stop, step in slices:
-        size = x[axis % len(x)]
-        known = size is not None and start is not None and stop is not None
-        result[axis % len(x)] = _slice_length(start, stop, step, size) if known else None
-    return [tuple(result)]
+    return [tuple([_slice_length(*part, size) for part, size in zip(slices, x, strict=True)])]
 
 
-def _slice_length(start: Size | None, stop: Size | None, step: int, size: Size | None) -> Size:
+def _slice_length(start: Size | None, stop: Size | None, step: Size | None, size: Size | None) -> Size | None:
     """Return the number of elements that a slice takes of a dimension."""
-    assert start is not None
-    assert stop is not None
-    assert size is not None
-    first, last = slice_bound(start, step, size), slice_bound(stop, step, size)
-    if step > 0:
-        return maximum((last - first + step - 1) // step, 0)
-    return maximum((first - last - step - 1) // -step, 0)
+    if start is None or stop is None or step is None or size is None:
+        return None
+    if (start, stop, step) == WHOLE:
+        return size
+    distance = slice_bound(stop, step, size) - slice_bound(start, step, size)
+    forwards, backwards = maximum(step, 1), maximum(-step, 1)
+    return by_direction(
+        step, maximum((distance + forwards - 1) // forwards, 0), maximum((backwards - 1 - distance) // backwards, 0)
+    )
 
 
-def slice_bound(bound: Size, step: int, size: Size) -> Size:
+def by_direction(step: Size, forwards: Size, backwards: Size) -> Size:
+    """Return one size where a step is positive, the other where it is negative."""
+    return if_zero(maximum(-step, 0), forwards, backwards)
+
+
+def slice_bound(bound: Size, step: Size, size: Size) -> Size:
     """Return where a slice's start or end lies inside a dimension, counted from its start; -1 is before the first."""
     if isinstance(bound, int):
         bound = max(-_FAR, min(bound, _FAR))
@@ -554,41 +557,61 @@ def slice_bound(bound: Size, step: int, size: Size) -> Size:
         place = bound + size
     else:
         place = bound + size * minimum(maximum(-bound, 0), 1)
-    return maximum(minimum(place, size), 0) if step > 0 else maximum(minimum(place, size - 1), -1)
+    return by_direction(step, maximum(minimum(place, size), 0), maximum(minimum(place, size - 1), -1))
 
 
 _FAR = 1 << 40
 """Beyond every size."""
 
 
-def slices_of(node: Node) -> list[tuple[int, Size | None, Size | None, int]] | None:
-    """Return axis, start, end and step of every sliced axis of a Slice, from either form of the operator.
+WHOLE = (0, _FAR, 1)
+"""Start, end and step of a slice that is a whole dimension."""
 
-    Starts and ends may be expressions or unknown; None if more is unknown.
+
+def slices_of(node: Node, rank: int) -> list[tuple[Size | None, Size | None, Size | None]] | None:
+    """Return start, end and step along every dimension of what a Slice takes, from either form of the operator.
+
+    Args:
+        node: The Slice.
+        rank: That of its operand.
+
+    Returns:
+        Numbers, expressions, and None for what is not known; None if the axes are not known.
     """
-
-    def given(index: int, name: str) -> list[Size | None] | None:
-        value = node.optional_operand(index)
-        if value is None:
-            return list(node.attrs[name]) if name in node.attrs else None
-        if value.contents is None:
-            count = (value.static_shape or (None,))[0]
-            return None if count is None else [None] * count
-        return list(value.contents)
-
-    starts, stops = given(1, "starts"), given(2, "ends")
+    starts, stops = _bounds_given(node, 1, "starts"), _bounds_given(node, 2, "ends")
     if starts is None or stops is None:
         return None
-    axes, steps = given(3, "axes") or [*range(len(starts))], given(4, "steps") or [1] * len(starts)
-    numbers = [(axis, step) for axis, step in zip(axes, steps, strict=True) if isinstance(axis, int)]
-    if not len(starts) == len(stops) == len(numbers):
+    axes = _bounds_given(node, 3, "axes") or [*range(len(starts))]
+    steps = _bounds_given(node, 4, "steps") or [1] * len(starts)
+    named = [axis for axis in axes if axis is not None]
+    if not len(starts) == len(stops) == len(named) == len(steps):
         return None
-    result: list[tuple[int, Size | None, Size | None, int]] = []
-    for start, stop, (axis, step) in zip(starts, stops, numbers, strict=True):
-        if not isinstance(step, int) or step == 0:
-            return None
-        result.append((axis, start, stop, step))
+    result: list[tuple[Size | None, Size | None, Size | None]] = [WHOLE] * rank
+    for axis, chosen in zip(named, zip(starts, stops, steps, strict=True), strict=True):
+        marks = marked_axes([axis], rank)
+        result = [_where_marked(mark, old, chosen) for mark, old in zip(marks, result, strict=True)]
     return result
+
+
+def _bounds_given(node: Node, index: int, name: str) -> list[Size | None] | None:
+    """Return an operand of a Slice, or the attribute that it was once."""
+    value = node.optional_operand(index)
+    if value is None:
+        return list(node.attrs[name]) if name in node.attrs else None
+    if value.contents is None:
+        count = (value.static_shape or (None,))[0]
+        return None if count is None else [None] * count
+    return list(value.contents)
+
+
+def _where_marked(
+    mark: Size, old: tuple[Size | None, Size | None, Size | None], new: tuple[Size | None, Size | None, Size | None]
+) -> tuple[Size | None, Size | None, Size | None]:
+    """Return the slice of a dimension that is ``new`` where the mark is not 0."""
+    if isinstance(mark, int):
+        return new if mark else old
+    start, stop, step = (None if a is None or b is None else if_zero(mark, a, b) for a, b in zip(old, new, strict=True))
+    return start, stop, step
 
 
 @FAMILY.sizes("Tile")

@@ -27,7 +27,17 @@ from tinycomp.runtime.native.program import (
     Program,
     TableWord,
 )
-from tinycomp.symbolic import Expression, Size, has_elements, maximum, product, substitute, typical
+from tinycomp.symbolic import (
+    Expression,
+    Size,
+    has_elements,
+    if_zero,
+    marked_axes,
+    maximum,
+    product,
+    substitute,
+    typical,
+)
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import sized_type
 
@@ -265,6 +275,13 @@ class Emitter:
         """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
         if isinstance(value, Expression):
             self.demands.append(Condition(value, text, f"{node.label} ({node.qualified_op})"))
+
+    def demand_axes(self, axes: Sequence[Size], rank: int, node: Node) -> None:
+        """State that a run must find axes within a rank, and each another one."""
+        named: Size = 0
+        for mark in marked_axes(axes, rank):
+            named = named + if_zero(mark, 0, 1)
+        self.demand(len(axes) - named, f"axes of rank {rank} are out of range or repeated", node)
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""

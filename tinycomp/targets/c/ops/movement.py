@@ -12,12 +12,12 @@ from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.ops.movement import slice_bound, slices_of
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.symbolic import Size, if_zero, is_positive, maximum, minimum, product
 from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, settled, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, known, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -195,34 +195,32 @@ def split(emit: Emitter, node: Node) -> None:
         start = start + sized_type(value)[1][axis]
 
 
-def _slices_are_known(node: Node) -> Verdict:
-    return slices_of(node) is not None or reject("its axes or steps are not known")
-
-
-@FAMILY.lower(
-    "Slice",
-    check=all_of(movable, known_rank, settled(1, 2), constant(3, 4), _slices_are_known),
-    layout=LayoutRule.FOLLOW,
-)
+@FAMILY.lower("Slice", check=all_of(movable, known_rank, settled(1, 2, 3, 4)), layout=LayoutRule.FOLLOW)
 def slice_(emit: Emitter, node: Node) -> None:
-    """Scale the strides from the first element on; steps that are negative read backwards and are copied at once."""
+    """Scale the strides from the first element on; steps that may be negative read backwards and are copied at once."""
     source = node.operand(0)
     _, shape = sized_type(source)
     result, part = sized_type(node.output)
-    lowest: list[Size] = [0] * len(shape)
-    step = [1] * len(shape)
-    for given, start, _, by in slices_of(node) or ():
-        axis = given % len(shape)
-        begin = slice_bound(0 if start is None else start, by, shape[axis])
+    lowest: list[Size] = []
+    step: list[Size] = []
+    for (start, _, by), size, length in zip(slices_of(node, len(shape)) or (), shape, part, strict=True):
+        assert start is not None
+        assert by is not None
+        emit.demand(if_zero(by, 1, 0), "a step is 0", node)
         # The kernel wants the lowest element; with a negative step that is the one read last.
-        lowest[axis], step[axis] = begin + min(0, by) * (part[axis] - 1), by
-    where, size = emit.strided(source, adjacent=False), element_size(source)
-    offset = 0 if product(part) == 0 else _offset(lowest, where.strides)
-    place, steps = where.view.at(offset * size), tuple(s * by for s, by in zip(where.strides, step, strict=True))
-    if min(step, default=1) > 0:
+        lowest.append(slice_bound(start, by, size) + minimum(0, by) * (length - 1))
+        step.append(by)
+    if (axes := node.optional_operand(3)) is not None:
+        emit.demand_axes(known(axes.contents or ()), len(shape), node)
+    where, bytes_each = emit.strided(source, adjacent=False), element_size(source)
+    runs_forwards = all(is_positive(by) for by in step)
+    offset = _offset(lowest, where.strides)
+    offset = if_zero(product(part), 0, offset) if not runs_forwards or 0 in part else offset
+    place, steps = where.view.at(offset * bytes_each), tuple(s * by for s, by in zip(where.strides, step, strict=True))
+    if runs_forwards:
         leave(emit, node, node.output, Strided(place, steps))
     else:
-        emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, size)
+        emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, bytes_each)
 
 
 def _offset(places: Sequence[Size], steps: Sequence[Size]) -> Size:

@@ -75,17 +75,11 @@ def reduce(emit: Emitter, node: Node) -> None:
         source, sizes = emit.view(x), _around_runs(shape, found)
     else:
         marks = marked_axes(axes, rank)
-        require_axes(emit, node, axes, marks)
+        emit.demand_axes(axes, rank, node)
         source, sizes = _reduced_last(emit, node, shape, [marks[d] for d in order])
     dtype = x.dtype
     kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
     emit.call(kernel, [node.output, source], {**which, "op": REDUCTIONS[node.op], **sizes}, node)
-
-
-def require_axes(emit: Emitter, node: Node, axes: Sequence[Size], marks: Sequence[Size]) -> None:
-    """Demand of a run that all axes are in range, and each another one."""
-    named = _sum([if_zero(mark, 0, 1) for mark in marks])
-    emit.demand(len(axes) - named, f"axes of rank {len(marks)} are out of range or repeated", node)
 
 
 def _around_runs(shape: Sequence[Size], found: Sequence[Sequence[int]]) -> dict[str, Size]:
@@ -243,7 +237,7 @@ def cumulate(emit: Emitter, node: Node) -> None:
     x = node.operand(0)
     shape, (axis,) = sized_type(x)[1], known(node.operand(1).contents or ())
     marks = marked_axes([axis], len(shape))
-    require_axes(emit, node, [axis], marks)
+    emit.demand_axes([axis], len(shape), node)
     params = {
         "type": _type(x),
         "product": int(node.op == "CumProd"),
