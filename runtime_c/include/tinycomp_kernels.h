@@ -224,6 +224,21 @@ typedef struct tc_fill_params {
   int64_t stride0, stride1, stride2, stride3, stride4, stride5, stride6, stride7;
 } tc_fill_params;
 
+enum tc_padding {
+  TC_PAD_EDGE,    /* the outermost element */
+  TC_PAD_REFLECT, /* mirrored at the outermost element, periodically */
+  TC_PAD_WRAP,    /* repeated periodically */
+};
+
+/* pad: x, row-major, with borders made of its own elements; negative borders cut. Operands: y, x. */
+typedef struct tc_pad_params {
+  int64_t element_size;
+  int64_t mode; /* an enum tc_padding */
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t before0, before1, before2, before3, before4, before5, before6, before7;
+  int64_t after0, after1, after2, after3, after4, after5, after6, after7;
+} tc_pad_params;
+
 /* ---- elementwise ---- */
 
 /* elementwise: a program of element-wise steps, run over blocks that stay in the cache. Every operand is read once and

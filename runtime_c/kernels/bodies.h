@@ -10,6 +10,7 @@
 
 #include "copy/copy.h"
 #include "copy/fill.h"
+#include "copy/pad.h"
 #include "copy/sizes.h"
 #include "copy/range.h"
 

@@ -101,6 +101,73 @@ def test_an_operator_is_one_program_for_all_values(op: str):
     assert regions(module) == ["c"]
 
 
+Chosen = tuple[str, dict[str, Any], Sequence[Declared], Sequence[Sequence[np.ndarray]]]
+TWO = [FLOATS, ("b", INT64, [2])]
+BLOCK = X.reshape(5, 3, 4)
+AXES: dict[str, Chosen] = {
+    "reduction, axes kept": (
+        "ReduceSum",
+        {"keepdims": 1},
+        [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [2])],
+        [(BLOCK, integers(*axes)) for axes in ((0, 1), (-1, 0), (1, 2), (2, 1), (-3, -2))],
+    ),
+    "reduction, axes removed": (
+        "ReduceMax",
+        {"keepdims": 0},
+        [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [1])],
+        [(block, integers(axis)) for axis in (0, 1, 2, -1, -2, -3) for block in (BLOCK, BLOCK[:2, :, 1:])],
+    ),
+    "running sum": ("CumSum", {}, [FLOATS, ("b", INT64, [])], [(X, np.array(axis)) for axis in (0, 1, -1, -2)]),
+    "slice": (
+        "Slice",
+        {},
+        [FLOATS, *((name, INT64, [2]) for name in "bcde")],
+        [
+            (X, integers(*starts), integers(*ends), integers(*axes), integers(*steps))
+            for starts, ends in (((1, 0), (4, 9)), ((-1, -2), (-9, 1)), ((9, 9), (0, -99)))
+            for axes in ((0, 1), (1, 0), (-1, 0))
+            for steps in ((1, 1), (2, -1), (-3, -2))
+        ],
+    ),
+    "pad": (
+        "Pad",
+        {},
+        [FLOATS, ("b", INT64, [2]), ("c", FLOAT, []), ("d", INT64, [1])],
+        [
+            (X, integers(*pads), np.array(7, np.float32), integers(axis))
+            for pads in ((1, 2), (-1, 3))
+            for axis in (0, 1, -2)
+        ],
+    ),
+    "reflected": ("Pad", {"mode": "reflect"}, [FLOATS, ("b", INT64, [4])], [(X, integers(1, 2, 3, 4))]),
+}
+
+
+@pytest.mark.parametrize("case", AXES)
+def test_axes_and_steps_of_a_run(case: str):
+    op, attrs, inputs, feeds = AXES[case]
+    names = [name for name, *_ in inputs]
+    model = model_of([helper.make_node(op, names, ["y"], name="node", **attrs)], inputs, [("y", FLOAT)])
+    module = assert_as_onnxruntime(model, [dict(zip(names, feed, strict=True)) for feed in feeds])
+    assert regions(module) == ["c"]
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (1, 1), (-2, 0), (-3, 1)])
+def test_axes_out_of_range_or_repeated_are_refused(axes: tuple[int, int]):
+    model = model_of([helper.make_node("ReduceSum", ["x", "b"], ["y"], keepdims=0, name="node")], TWO, [("y", FLOAT)])
+    module = tinycomp.compile(model, target="c")
+    assert module(X, integers(0, 1)) == X.sum()
+    with pytest.raises(ExecutionError, match=r"node \(ReduceSum\).*axes of rank 2 are out of range or repeated"):
+        module(X, integers(*axes))
+
+
+def test_a_step_of_zero_is_refused():
+    inputs = [FLOATS, *((name, INT64, [1]) for name in "bcde")]
+    model = model_of([helper.make_node("Slice", [*"xbcde"], ["y"], name="node")], inputs, [("y", FLOAT)])
+    with pytest.raises(ExecutionError, match="a step is 0"):
+        tinycomp.compile(model, target="c")(X, integers(0), integers(2), integers(0), integers(0))
+
+
 def test_range():
     inputs: list[Declared] = [("a", INT64, []), ("b", INT64, [])]
     node = helper.make_node("Range", ["a", "b", "step"], ["y"])

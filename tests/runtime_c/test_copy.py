@@ -97,3 +97,61 @@ def test_an_empty_part_of_the_destination(rows, isa, pool):
     params = copy_params(x, np.empty((rows, 5), np.float32)[:, :0])
     y = run_single("copy", [x], params, ("float32", (rows, 5)), isa, pool)
     np.testing.assert_array_equal(y, 77)
+
+
+PADDED = {
+    "a row": ((7,), (3,), (2,)),
+    "wider than the row": ((3,), (11,), (8,)),
+    "one element": ((1,), (2,), (3,)),
+    "an image": ((2, 3, 9, 11), (0, 0, 1, 2), (0, 0, 2, 1)),
+    "channels last": ((2, 9, 11, 3), (0, 1, 2, 0), (0, 2, 1, 0)),
+    "cut and padded": ((6, 7), (-2, 3), (4, -6)),
+    "cut": ((6, 7), (-2, 0), (0, -5)),
+    "cut to nothing": ((6, 7), (-2, 0), (-4, 1)),
+    "no border": ((6, 7), (0, 0), (0, 0)),
+    "large": ((40, 3000), (1, 1), (1, 1)),
+    "empty": ((0, 5), (0, 1), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("case", PADDED)
+def test_pad_equals_numpy(case, dtype, isa, pool, rng):
+    shape, before, after = PADDED[case]
+    x = rng.integers(0, 100, shape).astype(dtype)
+    for mode, name in enumerate(("edge", "reflect", "wrap")):
+        expected = x
+        for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+            places = np.arange(-low, shape[axis] + high)
+            expected = expected.take(source_of(name, places, shape[axis]), axis) if low or high else expected
+        params = {"element_size": x.itemsize, "mode": mode, **eight("size", shape, 1)}
+        params |= eight("before", before, 0) | eight("after", after, 0)
+        y = run_single("pad", [x], params, (dtype, expected.shape), isa, pool)
+        np.testing.assert_array_equal(y, expected)
+
+
+def source_of(mode: str, places: np.ndarray, size: int) -> np.ndarray:
+    """Return which elements of a row stand at places that may lie outside of it, from rows that are long enough."""
+    row = np.arange(size)
+    reach = int(max(np.abs(places).max(initial=0), size)) + 1
+    wide = np.pad(row, reach, mode) if size > 1 or mode != "reflect" else np.pad(row, reach, "edge")
+    return wide[places + reach]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"element_size": 3}, "elements of 3 bytes cannot be padded"),
+        ({"mode": 3}, "there is no padding mode 3"),
+        ({"before7": -8}, "dimension 7 of 5 elements is padded by -8 and 1"),
+        ({"after7": 2**50}, "is padded by 1 and"),
+        ({"size7": 0}, "dimension 7 is empty: there is nothing to pad from"),
+    ],
+)
+def test_bad_borders(changes, text):
+    params = {"element_size": 4, "mode": 0, **eight("size", (5,), 1), **eight("before", (1,), 0)}
+    program, _ = single(
+        "pad", [np.zeros(5, np.float32)], {**params, **eight("after", (1,), 0), **changes}, ("float32", (7,))
+    )
+    with pytest.raises(TargetError, match=text):
+        NativeProgram(program)

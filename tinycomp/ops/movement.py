@@ -406,9 +406,10 @@ def _pad_axis(x: Array, axis: int, before: int, after: int, mode: str) -> Array:
 def _pad_constant(x: Array, begins: Sequence[int], ends: Sequence[int], fill: Any) -> Array:
     shape = [d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)]
     out = np.full(shape, fill, x.dtype)
-    inner = tuple(slice(max(b, 0), n - max(e, 0)) for b, e, n in zip(begins, ends, shape, strict=True))
-    kept = tuple(slice(max(-b, 0), d - max(-e, 0)) for b, e, d in zip(begins, ends, x.shape, strict=True))
-    out[inner] = x[kept]
+    kept = [max(d + min(b, 0) + min(e, 0), 0) for b, e, d in zip(begins, ends, x.shape, strict=True)]
+    if all(kept):
+        inner = tuple(slice(max(b, 0), max(b, 0) + n) for b, n in zip(begins, kept, strict=True))
+        out[inner] = x[tuple(slice(max(-b, 0), max(-b, 0) + n) for b, n in zip(begins, kept, strict=True))]
     return out
 
 
@@ -587,9 +588,12 @@ def slices_of(node: Node, rank: int) -> list[tuple[Size | None, Size | None, Siz
     if not len(starts) == len(stops) == len(named) == len(steps):
         return None
     result: list[tuple[Size | None, Size | None, Size | None]] = [WHOLE] * rank
-    for axis, chosen in zip(named, zip(starts, stops, steps, strict=True), strict=True):
+    for axis, start, stop, step in zip(named, starts, stops, steps, strict=True):
         marks = marked_axes([axis], rank)
-        result = [_where_marked(mark, old, chosen) for mark, old in zip(marks, result, strict=True)]
+        result = [
+            (_where_marked(mark, old[0], start), _where_marked(mark, old[1], stop), _where_marked(mark, old[2], step))
+            for mark, old in zip(marks, result, strict=True)
+        ]
     return result
 
 
@@ -604,14 +608,11 @@ def _bounds_given(node: Node, index: int, name: str) -> list[Size | None] | None
     return list(value.contents)
 
 
-def _where_marked(
-    mark: Size, old: tuple[Size | None, Size | None, Size | None], new: tuple[Size | None, Size | None, Size | None]
-) -> tuple[Size | None, Size | None, Size | None]:
-    """Return the slice of a dimension that is ``new`` where the mark is not 0."""
+def _where_marked(mark: Size, old: Size | None, new: Size | None) -> Size | None:
+    """Return ``new`` for a dimension whose mark is not 0, else ``old``."""
     if isinstance(mark, int):
         return new if mark else old
-    start, stop, step = (None if a is None or b is None else if_zero(mark, a, b) for a, b in zip(old, new, strict=True))
-    return start, stop, step
+    return None if old is None or new is None else if_zero(mark, old, new)
 
 
 @FAMILY.sizes("Tile")
@@ -631,16 +632,40 @@ def _expanded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | 
 
 @FAMILY.sizes("Pad")
 def _padded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, given, chosen = shapes[0], node.optional_operand(1), node.const(3)
-    pads: Sequence[Size | None] | None = node.attrs.get("pads") if given is None else given.contents
-    if x is None or pads is None or (node.optional_operand(3) is not None and chosen is None):
+    x = shapes[0]
+    if x is None:
         return [None]
-    axes = range(len(x)) if chosen is None else [int(axis) % len(x) for axis in chosen]
-    result = list(x)
-    for index, axis in enumerate(axes):
-        before, after, size = pads[index], pads[len(axes) + index], result[axis]
-        result[axis] = None if before is None or after is None or size is None else size + before + after
-    return [tuple(result)]
+    pads = pads_of(node, len(x))
+    sizes = [
+        None if size is None or before is None or after is None else size + before + after
+        for size, (before, after) in zip(x, pads, strict=True)
+    ]
+    return [tuple(sizes)]
+
+
+def pads_of(node: Node, rank: int) -> list[tuple[Size | None, Size | None]]:
+    """Return how many elements a Pad adds before and behind each dimension, from either form of the operator.
+
+    Args:
+        node: The Pad.
+        rank: That of its operand.
+    """
+    given, axes = node.optional_operand(1), node.optional_operand(3)
+    pads: Sequence[Size | None] | None = node.attrs.get("pads") if given is None else given.contents
+    chosen: Sequence[Size | None] | None = range(rank) if axes is None else axes.contents
+    if pads is None or chosen is None or len(pads) != 2 * len(chosen):
+        return [(None, None)] * rank
+    result: list[tuple[Size | None, Size | None]] = [(0, 0)] * rank
+    for index, axis in enumerate(chosen):
+        before, after = pads[index], pads[len(chosen) + index]
+        if axis is None:
+            return [(None, None)] * rank
+        marks = marked_axes([axis], rank)
+        result = [
+            (_where_marked(mark, old[0], before), _where_marked(mark, old[1], after))
+            for mark, old in zip(marks, result, strict=True)
+        ]
+    return result
 
 
 @FAMILY.sizes("DepthToSpace", "SpaceToDepth")

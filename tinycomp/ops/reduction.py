@@ -239,9 +239,10 @@ def _reduced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | N
     x, given = shapes[0], node.optional_operand(1)
     if x is None:
         return [None]
-    axes = node.attrs.get("axes") if given is None else given.contents
-    if given is not None and (axes is None or None in axes):
+    held: Sequence[Size | None] | None = node.attrs.get("axes", ()) if given is None else given.contents
+    if given is not None and (held is None or None in held):
         return [_some_reduced(x, given, bool(node.attrs.get("keepdims", 1)))]
+    axes: Sequence[Size] = [axis for axis in held or () if axis is not None]
     if not axes:
         if node.attrs.get("noop_with_empty_axes", 0):
             return [x]

@@ -88,17 +88,11 @@ REFUSED: list[tuple[Case, str]] = [
         Case("InstanceNormalization", [VOLUME[..., None], Const(floats(2)), Const(floats(2))], of_largest=1e-5),
         "operand 0 has rank 6",
     ),
-    (Case("ReduceSum", [floats(2, 3), np.array([1])], {"keepdims": 0}), 'the rank of "y0" is unknown'),
-    (
-        Case("ReduceSum", [floats(2, 2, 2, 2, 2), ints(0, 2, 4)], of_largest=1e-5),
-        "axes [0, 2, 4] are more than two runs of neighbours",
-    ),
     (
         Case("Reshape", [floats(2, 3), np.array([1, 1, 1, 1, 1, 1, 1, 3, 2])]),
         UNSETTLED.format(1),
     ),
     (Case("Pad", [floats(1, 1, 1, 1, 3), np.array([0, 0, 0, 0, 1, 0, 0, 0, 0, 2])]), UNSETTLED.format(1)),
-    (Case("Pad", [floats(3), ints(1, 0)], {"mode": "reflect"}), "mode reflect is not supported, only constant"),
     (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
     (Case("Cast", [floats(3)], {"to": 8}, onnxruntime=False), "no conversion from float32 to string"),
@@ -106,7 +100,7 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Resize", [IMAGE, None, None, ints(1, 6, 6, 6)]), "batch or channels are resized"),
     (
         Case("Resize", [IMAGE, None, None, np.array([1, 3, 9, 9])]),
-        UNSETTLED.format(3),
+        "batch or channels are resized",
     ),
     (
         Case("ConvTranspose", [IMAGE, Const(floats(3, 2, 3, 3))], {"auto_pad": "SAME_UPPER"}, of_largest=1e-5),
@@ -129,7 +123,6 @@ REFUSED: list[tuple[Case, str]] = [
         "is float64[2, 1, 3], not float32",
     ),
     (Case("ArgMax", [floats(3).astype("f2")]), "is float16[3], not float32"),
-    (Case("CumSum", [floats(3), np.array(0)]), 'operand 1 ("x1") is not a constant'),
     (Case("Tile", [floats(*(2,) * 5), ints(*(2,) * 5)]), "the copy has 10 dimensions, more than 8"),
     (Case("OneHot", [floats(3), Const(np.array(4)), floats(2)]), "indices are float32"),
     (
@@ -168,6 +161,8 @@ READ: list[Case] = [
     Case("Split", [floats(5), np.array([1, 4])], outputs=2),
     Case("Expand", [floats(1), np.array([3])]),
     Case("Pad", [floats(3), np.array([1, 0])]),
+    Case("ReduceSum", [floats(2, 3), np.array([1])], {"keepdims": 0}),
+    Case("CumSum", [floats(3), np.array(0)]),
     Case("TopK", [floats(3), np.array([2])], outputs=2),
 ]
 """Operators that read sizes out of small operands."""

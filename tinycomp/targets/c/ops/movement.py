@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
-from tinycomp.ir.layout import strides
+from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
-from tinycomp.ops.movement import slice_bound, slices_of
+from tinycomp.ops.movement import pads_of, slice_bound, slices_of
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, if_zero, is_positive, maximum, minimum, product
 from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
-from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params, same_steps
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, eight, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, known, settled, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, known, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -245,42 +246,57 @@ def expand(emit: Emitter, node: Node) -> None:
     )  # fmt: skip
 
 
-def _pad_check(node: Node) -> Verdict:
+_PADDING = codes("tc_padding", "TC_PAD_")
+"""Codes of padding modes, such as ``EDGE``."""
+
+
+def _pad_mode(node: Node) -> str:
     mode = node.attrs.get("mode", "constant")
-    if mode not in ("constant", b"constant"):
-        return reject(f"mode {mode} is not supported, only constant")
-    return True
+    return (mode.decode() if isinstance(mode, bytes) else str(mode)).upper()
 
 
-@FAMILY.lower(
-    "Pad", check=all_of(movable, known_rank, settled(1), constant(2, 3), _pad_check), layout=LayoutRule.FOLLOW
-)
+def _pad_check(node: Node) -> Verdict:
+    value = node.optional_operand(2)
+    if value is None or value.is_const or (value.static_shape is not None and product(value.static_shape) == 1):
+        return True
+    return reject(f'whether operand 2 ("{value.name}") holds a value is not known')
+
+
+@FAMILY.lower("Pad", check=all_of(movable, known_rank, settled(1, 3), _pad_check), layout=LayoutRule.FOLLOW)
 def pad(emit: Emitter, node: Node) -> None:
-    """Fill the result, then copy the operand into its place; negative pads cut."""
+    """Fill the result, then copy the operand into its place; or extend it by elements of its own."""
     source = node.operand(0)
     type_, shape = sized_type(source)
     result, whole = sized_type(node.output)
-    before, after = _pads(node, len(shape))
-    to, origin, size = strides(result), strides(type_), element_size(source)
+    pads, size = pads_of(node, len(shape)), element_size(source)
+    before, after = [_known(first) for first, _ in pads], [_known(last) for _, last in pads]
+    if (axes := node.optional_operand(3)) is not None:
+        emit.demand_axes(known(axes.contents or ()), len(shape), node)
+    if _pad_mode(node) != "CONSTANT":
+        order = memory_order(type_.layout, len(shape))
+        params = eight("size", [shape[d] for d in order], 1)
+        params |= eight("before", [before[d] for d in order], 0) | eight("after", [after[d] for d in order], 0)
+        emit.call(
+            "pad", [node.output, source], {"element_size": size, "mode": _PADDING[_pad_mode(node)], **params}, node
+        )
+        return
+    to, origin = strides(result), strides(type_)
     if any(not isinstance(p, int) or p > 0 for p in (*before, *after)):
-        count = product(whole)
-        params = nd_params((count,), stride=(1,))
-        emit.call("fill", [node.output], {"element_size": size, "pattern": _pattern(node), **params}, node)
+        _fill(emit, node, product(whole))
     kept = [maximum(n + minimum(b, 0) + minimum(a, 0), 0) for n, b, a in zip(shape, before, after, strict=True)]
     skip = _offset([maximum(b, 0) for b in before], to) * size
     cut = _offset([maximum(-b, 0) for b in before], origin) * size
     emit_copy(emit, node, emit.view(node.output).at(skip), emit.view(source).at(cut), kept, to, origin, size)
 
 
-def _pads(node: Node, rank: int) -> tuple[list[Size], list[Size]]:
-    given, chosen = node.optional_operand(1), node.const(3)
-    pads: Sequence[Size | None] = node.attrs["pads"] if given is None else given.contents or ()
-    axes = range(rank) if chosen is None else [int(a) % rank for a in chosen]
-    before: list[Size] = [0] * rank
-    after: list[Size] = [0] * rank
-    for index, axis in enumerate(axes):
-        before[axis], after[axis] = _known(pads[index]), _known(pads[len(axes) + index])
-    return before, after
+def _fill(emit: Emitter, node: Node, count: Size) -> None:
+    """Write the padding value everywhere."""
+    value, size = node.optional_operand(2), element_size(node.output)
+    if value is None or value.is_const:
+        params = nd_params((count,), stride=(1,))
+        emit.call("fill", [node.output], {"element_size": size, "pattern": _pattern(node), **params}, node)
+    else:
+        emit_copy(emit, node, emit.view(node.output), emit.view(value), (count,), (1,), (0,), size)
 
 
 def _known(size: Size | None) -> Size:

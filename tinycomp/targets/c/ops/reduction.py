@@ -84,7 +84,8 @@ def reduce(emit: Emitter, node: Node) -> None:
 
 def _around_runs(shape: Sequence[Size], found: Sequence[Sequence[int]]) -> dict[str, Size]:
     """Return the sizes of, before, between and behind at most two runs of axes, as the kernels name them."""
-    first_run, second_run = [*([[]] * (2 - len(found))), *found]
+    second_run = found[-1] if found else []
+    first_run = found[0] if len(found) > 1 else []
     start = second_run[0] if second_run else len(shape)
     stop = second_run[-1] + 1 if second_run else len(shape)
     split = first_run[0] if first_run else start
