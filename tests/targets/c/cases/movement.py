@@ -133,6 +133,8 @@ def _pads() -> Iterator[Case]:
     yield Case("Pad", [floats(3), ints(-3, 0)])
     for mode in ("edge", "reflect", "wrap"):
         for pads in ((0, 0, 1, 1, 0, 0, 1, 2), (1, 0, 1, 0, 0, 2, 0, 0), (0, 0, -1, -2, 0, 0, 0, 1)):
-            yield Case("Pad", [x, ints(*pads)], {"mode": mode}, opset=19)
+            # onnxruntime cuts before it wraps around
+            peer = mode != "wrap" or min(pads) >= 0
+            yield Case("Pad", [x, ints(*pads)], {"mode": mode}, opset=19, onnxruntime=peer)
         yield Case("Pad", [x, ints(3, 5), None, ints(-2)], {"mode": mode}, opset=19, onnxruntime=False)
         yield Case("Pad", [of_dtype(x, "int8"), ints(1, 1), None, ints(1)], {"mode": mode}, opset=19)
