@@ -122,6 +122,16 @@ def resizes() -> Iterator[Case]:
             yield Case("Resize", [stored, None, Const([1.0, 1.0, 1.7, 0.6])], {"nearest_mode": rounding})
     yield Case("Resize", [x, None, None, ints(10, 9)], {"axes": [3, 2], "mode": "linear"}, atol=1e-5)
     yield Case("Resize", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "nearest"}, opset=10)
+    volume = floats(1, 3, 4, 5, 6)
+    for mode in ("nearest", "linear"):
+        yield Case("Resize", [volume, None, None, ints(1, 3, 6, 7, 3)], {"mode": mode}, atol=1e-5)
+        yield Case("Resize", [volume, None, Const([1.0, 1.0, 1.0, 2.0, 1.0])], {"mode": mode}, atol=1e-5)
+        yield Case("Resize", [floats(2, 3, 7), None, Const([1.0, 1.0, 2.0])], {"mode": mode}, atol=1e-5)
+        yield Case("Resize", [floats(5, 7), None, None, ints(4, 9)], {"mode": mode}, atol=1e-5)
+        yield Case("Resize", [x, None, None, ints(2, 5, 5, 7)], {"mode": mode}, onnxruntime=False, atol=1e-5)
+    yield Case("Resize", [floats(2, 3, 7), None, None, ints(2, 3, 7)], {"mode": "linear"})
+    yield Case("Resize", [floats(3, 4).astype("f8"), None, Const([2.0, 1.0])], onnxruntime=False)
+    yield Case("Resize", [integers(2, 3, 5, dtype="int64"), None, Const([1.0, 1.0, 2.0])], onnxruntime=False)
     yield Case("Upsample", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "linear"}, opset=9, onnxruntime=False, atol=1e-5)
     yield Case("Upsample", [x], {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 3.0]}, opset=7)
 

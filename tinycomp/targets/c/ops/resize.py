@@ -6,24 +6,26 @@ Tables of axes whose sizes are known are constants; the others are made by a run
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.ir.graph import Node
+from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
-from tinycomp.symbolic import Size, maximum, minimum
-from tinycomp.targets.c.codegen.emitter import Emitter, View, nd_params
+from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View, nd_params
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.c.codegen.placement import element_size, leave
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import image
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, settled, sized_type
-from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+from tinycomp.targets.c.ops.movement import movable
+from tinycomp.targets.common.checks import Verdict, all_of, constant, settled, sized_type
 
 FAMILY = LoweringRules()
 
@@ -33,40 +35,60 @@ _NUMPY_FORM = 11
 
 
 def _separable(node: Node) -> Verdict:
-    """Rows and columns must be resized independently, and nothing else with them."""
+    """The axes must be resized independently of each other."""
     if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return reject("cropping to a region of interest")
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return reject("keeping the aspect ratio")
     if node.op == "Upsample" and node.version < 7:
         return reject("Upsample before opset 7")
-    before, after = node.operand(0).shape, node.output.shape
-    if before is None or after is None or before[:2] != after[:2]:
-        return reject("batch or channels are resized")
     return True
 
 
 def _numbers(node: Node) -> Verdict:
-    """Tell whether numbers are float32, or bytes that are only repeated or left out."""
-    if node.operand(0).dtype in EIGHT_BITS:
-        return node.attrs.get("mode", "nearest") == "nearest" or reject("interpolation between 8-bit numbers")
-    return dtypes("float32", operands=(0,))(node)
+    """Tell whether numbers are float32, or only repeated or left out."""
+    if node.operand(0).dtype == "float32":
+        return True
+    if node.attrs.get("mode", "nearest") != "nearest":
+        return reject(f"interpolation between numbers of {node.operand(0).dtype}")
+    return movable(node)
 
 
 @FAMILY.lower(
     "Resize", "Upsample",
-    check=all_of(_numbers, ranks(4), constant(1, 2), settled(3), _separable), layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(_numbers, known_rank, constant(1, 2), settled(3), _separable), layout=LayoutRule.CHANNELS_LAST,
 )  # fmt: skip
 def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
     x = node.operand(0)
-    if x.dtype in EIGHT_BITS:
-        _emit_nearest(emit, node)
-        return
+    changed = _changed_axes(node)
+    if not changed:
+        type_ = sized_type(x)[0]
+        leave(emit, node, node.output, Strided(emit.view(x), strides(type_)))
+    elif x.dtype != "float32":
+        _emit_nearest(emit, node, changed)
+    elif x.rank == 4 and changed <= {2, 3}:
+        _emit_image(emit, node)
+    else:
+        _emit_axes(emit, node, changed)
+
+
+def _changed_axes(node: Node) -> set[int]:
+    """Return the axes that are not surely left as they are."""
+    before, after = sized_type(node.operand(0))[1], sized_type(node.output)[1]
+    return {
+        axis
+        for axis, (size, output) in enumerate(zip(before, after, strict=True))
+        if size != output or _scale(node, axis) not in (0.0, 1.0)
+    }
+
+
+def _emit_image(emit: Emitter, node: Node) -> None:
+    """Resize rows and columns of images at once."""
+    x = node.operand(0)
     source, result = image(x), image(node.output)
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     lines, columns = _taps(emit, node, 2), _taps(emit, node, 3)
-    plain = lines.weights is None and columns.weights is None
     params = {
         "batch": source.batch,
         "height": source.height,
@@ -74,47 +96,86 @@ def resize(emit: Emitter, node: Node) -> None:
         "channels": source.channels,
         "out_height": result.height,
         "out_width": result.width,
-        "line_taps": lines.count,
-        "column_taps": columns.count,
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
     }
-    operands: list[View | None] = [
-        to.view,
-        of.view,
+    _emit_plane(emit, node, (to.view, of.view), (lines, columns), params)
+
+
+def _emit_plane(
+    emit: Emitter, node: Node, places: tuple[View, View], taps: tuple[_Taps, _Taps], sizes: Mapping[str, Size]
+) -> None:
+    lines, columns = taps
+    plain = lines.weights is None and columns.weights is None
+    tables = [
         lines.cells,
         columns.cells,
-        None if plain else _weights(emit, lines, result.height),
-        None if plain else _weights(emit, columns, result.width),
+        None if plain else _weights(emit, lines, sizes["out_height"]),
+        None if plain else _weights(emit, columns, sizes["out_width"]),
     ]
-    emit.call("resize2d_f32", operands, params, node)
+    params = {**sizes, "line_taps": lines.count, "column_taps": columns.count}
+    emit.call("resize2d_f32", [*places, *tables], params, node)
 
 
-def _emit_nearest(emit: Emitter, node: Node) -> None:
-    """Emit the choice of rows and then of columns of 8-bit images; numbers that lie in no cell do not occur."""
-    source, result = image(node.operand(0)), image(node.output)
-    rows, columns = (_taps(emit, node, axis).cells for axis in (2, 3))
-    chosen = emit.scratch(source.batch * result.height * source.width * source.channels)
-    line = source.width * source.channels
-    places = (chosen, emit.view(node.operand(0)), rows)
-    _emit_choice(emit, node, places, (source.batch, source.height, line), result.height)
-    pixels = (source.batch * result.height, source.width, source.channels)
-    _emit_choice(emit, node, (emit.view(node.output), chosen, columns), pixels, result.width)
+def _emit_axes(emit: Emitter, node: Node, changed: Set[int]) -> None:
+    """Resize any axes, two neighbours in memory at a time: what lies before them is a batch, behind them channels."""
+    order, now, wanted = _in_memory(node)
+    groups: list[list[int]] = []
+    for place, axis in enumerate(order):
+        if axis in changed and groups and len(groups[-1]) == 1 and groups[-1][0] == place - 1:
+            groups[-1].append(place)
+        elif axis in changed:
+            groups.append([place])
+    of = emit.view(node.operand(0))
+    for places in groups:
+        first, last = places[0], places[-1]
+        taps = [_taps(emit, node, order[place]) for place in places]
+        channels = product(now[last + 1 :])
+        height, out_height = now[first], wanted[first]
+        width, out_width = (now[last], wanted[last]) if len(places) > 1 else (1, 1)
+        sizes = {
+            "batch": product(now[:first]),
+            "height": height,
+            "width": width,
+            "channels": channels,
+            "out_height": out_height,
+            "out_width": out_width,
+            "x_pixel_stride": maximum(channels, 1),
+            "y_pixel_stride": maximum(channels, 1),
+        }
+        now = [*now[:first], *wanted[first : last + 1], *now[last + 1 :]]
+        to = emit.view(node.output) if places is groups[-1] else emit.scratch(_WEIGHT * product(now))
+        columns = taps[1] if len(places) > 1 else _Taps(1, emit.constant(np.zeros((1, 1), np.int64)), None)
+        _emit_plane(emit, node, (to, of), (taps[0], columns), sizes)
+        of = to
 
 
-def _emit_choice(
-    emit: Emitter, node: Node, places: tuple[View, View, View], sizes: tuple[Size, Size, Size], count: Size
-) -> None:
-    outer, axis, inner = sizes
-    params = {
-        "outer": outer,
-        "axis": axis,
-        "inner": inner,
-        "count": count,
-        "element_size": 1,
-        "index_size": _CELL,
-    }
-    emit.call("gather", places, params, node)
+def _emit_nearest(emit: Emitter, node: Node, changed: Set[int]) -> None:
+    """Emit the choice of elements along one axis after the other; numbers that lie in no cell do not occur."""
+    order, now, wanted = _in_memory(node)
+    places = [place for place, axis in enumerate(order) if axis in changed]
+    of, size = emit.view(node.operand(0)), element_size(node.output)
+    for place in places:
+        params = {
+            "outer": product(now[:place]),
+            "axis": now[place],
+            "inner": product(now[place + 1 :]),
+            "count": wanted[place],
+            "element_size": size,
+            "index_size": _CELL,
+        }
+        now = [*now[:place], wanted[place], *now[place + 1 :]]
+        to = emit.view(node.output) if place == places[-1] else emit.scratch(size * product(now))
+        emit.call("gather", [to, of, _taps(emit, node, order[place]).cells], params, node)
+        of = to
+
+
+def _in_memory(node: Node) -> tuple[list[int], list[Size], list[Size]]:
+    """Return the axes, the sizes of the operand and those of the result, in the order of memory."""
+    type_, before = sized_type(node.operand(0))
+    after = sized_type(node.output)[1]
+    order = list(memory_order(type_.layout, len(before)))
+    return order, [before[axis] for axis in order], [after[axis] for axis in order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +306,8 @@ def _given_scale(node: Node, axis: int) -> np.ndarray | None:
     scales = node.const(2)
     if scales is None or not scales.size:
         return None
-    axes = [a % 4 for a in node.attrs.get("axes", range(4))]
+    rank = node.operand(0).rank or 1
+    axes = [a % rank for a in node.attrs.get("axes", range(rank))]
     return scales.reshape(-1)[[axes.index(axis)]] if axis in axes else np.ones(1, np.float32)
 
 
