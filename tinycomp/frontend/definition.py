@@ -11,6 +11,7 @@ from onnx import defs
 
 from tinycomp.frontend import (
     convolution_definition,
+    creation_definition,
     einsum_definition,
     fourier_definition,
     norm_definition,
@@ -27,6 +28,7 @@ from tinycomp.ir.proto import schema, type_to_proto
 _IR_VERSION = 10
 _OWN: Mapping[str, Definition] = MappingProxyType(
     dict(convolution_definition.DEFINITIONS)
+    | dict(creation_definition.DEFINITIONS)
     | dict(einsum_definition.DEFINITIONS)
     | dict(fourier_definition.DEFINITIONS)
     | dict(norm_definition.DEFINITIONS)

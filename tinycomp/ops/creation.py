@@ -16,7 +16,7 @@ from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.record import OpFamily, Sizes
-from tinycomp.symbolic import maximum
+from tinycomp.symbolic import if_zero, maximum
 
 FAMILY = OpFamily("creation")
 _FLOAT = 1  # TensorProto.FLOAT
@@ -227,7 +227,9 @@ def _filled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | No
 def _counted_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
     numbers = [None if value is None else value.contents for value in node.inputs]
     start, limit, delta = (None if contents is None else contents[0] for contents in numbers)
-    if start is None or limit is None or not isinstance(delta, int) or delta == 0:
+    if start is None or limit is None or delta is None or delta == 0:
         return [None]
-    span = limit - start if delta > 0 else start - limit
-    return [(maximum((span + abs(delta) - 1) // abs(delta), 0),)]
+    forwards, backwards = maximum(delta, 1), maximum(-delta, 1)
+    up = maximum((limit - start + forwards - 1) // forwards, 0)
+    down = maximum((start - limit + backwards - 1) // backwards, 0)
+    return [(if_zero(maximum(-delta, 0), up, down),)]

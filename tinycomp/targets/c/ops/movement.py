@@ -78,6 +78,8 @@ def _known_count(node: Node) -> Verdict:
 def range_(emit: Emitter, node: Node) -> None:
     """Emit an arithmetic progression."""
     (count,) = sized_type(node.output)[1]
+    step = node.operand(2).contents or (1,)
+    emit.demand(if_zero(known(step)[0], 1, 0), "the step is 0", node)
     params = {"type": TYPES[node.output.dtype], "count": count}
     emit.call("range", [node.output, node.operand(0), node.operand(2)], params, node)
 

@@ -1,0 +1,103 @@
+"""What operators compute whose sizes are numbers of a run: float progressions, crops to a size, grids of affine maps.
+
+Sizes that a float says become an integer tensor, and those a target may read where a region begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from tinycomp.frontend.definition_body import REALS, Body, Definition, dtype_of
+from tinycomp.ir.graph import Node, Value
+
+_WHOLE = ("int32", "int64")
+
+
+def _range(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Define a float progression by an integer one; without a step its number of elements is negative."""
+    start, limit, delta = operands[:3]
+    if start is None or limit is None or delta is None:
+        return None
+    first, end, step = (body.reshape(body.cast(v, "float64"), []) for v in (start, limit, delta))
+    zero, nothing = body.const(np.float64(0)), body.const(np.int64(0))
+    ratio = body("Div", body("Sub", end, first), step)
+    is_finite = body("Equal", body("Sub", ratio, ratio), zero)
+    count = body.cast(body("Max", body("Ceil", body("Where", is_finite, ratio, zero)), zero), "int64")
+    count = body("Where", body("Equal", step, zero), body.const(np.int64(-1)), count)
+    places = body.cast(body("Range", nothing, count, body.const(np.int64(1))), "float32")
+    wide = [body.reshape(body.cast(v, "float32"), []) for v in (start, delta)]
+    return body.cast(body("Add", wide[0], body("Mul", places, wide[1])), dtype_of(start))
+
+
+def _one_hot(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    indices, depth, values = operands[:3]
+    if indices is None or depth is None or values is None:
+        return None
+    whole = [v if v.dtype in _WHOLE else body.cast(v, "int64") for v in (indices, depth)]
+    return body("OneHot", *whole, values, **node.attrs)
+
+
+def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Define it by a slice and a pad; what is odd is cut or added behind."""
+    x, shape = operands[:2]
+    if x is None or shape is None or x.rank is None:
+        return None
+    axes = body.ints(*(int(axis) for axis in node.attrs.get("axes", range(x.rank))))
+    dims, wanted = body("Gather", body("Shape", x), axes), body.cast(shape, "int64")
+    nothing, two = body.ints(0), body.ints(2)
+    start = body("Div", body("Max", body("Sub", dims, wanted), nothing), two)
+    kept = body("Slice", x, start, body("Add", start, body("Min", dims, wanted)), axes)
+    missing = body("Max", body("Sub", wanted, dims), nothing)
+    before = body("Div", missing, two)
+    return body("Pad", kept, body("Concat", before, body("Sub", missing, before), axis=0), None, axes)
+
+
+def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Add up what each axis contributes to a point: its centres times a column of the map."""
+    theta, size = operands[:2]
+    if theta is None or size is None or not size.static_shape:
+        return None
+    rank = size.static_shape[0] - 2
+    if rank < 1 or theta.shape is None or theta.shape[1:] != (rank, rank + 1):
+        return None
+    total = _column(body, theta, rank, rank)
+    for axis in range(rank):
+        length = body.reshape(body("Slice", body.cast(size, "int64"), body.ints(2 + axis), body.ints(3 + axis)), [])
+        centres = _centres(body, length, bool(node.attrs.get("align_corners", 0)))
+        along = body.reshape(centres, [1, *[1] * axis, -1, *[1] * (rank - axis - 1), 1])
+        total = body("Add", body("Mul", along, _column(body, theta, rank - 1 - axis, rank)), total)
+    return total
+
+
+def _column(body: Body, theta: Value, place: int, rank: int) -> Value:
+    """Return a column of a batch of maps as points of one grid each."""
+    column = body("Slice", theta, body.ints(place), body.ints(place + 1), body.ints(2))
+    return body.reshape(column, [-1, *[1] * rank, rank])
+
+
+def _centres(body: Body, length: Value, aligned: bool) -> Value:
+    """Return where the cells of an axis from -1 to 1 have their centres, or their corners with ``aligned``."""
+    zero, one = body.const(np.int64(0)), body.const(np.int64(1))
+    places = body.cast(body("Range", zero, length, one), "float32")
+    if aligned:
+        steps = body("Sub", length, one)
+        first = body.cast(body("Min", steps, one), "float32")  # a single one lies in the middle
+        span = body.cast(body("Max", steps, one), "float32")
+        return body("Sub", body("Div", body("Mul", places, body.float32(2)), span), first)
+    doubled = body("Add", body("Mul", places, body.float32(2)), body.float32(1))
+    return body("Sub", body("Div", doubled, body.cast(length, "float32")), body.float32(1))
+
+
+def _is_float(node: Node) -> bool:
+    return dtype_of(node.operand(0)) in REALS
+
+
+DEFINITIONS = MappingProxyType({
+    "AffineGrid": Definition(_affine_grid, lambda node: dtype_of(node.operand(0)) == "float32"),
+    "CenterCropPad": Definition(_center_crop_pad),
+    "OneHot": Definition(_one_hot, lambda node: any(dtype_of(v) not in _WHOLE for v in node.inputs[:2])),
+    "Range": Definition(_range, _is_float),
+})  # fmt: skip
