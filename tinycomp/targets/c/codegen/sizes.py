@@ -28,7 +28,8 @@ def with_sizes(check: Check) -> Check:
     def checked(node: Node) -> Verdict:
         verdict = check(node)
         read = sizing_operands(node)
-        if verdict is not True and not read:
+        gets_sizes = any(v.shape is not None and None in v.shape for v in node.inputs if v is not None)
+        if verdict is not True and not read and not gets_sizes:
             return verdict
         unranked = next((v for v in node.inputs if v is not None and v.shape is None), None)
         if verdict is True and unranked is not None:
