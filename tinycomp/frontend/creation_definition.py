@@ -1,4 +1,4 @@
-"""What operators compute whose sizes are numbers of a run: float progressions, crops to a size, grids of affine maps.
+"""What operators compute whose sizes a run shows: float progressions, crops to a size, affine grids, selections.
 
 Sizes that a float says become an integer tensor, and those a target may read where a region begins.
 """
@@ -55,6 +55,16 @@ def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -
     return body("Pad", kept, body("Concat", before, body("Sub", missing, before), axis=0), None, axes)
 
 
+def _compress(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Gather where the condition holds."""
+    x, condition = operands[:2]
+    if x is None or condition is None or condition.rank != 1:
+        return None
+    axis = node.attrs.get("axis")
+    places = body.reshape(body("NonZero", condition), [-1])
+    return body("Gather", body.reshape(x, [-1]) if axis is None else x, places, axis=int(axis or 0))
+
+
 def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     """Add up what each axis contributes to a point: its centres times a column of the map."""
     theta, size = operands[:2]
@@ -98,6 +108,7 @@ def _is_float(node: Node) -> bool:
 DEFINITIONS = MappingProxyType({
     "AffineGrid": Definition(_affine_grid, lambda node: dtype_of(node.operand(0)) == "float32"),
     "CenterCropPad": Definition(_center_crop_pad),
+    "Compress": Definition(_compress),
     "OneHot": Definition(_one_hot, lambda node: any(dtype_of(v) not in _WHOLE for v in node.inputs[:2])),
     "Range": Definition(_range, _is_float),
 })  # fmt: skip
