@@ -40,6 +40,7 @@ from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict, is_evictable
 from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.mapped import mappings_of
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
 from tinycomp.passes.fold_constants import sharing_budget
@@ -191,12 +192,15 @@ def compile(  # noqa: A001 - the public name
         )  # fmt: skip
     with limited(memory_limit, timeout), gc_paused():
         graph = _imported(model, shapes, mapped=True)
+        files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
         with sharing_budget(graph):
             compiler.partition_in_place(graph)
             compiler.check_places(graph, strict)
             evict(constants_of(graph))
             lowered = compiler.lower(graph)
+        for mapping in files:
+            mapping.check()
         compiler.check_places(graph, strict)  # code generators may have declined regions
         return compiler.package(lowered, original if passes is None else None)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
+from tinycomp.memory.mapped import read_regular
 from tinycomp.runtime.files import PARTIAL, write_file
 
 FORMAT = 1
@@ -102,7 +103,7 @@ class Cache:
         """Return the bytes of an entry, or None if there is none or it is damaged."""
         try:
             entry = self._read(self.folder / f"{key}.json")
-            data = None if entry is None else (self.folder / entry.file).read_bytes()
+            data = None if entry is None else read_regular(self.folder / entry.file)
             if entry is None or data is None or entry.file != self._name(key, data):
                 return None
             with contextlib.suppress(OSError):  # a cache that is only readable serves too
@@ -172,7 +173,7 @@ class Cache:
     def _read(self, path: Path) -> Entry | None:
         """Return what a description says; None if it is damaged or of another version."""
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
+            about = json.loads(read_regular(path))
             file = str(about["file"])
             if about["format"] != FORMAT or not file.startswith(f"{path.stem}-") or Path(file).name != file:
                 return None
