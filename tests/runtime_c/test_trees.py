@@ -92,6 +92,21 @@ def test_walks_in_double(rows: int, trees: int, outputs: int, depth: int, isa: s
     np.testing.assert_allclose(walk(made, x, isa, pool), made.scores(x), rtol=1e-14, atol=1e-14)
 
 
+def test_missing_values_at_strange_thresholds(isa: str) -> None:
+    """Both signs of zero, the least and the greatest numbers, infinities, and NaN, which no number is at most."""
+    least = np.nextafter(F32(0), F32(1))
+    strange = [0.0, -0.0, least, -least, np.finfo(F32).max, np.finfo(F32).min, np.inf, -np.inf, np.nan]
+    x = np.array(strange, F32)[:, None]
+    for threshold in strange:
+        for missing in (False, True):
+            made = Ensemble(
+                np.zeros(3, np.int32), np.array([threshold, 0, 0], F32), np.array([[1, 2], [1, 1], [2, 2]], np.int32),
+                np.array([missing, False, False]), np.array([-1, 0, 1], np.int32), np.array([[1.0], [2.0]], F32),
+                np.zeros(1, np.int32), np.ones(1, np.int32), "SUM", "NONE", np.zeros(1, F32),
+            )  # fmt: skip
+            np.testing.assert_array_equal(walk(made, x, isa), made.scores(x), f"{threshold} {missing}")
+
+
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_aggregates(aggregate: str, isa: str) -> None:
     made = ensemble(3, trees=6, outputs=2, features=3, depth=4, aggregate=aggregate)

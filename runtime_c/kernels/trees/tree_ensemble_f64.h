@@ -4,12 +4,14 @@
 
 #define trees_real double
 #define TREES_TYPED(name) name##_f64
+#define TREES_BELOW nextafter
 #define TREES_PREPARE TC_NAME(tc_tree_ensemble_f64_prepare)
 #define TREES_PACK TC_NAME(tc_tree_ensemble_f64_pack)
 #define TREES_RUN TC_NAME(tc_tree_ensemble_f64)
 #include "walk.h"
 #undef trees_real
 #undef TREES_TYPED
+#undef TREES_BELOW
 #undef TREES_PREPARE
 #undef TREES_PACK
 #undef TREES_RUN

@@ -14,7 +14,7 @@ enum { TREES_Y, TREES_X, TREES_NODES, TREES_LEAVES, TREES_ROOTS, TREES_WEIGHTS, 
 
 enum { TREES_LANES = 8, TREES_BLOCK = 64, TREES_STRIDE = 4 };
 
-/* The feature of a node that sends NaN to its first child has this bit. */
+/* The feature of a node that sends NaN to its first child has this bit in the table. */
 enum { TREES_TRACKS = 1 << 30 };
 
 #endif
@@ -24,7 +24,8 @@ enum { TREES_TRACKS = 1 << 30 };
 #define trees_state_at TREES_TYPED(trees_state_at)
 #define trees_step TREES_TYPED(trees_step)
 #define trees_walk TREES_TYPED(trees_walk)
-#define trees_walk_lanes TREES_TYPED(trees_walk_lanes)
+#define trees_mirror TREES_TYPED(trees_mirror)
+#define trees_both_signs TREES_TYPED(trees_both_signs)
 #define trees_add TREES_TYPED(trees_add)
 #define trees_add_lanes TREES_TYPED(trees_add_lanes)
 #define trees_of_rows TREES_TYPED(trees_of_rows)
@@ -57,7 +58,7 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   const tc_tree_ensemble_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->nodes > 0 && p->nodes <= INT32_MAX && p->leaves > 0 && p->leaves <= INT32_MAX,
              "%lld nodes and %lld leaves", (long long)p->nodes, (long long)p->leaves);
-  TC_REQUIRE(prepare, p->features > 0 && p->features < TREES_TRACKS && p->outputs > 0, "%lld columns, %lld outputs",
+  TC_REQUIRE(prepare, p->features > 0 && p->features < TREES_TRACKS / 2 && p->outputs > 0, "%lld columns, %lld outputs",
              (long long)p->features, (long long)p->outputs);
   TC_REQUIRE(prepare, p->aggregate >= TC_TREES_AVERAGE && p->aggregate <= TC_TREES_MAX, "there is no aggregate %lld",
              (long long)p->aggregate);
@@ -74,9 +75,25 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   prepare->state_bytes = TC_PRODUCT(prepare, p->nodes, sizeof(trees_node) + sizeof(int32_t)) +
                          TC_PRODUCT(prepare, p->trees, 2, sizeof(int32_t));
   TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features);
+  prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
   prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
   prepare->work.flops = (double)p->rows * (double)p->trees * (double)p->outputs;
+}
+
+/* A node that sends NaN to its first child, as one that does so by comparing like all others: x <= t is no -x <= the
+ * number below -t, which NaN is not either. Behind the features of a row lie the negative ones. */
+static trees_node trees_mirror(trees_node node, int64_t features) {
+  const trees_real least = (trees_real)-INFINITY, below = TREES_BELOW(-node.threshold, least);
+  node.feature = (int32_t)((node.feature & ~TREES_TRACKS) + features);
+  const int32_t first = node.child[0];
+  node.child[0] = node.child[1];
+  node.child[1] = first;
+  /* No number is above infinity, and none is at most NaN. */
+  node.threshold = node.threshold == (trees_real)INFINITY ? (trees_real)NAN
+                   : node.threshold != node.threshold     ? (trees_real)INFINITY
+                                                          : below;
+  return node;
 }
 
 /* What a damaged table would make the walk do is mended here: every node leads to later ones and to a leaf's weights.
@@ -91,11 +108,11 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
     trees_node node = {.feature = from[0], .child = {from[TREES_WORDS - 2], from[TREES_WORDS - 1]}};
     memcpy(&node.threshold, &from[1], sizeof(node.threshold));
     const bool inner = node.child[0] > i && node.child[0] < p->nodes && node.child[1] > i && node.child[1] < p->nodes &&
-                       node.feature >= 0 && (node.feature & ~TREES_TRACKS) < p->features;
+                       node.feature >= 0 && (node.feature & ~(p->tracks ? TREES_TRACKS : 0)) < p->features;
     if (!inner) {
       node = (trees_node){.child = {(int32_t)i, (int32_t)i}};
     }
-    nodes[i] = node;
+    nodes[i] = inner && (node.feature & TREES_TRACKS) ? trees_mirror(node, p->features) : node;
     leaves[i] = !inner && leaf[i] >= 0 && leaf[i] < p->leaves ? leaf[i] : 0;
   }
   for (int64_t t = 0; t < p->trees; t++) {
@@ -104,18 +121,13 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
   }
 }
 
-TC_INLINE int32_t trees_step(const bool tracks, const trees_node *nodes, const trees_real *x, int32_t at) {
+TC_INLINE int32_t trees_step(const trees_node *nodes, const trees_real *x, int32_t at) {
   const trees_node *node = nodes + at;
-  if (tracks) {
-    const trees_real value = x[node->feature & ~TREES_TRACKS];
-    return node->child[!(value <= node->threshold || (value != value && (node->feature & TREES_TRACKS)))];
-  }
   return node->child[!(x[node->feature] <= node->threshold)];
 }
 
 /* Leads all lanes down from where they are. */
-TC_INLINE void trees_walk(const bool tracks, const trees_node *nodes, const trees_real *const *x, int64_t depth,
-                          int32_t *at) {
+static void trees_walk(const trees_node *nodes, const trees_real *const *x, int64_t depth, int32_t *at) {
   int32_t lane[TREES_LANES];
 #pragma GCC unroll 8
   for (int i = 0; i < TREES_LANES; i++) {
@@ -126,7 +138,7 @@ TC_INLINE void trees_walk(const bool tracks, const trees_node *nodes, const tree
     for (int step = 0; step < TREES_STRIDE; step++) {
 #pragma GCC unroll 8
       for (int i = 0; i < TREES_LANES; i++) {
-        const int32_t next = trees_step(tracks, nodes, x[i], lane[i]);
+        const int32_t next = trees_step(nodes, x[i], lane[i]);
         moved |= step == TREES_STRIDE - 1 ? next ^ lane[i] : 0;
         lane[i] = next;
       }
@@ -138,15 +150,6 @@ TC_INLINE void trees_walk(const bool tracks, const trees_node *nodes, const tree
 #pragma GCC unroll 8
   for (int i = 0; i < TREES_LANES; i++) {
     at[i] = lane[i];
-  }
-}
-
-static void trees_walk_lanes(const tc_tree_ensemble_f32_params *p, const trees_node *nodes, const trees_real *const *x,
-                             int64_t depth, int32_t *at) {
-  if (p->tracks) {
-    trees_walk(true, nodes, x, depth, at);
-  } else {
-    trees_walk(false, nodes, x, depth, at);
   }
 }
 
@@ -174,16 +177,16 @@ static void trees_add_lanes(const tc_tree_ensemble_f32_params *p, const trees_st
 
 /* Rows side by side, one tree after another. */
 static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
-                          const trees_real *x, int64_t rows, trees_real *y) {
+                          const trees_real *x, int64_t stride, int64_t rows, trees_real *y) {
   for (int64_t tree = 0; tree < p->trees; tree++) {
     for (int64_t row = 0; row < rows; row += TREES_LANES) {
       const trees_real *lanes[TREES_LANES];
       int32_t at[TREES_LANES];
       for (int i = 0; i < TREES_LANES; i++) {
-        lanes[i] = x + (row + i) * p->features;
+        lanes[i] = x + (row + i) * stride;
         at[i] = state->roots[tree];
       }
-      trees_walk_lanes(p, state->nodes, lanes, state->depths[tree], at);
+      trees_walk(state->nodes, lanes, state->depths[tree], at);
       trees_add_lanes(p, state, weights, at, TREES_LANES, y + row * p->outputs, p->outputs);
     }
   }
@@ -205,8 +208,18 @@ static void trees_of_row(const tc_tree_ensemble_f32_params *p, const trees_state
       at[i] = state->roots[number];
       depth = tc_max(depth, state->depths[number]);
     }
-    trees_walk_lanes(p, state->nodes, lanes, depth, at);
+    trees_walk(state->nodes, lanes, depth, at);
     trees_add_lanes(p, state, weights, at, count, y, 0);
+  }
+}
+
+/* Copies rows, the negative ones of each behind it. */
+static void trees_both_signs(const trees_real *x, int64_t rows, int64_t features, trees_real *to) {
+  for (int64_t row = 0; row < rows; row++, x += features, to += 2 * features) {
+    for (int64_t i = 0; i < features; i++) {
+      to[i] = x[i];
+      to[features + i] = -x[i];
+    }
   }
 }
 
@@ -219,14 +232,19 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
   for (int64_t row = first; row < last; row += TREES_BLOCK) {
     const int64_t rows = tc_min(last - row, TREES_BLOCK), count = rows * p->outputs;
     const trees_real *x = (const trees_real *)call->operands[TREES_X] + row * p->features;
+    const int64_t stride = p->tracks ? 2 * p->features : p->features;
+    if (p->tracks) {
+      trees_both_signs(x, rows, p->features, call->scratch);
+      x = call->scratch;
+    }
     trees_real *y = (trees_real *)call->operands[TREES_Y] + row * p->outputs;
     for (int64_t i = 0; i < count; i++) {
       y[i] = start;
     }
     const int64_t full = rows / TREES_LANES * TREES_LANES;
-    trees_of_rows(p, &state, weights, x, full, y);
+    trees_of_rows(p, &state, weights, x, stride, full, y);
     for (int64_t i = full; i < rows; i++) {
-      trees_of_row(p, &state, weights, x + i * p->features, y + i * p->outputs);
+      trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
     }
     for (int64_t i = 0; i < count; i++) {
       const bool silent = p->aggregate > TC_TREES_SUM && isinf(y[i]); /* no leaf speaks of this output */
@@ -242,7 +260,8 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_state_at
 #undef trees_step
 #undef trees_walk
-#undef trees_walk_lanes
+#undef trees_mirror
+#undef trees_both_signs
 #undef trees_add
 #undef trees_add_lanes
 #undef trees_of_rows
