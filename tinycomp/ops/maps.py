@@ -263,7 +263,7 @@ def cast_map(x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str =
 @FAMILY.op("ZipMap", domain=_ML)
 def zip_map(
     x: Array, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = ()
-) -> list[dict[Any, np.float32]]:
+) -> list[dict[Any, float]]:
     """Return one map per row of a matrix, from the labels of its columns to its values; a vector is one row.
 
     Raises:
@@ -280,4 +280,4 @@ def zip_map(
         raise ExecutionError(
             "ZipMap: the labels do not fit the columns", expected=f"[n, {len(labels)}]", found=str(list(x.shape))
         )
-    return [dict(zip(labels, row, strict=True)) for row in rows]
+    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
