@@ -19,7 +19,7 @@ from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
-_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown")
+_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes")
 """What the short way calls in the C runtime."""
 
 Direct = Callable[..., "list[Array] | None"]

@@ -20,8 +20,11 @@ A plan of native regions (:func:`check_plan`):
 A program and the bodies in it (:func:`check_program`):
 
 - ``_check_writes``: an output, or a piece of the arena, is written before it is read, and every output is written.
+- ``_check_grown``: an output whose size only a run shows, for which nobody gives memory, is made once and not read.
 
-Not proved here: that a kernel which writes a buffer in parts writes every byte of it.
+The C runtime knows the sizes, and goes on from there (``runtime_c/src/written.h``): every byte that a run reads has
+been written in the same run, or is cleared before it. It refuses calls that take more work than their operands' bytes
+can explain, and ends a run whose ``timeout=`` is up.
 """
 
 from __future__ import annotations
@@ -110,6 +113,7 @@ def check_program(program: Program) -> None:
     """
     for each in program.walk():
         _check_writes(each)
+        _check_grown(each)
 
 
 def check_operands(
@@ -274,6 +278,22 @@ def _check_writes(program: Program) -> None:
     for index, spec in enumerate(program.outputs):
         if ("output", index) not in written and 0 not in spec.shape:
             _refuse("no instruction writes an output", f"program {program.name}", found=str(spec))
+
+
+def _check_grown(program: Program) -> None:
+    made = [left.output for left in program.left]
+    for index, call in enumerate(program.instructions if program.grown else ()):
+        results = () if call.control is None else call.control.results
+        first = len(call.operands) - len(results)
+        for place, operand in enumerate(call.operands):
+            if operand.space == "output" and operand.index in program.grown:
+                if place < first or results[place - first] is not None:
+                    where = f"program {program.name}, instruction {index} ({call.kernel})"
+                    _refuse("an output is used whose size only the end of a run shows", where, found=str(operand))
+                made.append(operand.index)
+    for output in program.grown:
+        if made.count(output) > 1:
+            _refuse("an output is made twice", f"program {program.name}", found=str(program.outputs[output]))
 
 
 def _operands(call: Instruction, where: str) -> Iterator[tuple[Operand, bool]]:
