@@ -115,7 +115,7 @@ def conv():
     [
         # The pool; program, inputs, outputs; constants; operands and parameters of six calls, and their table; six
         # packed weights; patches; what calls reach and a run writes; context, arena, scratch, portions, pointers.
-        ("perceptron", 1 + 3 + 1 + 2 * 6 + 1 + 6 + 1 + 5),
+        ("perceptron", 1 + 3 + 1 + 2 * 6 + 1 + 6 + 1 + 2 + 5),
         ("conv", 1 + 3 + 1 + 2 + 1 + 1 + 1 + 2 + 5),
     ],
 )
