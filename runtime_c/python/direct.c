@@ -236,10 +236,10 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
       result = fresh_result(d, memory, i);
     }
     if (!result) {
-      if (!d->symbolic || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+      if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !(d->symbolic && PyErr_ExceptionMatches(PyExc_ValueError))) {
         return -1;
       }
-      PyErr_Clear(); /* a dimension is negative */
+      PyErr_Clear(); /* a dimension is negative, or too large for memory */
       return 0;
     }
     if (taken && (PyObject *)Py_TYPE(result) != d->array_type) {

@@ -32,7 +32,7 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.fuzz.artifact import _packed, _unpacked
-from tests.fuzz.harness import Harness, WrongError, generators
+from tests.fuzz.harness import Harness, WrongError, generators, limit_memory
 from tests.targets.c.harness import make_model
 from tinycomp.checking import random_feeds
 from tinycomp.data import digits, digits_model
@@ -314,6 +314,8 @@ _STATE = struct.Struct("<4q")
 
 def _child(first: int, behind: int, state: mmap.mmap) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if "LD_PRELOAD" not in os.environ:  # sanitizers take addresses without end
+        limit_memory(HARNESS.memory)
     counts = dict.fromkeys(_FACTS, 0)
     for seed in range(first, behind):
         _STATE.pack_into(state, 0, seed, *counts.values())

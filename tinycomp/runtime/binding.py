@@ -160,7 +160,7 @@ def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | Non
 def _allocate(plan: Plan, inputs: Sequence[Any]) -> list[Any]:
     """Make the outputs; where the plan does not know a shape, a run shows it."""
     if all(spec.is_static and spec.numpy_dtype is not None for spec in plan.outputs):
-        return [np.empty(spec.shape, spec.numpy_dtype) for spec in plan.outputs]
+        return [np.zeros(spec.shape, spec.numpy_dtype) for spec in plan.outputs]
     return plan.run(inputs)
 
 

@@ -128,7 +128,7 @@ def check_operands(
         outputs: Its results, likewise.
 
     Raises:
-        ArtifactError: If numbers or dtypes of operands or results differ.
+        ArtifactError: If numbers or types of operands or results differ.
     """
     for kind, specs, buffers in (("operand", inputs, program.inputs), ("result", outputs, program.outputs)):
         if len(specs) != len(buffers):
@@ -136,6 +136,8 @@ def check_operands(
         for index, (spec, buffer) in enumerate(zip(specs, buffers, strict=True)):
             if spec is not None and spec.dtype != buffer.dtype:
                 _refuse(f"{kind} {index} of the program is of another dtype", where, spec.dtype, buffer.dtype)
+            if spec is not None:
+                _check_fit(f"{where}, {kind} {index}", _type(spec), _buffer_type(buffer), whole=kind == "result")
 
 
 def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:
@@ -235,15 +237,22 @@ def _check_types(
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
         types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.outputs, writes, strict=True)}
     for spec, slot in zip(*outputs, strict=True):
-        _check_fit(f'output "{spec.name}"', _type(spec), types[slot])
+        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
 
 
-def _check_fit(where: str, expected: _Type, found: _Type) -> None:
-    """Compare what is known of two types while loading; every run holds the other sizes against its arrays."""
+def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
+    """Compare what is known of two types while loading; every run holds the other sizes of operands against its arrays.
+
+    Args:
+        where: For messages.
+        expected: What is wanted.
+        found: What is there.
+        whole: Whether a size that is wanted has to be known, since no run looks at it.
+    """
     same = expected[0] == found[0]
     if same and expected[1] is not None and found[1] is not None:
         same = len(expected[1]) == len(found[1]) and all(
-            a == b or not isinstance(a, int) or not isinstance(b, int)
+            a == b or not isinstance(a, int) or not (whole or isinstance(b, int))
             for a, b in zip(expected[1], found[1], strict=True)
         )
     if not same:
