@@ -15,6 +15,15 @@ from tinycomp.errors import FeedError, did_you_mean, visible
 _UNREADABLE = "cannot be read as an array"
 
 
+# Looked up and not asked of numpy, which reads texts as if they were Python.
+_NUMPY = {
+    "string": np.dtype(object), "bool": np.dtype(bool),
+    **{f"{kind}{8 * size}": np.dtype(f"{kind[0]}{size}") for kind in ("int", "uint") for size in (1, 2, 4, 8)},
+    **{f"float{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)},
+    **{f"complex{8 * size}": np.dtype(f"c{size}") for size in (8, 16)},
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Hold name, dtype and shape of an input or output.
@@ -32,12 +41,10 @@ class TensorSpec:
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype | None:
         """Return the numpy dtype (object for strings), or None for a value that is not a tensor."""
-        if self.dtype == "string":
-            return np.dtype(object)
-        try:
-            return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))
-        except (TypeError, UnicodeError):
-            return None
+        if self.dtype in _NUMPY:
+            return _NUMPY[self.dtype]
+        scalar = getattr(ml_dtypes, self.dtype, None)
+        return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
 
     @functools.cached_property
     def is_static(self) -> bool:
