@@ -16,6 +16,7 @@ from tinycomp.frontend import (
     fourier_definition,
     norm_definition,
     quantized_definition,
+    scan_definition,
 )
 from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
@@ -33,6 +34,7 @@ _OWN: Mapping[str, Definition] = MappingProxyType(
     | dict(fourier_definition.DEFINITIONS)
     | dict(norm_definition.DEFINITIONS)
     | dict(quantized_definition.DEFINITIONS)
+    | dict(scan_definition.DEFINITIONS)
 )
 """Definitions of operators of ONNX's own domain that ONNX gives no function, or none that is exact."""
 

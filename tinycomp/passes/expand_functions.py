@@ -159,7 +159,7 @@ def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> 
         if body is None and (layer is None or is_defined_by_others(node)):
             body, reason = _defined(node)
             if body is not None:
-                body, reason = _claimed(body, target)
+                body, reason = _claimed(body, target, may_repeat=bool(node.bodies) or not _has_kernel(node))
         if body is not None:
             return body
         remarks.append(Remark(ExpandFunctions.name, node.sources, target.name, f"definition of {node.op}", reason))
@@ -186,7 +186,13 @@ def _defined(node: Node) -> tuple[Graph | None, str]:
         return None, f"ONNX's definition does not fit the operands: {error.message}"
 
 
-def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
+def _has_kernel(node: Node) -> bool:
+    """Tell whether the host has a numpy kernel for the operator."""
+    record = OPS.find(node.op, node.domain, node.version)
+    return record is not None and record.kernel is not None
+
+
+def _claimed(body: Graph, target: Target, *, may_repeat: bool) -> tuple[Graph | None, str]:
     """Return a definition with every part claimed by ``target``, or why it is not."""
     while True:
         for step in _TIDY:
@@ -197,7 +203,7 @@ def _claimed(body: Graph, target: Target) -> tuple[Graph | None, str]:
             step.run(trial)
         left = [node for node in trial.nodes if node.target is None]
         repeated = next((node for node in trial.nodes if node.op in CONTROL_FLOW and not node.domain), None)
-        if repeated is not None:  # the operator itself is faster anywhere
+        if repeated is not None and not may_repeat:  # the operator itself is faster anywhere
             return None, f"{repeated.op}: the definition goes from element to element"
         if not left:
             return trial, ""

@@ -107,8 +107,13 @@ def _within_bounds(graph: Graph) -> Iterator[Condition]:
                 yield Condition(below + above, f"{name} is not from {least} to {most}", value.name)
 
 
-def _fold_sizes(graph: Graph) -> None:
-    """Replace values that follow from sizes by these, so that what computes them step by step is left out."""
+def _fold_sizes(graph: Graph, found: Set[str]) -> None:
+    """Replace values that follow from sizes by these, so that what computes them step by step is left out.
+
+    Args:
+        graph: A region's or a body's.
+        found: The sizes that a step of the program finds out, which may be wanted for nothing else.
+    """
     for node in graph.nodes:
         for value in node.used_outputs():
             contents = value.contents
@@ -116,6 +121,8 @@ def _fold_sizes(graph: Graph) -> None:
                 continue
             if has_elements(*contents) and node.op not in ("Shape", "Size"):
                 continue  # an element may be larger than a size can be, and is computed with as it is
+            if any(isinstance(size, Expression) and size.symbols & found for size in contents):
+                continue
             name = graph.fresh(value.name)
             sizes = graph.add("Sizes", [], domain=TINYCOMP, version=1, outputs=[name], types=[value.type], at=node)
             graph.replace_uses(value, sizes.output)
@@ -132,7 +139,7 @@ def _generated(
 ) -> Program:
     FoldConstants(keep_quantized=False).run(graph)
     if is_symbolic:
-        _fold_sizes(graph)
+        _fold_sizes(graph, most.keys())
     EliminateDeadCode().run(graph)
     own_parameters(graph)
     MakeUnsigned(graph, lambda node: rule_of(node, table)).run()

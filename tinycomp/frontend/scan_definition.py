@@ -1,0 +1,92 @@
+"""Scan as a Loop: its trips are counted by the scanned axis, and every one gathers its own elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from tinycomp.frontend.definition_body import Body, Definition
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType
+from tinycomp.ops.typing import infer_node_types
+
+_BATCHED_BEFORE = 9
+"""Until this opset Scan has a batch axis and lengths of sequences."""
+
+
+def _scan(body: Body, node: Node, operands: Sequence[Value | None]) -> Sequence[Value] | None:
+    given = [v for v in operands[: len(node.inputs)] if v is not None]
+    scans = int(node.attrs["num_scan_inputs"])
+    states = len(node.inputs) - scans - node.captures
+    scanned = given[states : states + scans]
+    if len(given) != len(node.inputs) or any(v.rank is None for v in scanned):
+        return None
+    axes = _each(node, "scan_input_axes", scans)
+    trips = _length(body, scanned[0], axes[0])
+    loop = _loop_body(node, given, states, axes, trips)
+    count = len(loop.outputs) - 1
+    captured = [*scanned, *given[states + scans :], *([] if trips.is_const else [trips])]
+    results = body.graph.add(
+        "Loop", [trips, None, *given[:states], *captured], bodies={"body": loop}, captures=len(captured), outputs=count
+    ).outputs
+    axes_out, back = (_each(node, f"scan_output_{what}", count - states) for what in ("axes", "directions"))
+    stacked = [_stacked(body, v, a, d) for v, a, d in zip(results[states:], axes_out, back, strict=True)]
+    whole = [*results[:states], *stacked]
+    if any(v is None for v in whole):
+        return None
+    return [v for v, result in zip(whole, node.outputs, strict=False) if result.name and v is not None]
+
+
+def _each(node: Node, name: str, count: int) -> list[int]:
+    return [int(n) for n in node.attrs.get(name) or [0] * count]
+
+
+def _length(body: Body, x: Value, axis: int) -> Value:
+    """Return the size of an axis as a scalar."""
+    shape = x.shape or ()
+    size = shape[axis]
+    if isinstance(size, int):
+        return body.const(np.int64(size))
+    place = axis % len(shape)
+    return body.reshape(body("Shape", x, start=place, end=place + 1), [])
+
+
+def _loop_body(node: Node, given: Sequence[Value], states: int, axes: Sequence[int], trips: Value) -> Graph:
+    """Return the body of the Loop: the number of the trip picks the elements, then follows the body of the Scan."""
+    inner = node.bodies["body"].clone()
+    body = Body(Graph("body", infer=infer_node_types, opsets=inner.opsets))
+    trip = body.graph.add_input("trip", TensorType("int64", ()))
+    going = body.graph.add_input("going", TensorType("bool", ()))
+    formals = [body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in given]
+    own, scanned, captured = formals[:states], formals[states : states + len(axes)], formals[states + len(axes) :]
+    last = body.const(trips.const) if trips.const is not None else body.graph.add_input("trips", trips.type)
+    elements = []
+    directions = _each(node, "scan_input_directions", len(axes))
+    for x, axis, backwards in zip(scanned, axes, directions, strict=True):
+        place = body("Sub", body("Sub", last, body.const(np.int64(1))), trip) if backwards else trip
+        elements.append(body("Gather", x, place, axis=axis))
+    call = body.graph.add(
+        "body", [*own, *elements, *captured], domain="tinycomp.definition", version=1, bodies={"body": inner},
+        outputs=len(inner.outputs), types=[v.type for v in inner.outputs],
+    )  # fmt: skip
+    body.graph.set_outputs([body("Identity", going), *call.outputs])
+    body.graph.inline(call)
+    return body.graph
+
+
+def _stacked(body: Body, x: Value, axis: int, backwards: int) -> Value | None:
+    """Return elements that lie along the first axis along another one, the last first if asked."""
+    if backwards:
+        x = body("Slice", x, body.ints(-1), body.ints(np.iinfo(np.int64).min), body.ints(0), body.ints(-1))
+    if axis == 0:
+        return x
+    if x.rank is None:
+        return None
+    order = [*range(1, x.rank)]
+    order.insert(axis % x.rank, 0)
+    return body("Transpose", x, perm=order)
+
+
+DEFINITIONS = MappingProxyType({"Scan": Definition(_scan, lambda node: node.version >= _BATCHED_BEFORE)})
