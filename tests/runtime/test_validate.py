@@ -324,7 +324,9 @@ CONTAINERS = {
     "compressed": (lambda d: stored(*_unpacked(d), zipfile.ZIP_DEFLATED), 'the member "manifest.json" is compressed'),
     "larger": (lambda d: entry(entry(d, 20, len(d)), 24, len(d)), "the members claim to be larger than the file"),
     "no header": (lambda d: entry(d, 42, 7), 'the member "manifest.json" has no header'),
-    "no room for a header": (lambda d: entry(d, 42, len(d) - 9), 'the member "manifest.json" has no header'),
+    "no room for a header": (
+        lambda d: entry(d[:-2] + struct.pack("<H", 4) + b"PK\x03\x04", 42, len(d)),
+        'the member "manifest.json" has no header'),
     "a byte": (lambda d: d[:60] + bytes([d[60] ^ 1]) + d[61:], 'the checksum of the member "manifest.json" is wrong'),
     "no sums": (sums(["graph.tir", "arrays.safetensors"]), "members are missing or unknown"),
     "fewer sums": (sums({"graph.tir": ""}), "members are missing or unknown"),
