@@ -117,6 +117,11 @@ static void read_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
     }
   }
   /* What of it has been written is not read as it was before, and may be cleared with the rest. */
+  const int64_t i = find(&walk->written, span.buffer, span.begin);
+  if (i < walk->written.count && walk->written.items[i].buffer == span.buffer &&
+      walk->written.items[i].begin <= span.begin) {
+    span.begin = walk->written.items[i].end;
+  }
   walk->enough = walk->enough && add(&walk->instance->holes, span);
 }
 

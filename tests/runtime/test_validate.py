@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import json
+import struct
 import zipfile
 
 import numpy as np
@@ -14,9 +15,13 @@ from onnx import helper
 
 import tinycomp
 from tests.fuzz.artifact import _packed, _unpacked
+from tests.fuzz.meaning import saved
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.runtime.native.program import BufferSpec, Control, Instruction, Operand, Program
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.runtime.validate import check_module, check_program
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -196,3 +201,160 @@ def test_a_description_that_is_nested_too_deeply(native):
             file.writestr(zipfile.ZipInfo(name), data)
     with pytest.raises(ArtifactError, match="this is not a saved module, or it is damaged"):
         tinycomp.load(stream.getvalue())
+
+
+def first_loop(manifest):
+    return program(manifest)["instructions"][0]
+
+
+def body(manifest):
+    return first_loop(manifest)["control"]["bodies"][0]
+
+
+def writes_what_is_left(manifest):
+    calls = program(manifest)["instructions"]
+    calls.append({**calls[0], "operands": [["output", 0, 0], *calls[0]["operands"][1:]]})
+
+
+DESCRIBED = {
+    "dtype": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="any"), "any[N, 1, 8, 8] is no buffer"),
+    "text": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="string"), "string[N, 1, 8, 8] is no buffer"),
+    "no shape": ("symbolic", lambda m: program(m)["inputs"][0].update(shape=None), "float32[...] is no buffer"),
+    "no size": (
+        "symbolic", lambda m: program(m)["inputs"][0].update(shape=[None, 1]), "float32[?, 1] is no buffer"),
+    "elements": (
+        "symbolic", lambda m: program(m)["inputs"][0].update(elements=["a"]), "has no 1 elements that could be sizes"),
+    "space": (
+        "symbolic", lambda m: program(m)["instructions"][0]["operands"][0].__setitem__(0, "heap"),
+        "unknown operand space 'heap'"),
+    "threads": ("symbolic", lambda m: m.update(threads="many"), "expected a number of threads"),
+    "bounds": ("symbolic", lambda m: m.update(bounds={"N": [1.5, 2]}), "bounds {'N': (1.5, 2)}"),
+    "a result of another size": (
+        "symbolic", lambda m: program(m)["outputs"][0].update(shape=["N", "10*N"]),
+        'output "probabilities": a value is of another type than the one that is wanted'),
+    "found twice": (
+        "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(0, "n"), "a size is found twice: n, n"),
+    "found name": (
+        "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(0, 5), "a size 5 in operand 1"),
+    "found operand": (
+        "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(1, 99), "a size 'y.1' in operand 99"),
+    "left": ("found", lambda m: program(m)["left"][0].__setitem__(0, 7), "there is no output 7"),
+    "left twice": ("found", lambda m: program(m).update(left=2 * program(m)["left"]), "an output is made twice"),
+    "left and written": ("found", writes_what_is_left, "an output is used whose size only the end of a run shows"),
+    "bodies": (
+        "loop", lambda m: first_loop(m)["control"]["bodies"].append(body(m)), "loop of 5 operands and 2 bodies"),
+    "operands": (
+        "loop", lambda m: first_loop(m)["operands"].append(["none", 0, 0]), "loop of 6 operands and 1 bodies"),
+    "carried": ("loop", lambda m: first_loop(m)["control"].update(carried=5), "loop of 5 operands and 1 bodies"),
+    "shapes": (
+        "loop", lambda m: first_loop(m)["control"]["shapes"][0].append(1), "operands that do not fit the body c_0/y"),
+    "results of a body": (
+        "loop", lambda m: body(m)["outputs"].append(body(m)["outputs"][1]), "results that do not fit the body c_0/y"),
+    "results of a body in the arena": (
+        "loop", lambda m: body(m)["left"].append([1, ["arena", 0, 0]]), "results that do not fit the body c_0/y"),
+    "kernels have no bodies": ("loop", lambda m: first_loop(m).update(kernel="fill"), "fill with or without bodies"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_descriptions_that_make_no_sense(name):
+    kind, edit, message = DESCRIBED[name]
+    with pytest.raises(ArtifactError) as error:
+        tinycomp.load(edited(saved(kind), edit))
+    assert message in str(error.value)
+
+
+def test_a_default_of_another_dtype():
+    spec = TensorSpec("x", "float32", ("n",))
+    with pytest.raises(ArtifactError, match='default of "x": it does not fit the input'):
+        check_module((spec,), (), ((spec,), ()), {"x": np.zeros(2, np.int8)}, {})
+
+
+def test_an_output_that_grows_is_no_result_of_known_size():
+    none, result = Operand("none"), Operand("output")
+    loop = Instruction("loop", (none, none, result, result), {}, control=Control((), 0, (), (None, 8)))
+    grown = Program("p", (), (BufferSpec("y", "int64", (1,)),), (), 0, (loop,))
+    with pytest.raises(ArtifactError, match="an output is used whose size only the end of a run shows"):
+        check_program(grown)
+
+
+def test_results_beside_host_nodes_have_the_size_that_is_declared(mixed):
+    edit = edited(mixed, lambda m: m["programs"][0]["program"]["outputs"][0].update(shape=[3, 255]))
+    with pytest.raises(ArtifactError, match=r"result 0: a value is of another type.*\n?.*float32\[3, 3\]"):
+        tinycomp.load(edit)
+
+
+# The container ------------------------------------------------------------------------------------------------------
+
+HEADER = b"PK\x01\x02"
+"""What an entry of a zip file's directory begins with; sizes and the place of its member are inside."""
+
+
+def entry(data: bytes, byte: int, value: int) -> bytes:
+    """The file with another number in the entry of its first member."""
+    at = data.index(HEADER) + byte
+    return data[:at] + struct.pack("<I", value) + data[at + 4 :]
+
+
+def stored(manifest, members, method=zipfile.ZIP_STORED) -> bytes:
+    """The file of a description and members, as they are."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as file:
+        for name, data in {"manifest.json": json.dumps(manifest).encode(), **members}.items():
+            file.writestr(name, data)
+    return stream.getvalue()
+
+
+def with_arrays(data: bytes, edit) -> bytes:
+    """The file whose list of arrays says something else."""
+    manifest, members = _unpacked(data)
+    raw = members["arrays.safetensors"]
+    (length,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8 : 8 + length])
+    edit(next(iter(header.values())))
+    text = json.dumps(header).encode()
+    return _packed(manifest, {**members, "arrays.safetensors": struct.pack("<Q", len(text)) + text + raw[8 + length :]})
+
+
+def sums(value):
+    return lambda data: stored({**_unpacked(data)[0], "sha256": value}, _unpacked(data)[1])
+
+
+CONTAINERS = {
+    "compressed": (lambda d: stored(*_unpacked(d), zipfile.ZIP_DEFLATED), 'the member "manifest.json" is compressed'),
+    "larger": (lambda d: entry(entry(d, 20, len(d)), 24, len(d)), "the members claim to be larger than the file"),
+    "no header": (lambda d: entry(d, 42, 7), 'the member "manifest.json" has no header'),
+    "no room for a header": (
+        lambda d: entry(d[:-2] + struct.pack("<H", 4) + b"PK\x03\x04", 42, len(d)),
+        'the member "manifest.json" has no header'),
+    "a byte": (lambda d: d[:60] + bytes([d[60] ^ 1]) + d[61:], 'the checksum of the member "manifest.json" is wrong'),
+    "no sums": (sums(["graph.tir", "arrays.safetensors"]), "members are missing or unknown"),
+    "fewer sums": (sums({"graph.tir": ""}), "members are missing or unknown"),
+    "other sums": (sums({"graph.tir": "", "arrays.safetensors": ""}), 'the checksum of "graph.tir" is wrong'),
+    "format": (lambda d: edited(d, lambda m: m.update(format=99)), "the file has another format version"),
+    "no array": (
+        lambda d: edited(d, lambda m: program(m)["constants"].__setitem__(0, "none")), 'the array "none" is missing'),
+    "no dtype": (
+        lambda d: edited(d, lambda m: next(iter(m["arrays"].values())).update(dtype="any")), "unknown dtype any"),
+    "no header of arrays": (
+        lambda d: _packed(_unpacked(d)[0], {**_unpacked(d)[1], "arrays.safetensors": struct.pack("<Q", 9) + bytes(8)}),
+        "a header of 9 bytes"),
+    "bytes": (lambda d: with_arrays(d, lambda about: about.update(dtype="F32")), "does not lie in the file"),
+    "places": (lambda d: with_arrays(d, lambda about: about.update(data_offsets=[9, 1])), "does not lie in the file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_that_make_no_sense(native, name):
+    edit, message = CONTAINERS[name]
+    with pytest.raises(ArtifactError) as error:
+        tinycomp.load(edit(native))
+    assert message in str(error.value)
+
+
+def test_a_member_that_is_cut_off(native):
+    """Its header is at the end of the file, in the comment."""
+    header = struct.pack("<4s22xHH", b"PK\x03\x04", 0, 0)
+    commented = native[:-2] + struct.pack("<H", len(header)) + header
+    with pytest.raises(ArtifactError, match=r'the member "manifest.json" is cut off'):
+        tinycomp.load(entry(commented, 42, len(native)))

@@ -136,8 +136,8 @@ class Module:
             outputs: Contiguous arrays for results, of their dtype and shape, by name; results without one are fresh.
                 An array may share memory with inputs: a cache that the model extends in place may be the array of the
                 input that it extends, and nothing is copied then.
-            timeout: Seconds after which the run is given up, at the next step or trip of a loop: a native region or
-                a host kernel that has begun is finished first. None for no limit.
+            timeout: Seconds after which the run is given up, at the next step, trip of a loop, or piece of a native
+                kernel call: a host kernel that has begun is finished first. None for no limit.
 
         Raises:
             FeedError: If an input is missing, unknown, or does not fit, or an array for a result.
