@@ -133,11 +133,6 @@ def _likeness(node: Node, targets: Sequence[Target]) -> Hashable:
     return node.domain, node.op, node.version, repr(sorted(node.attrs.items())), operands, same, results, names
 
 
-def expands(node: Node, targets: Sequence[Target]) -> bool:
-    """Tell whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
-    return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, []) is not None
-
-
 def _may_expand(node: Node) -> bool:
     if node.target is None and defines(node):
         return True
