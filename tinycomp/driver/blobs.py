@@ -54,10 +54,7 @@ def build(target: Target, region: Node) -> Any:
 def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str | None:
     """Return a hash of everything that the blob of a region may depend on; None if that cannot be told.
 
-    Args:
-        target: Who makes it.
-        region: The region.
-        constants: Receives its large constants by content hash.
+    ``constants`` receives the large constants by content hash.
     """
     options = {name: getattr(target.options, name) for name in declared(target.options)}
     if not all(isinstance(value, _PLAIN) for value in options.values()):

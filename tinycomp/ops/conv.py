@@ -395,9 +395,7 @@ def _wanted_sizes(
 def fold(taps: Array, window: Window[int]) -> Array:
     """Return the sum of overlapping windows, the inverse of unfolding.
 
-    Args:
-        taps: Shape (batch, channels, *kernel, *windows).
-        window: The geometry; the result has its ``sizes``.
+    ``taps`` is (batch, channels, *kernel, *windows); the result has the ``sizes`` of the window.
     """
     reach = [(n - 1) * s + e for n, s, e in zip(window.output, window.strides, window.extents, strict=True)]
     room = [max(r, b + n) for r, b, n in zip(reach, window.before, window.sizes, strict=True)]

@@ -93,11 +93,7 @@ def expand_for(
 ) -> int:
     """Expand in one scope what one of the targets takes the definition of, and none the node itself.
 
-    Args:
-        targets: The targets, in priority order.
-        graph: The scope.
-        barred: By target, nodes that it may not have.
-        remarks: Where to say what failed.
+    ``targets`` stand in priority order; ``barred`` names, by target, nodes that it may not have.
 
     Returns:
         How many nodes were expanded.
