@@ -184,6 +184,10 @@ typedef int32_t (*tc_permits)(void *owner, int64_t bytes);
  * with TC_LIMIT. */
 void tc_context_supervise(tc_context *context, tc_permits permits, void *owner);
 
+/* Ends runs with TC_LIMIT that have not ended so many seconds from now, at the next instruction or piece of one; 0 for
+ * no end. */
+void tc_context_end_after(tc_context *context, double seconds);
+
 /* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
 
@@ -228,6 +232,9 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error);
 /* Bytes of arena, scratch and results for the sizes asked for last, given or not. */
 int64_t tc_context_needed_bytes(const tc_context *context);
+/* How many of the first bytes of an output a run writes for certain at these sizes. Who makes memory for the output
+ * clears the others, unless what lies there may be seen. */
+int64_t tc_context_written_bytes(const tc_context *context, int32_t output);
 /* A value at the sizes that the context is ready for; -1 if there is none. */
 int64_t tc_context_value(const tc_context *context, int64_t value);
 /* As tc_program_work, at the sizes that the context is ready for. */

@@ -14,6 +14,7 @@ typedef __typeof__(&tc_run) run_function;
 typedef __typeof__(&tc_context_resize) resize_function;
 typedef __typeof__(&tc_context_value) value_function;
 typedef __typeof__(&tc_context_grown) grown_function;
+typedef __typeof__(&tc_context_written_bytes) written_function;
 
 /* Sizes of a module's inputs that are no numbers: of one that is the first to show a symbol, what is read; of all
  * others, what is checked once the symbols are known. */
@@ -45,6 +46,7 @@ typedef struct direct {
   resize_function resize;
   value_function value;
   grown_function grown;
+  written_function written;
   int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
   symbol_source *sources; /* of each symbol */
   Py_ssize_t symbol_count;
@@ -234,10 +236,10 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
       result = fresh_result(d, memory, i);
     }
     if (!result) {
-      if (!d->symbolic || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+      if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !(d->symbolic && PyErr_ExceptionMatches(PyExc_ValueError))) {
         return -1;
       }
-      PyErr_Clear(); /* a dimension is negative */
+      PyErr_Clear(); /* a dimension is negative, or too large for memory */
       return 0;
     }
     if (taken && (PyObject *)Py_TYPE(result) != d->array_type) {
@@ -252,6 +254,12 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
       state = 0;
     }
     f->pointers[d->input_count + i] = view->buf;
+    if (state == 1 && !taken) { /* what the run may leave out must not show what lay there */
+      const int64_t written = d->written(memory, (int32_t)i);
+      if (written < view->len) {
+        memset((char *)view->buf + written, 0, (size_t)(view->len - written));
+      }
+    }
     if (PyList_SetItem(results, place, result)) { /* which takes the reference in any case */
       return -1;
     }
@@ -282,13 +290,18 @@ static int run_program(const direct *d, tc_context *memory, const frame *f) {
   return status == TC_OK;
 }
 
-/* A fresh array with a result that the run has measured. */
+/* A fresh array with a result that the run has measured; None if it does not have the bytes that its dimensions say. */
 static PyObject *grown_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
   tc_grown grown;
   const int32_t rank = d->grown(memory, (int32_t)output, &grown);
   if (rank < 0) {
     PyErr_Format(PyExc_SystemError, "the run has not measured output %zd", output);
     return NULL;
+  }
+  for (int k = 0; k < rank; k++) {
+    if (grown.dims[k] < 0) {
+      return Py_NewRef(Py_None);
+    }
   }
   PyObject *shape = PyTuple_New(rank);
   for (int k = 0; k < rank && put_size(&shape, k, grown.dims[k]); k++) {
@@ -299,19 +312,29 @@ static PyObject *grown_result(const direct *d, const tc_context *memory, Py_ssiz
     Py_XDECREF(array);
     return NULL;
   }
-  if (view.len == grown.bytes && grown.bytes) {
+  const bool fits = view.len == grown.bytes;
+  if (fits && grown.bytes) {
     memcpy(view.buf, grown.data, (size_t)grown.bytes);
   }
   PyBuffer_Release(&view);
+  if (!fits) {
+    Py_DECREF(array);
+    return Py_NewRef(Py_None);
+  }
   return array;
 }
 
-/* Puts the results into the list that only the run has measured: 1, or -1 with an exception. */
+/* Puts the results into the list that only the run has measured: 1, 0 if one makes no sense, or -1 with an exception.
+ */
 static int take_grown(const direct *d, const tc_context *memory, PyObject *results) {
   for (Py_ssize_t i = 0; i < d->output_count; i++) {
     const array_spec *spec = &d->specs[d->input_count + i];
     if (!spec->shape) {
       PyObject *result = grown_result(d, memory, i);
+      if (result == Py_None) {
+        Py_DECREF(result);
+        return 0;
+      }
       if (!result || PyList_SetItem(results, spec->place, result)) {
         return -1;
       }
@@ -419,16 +442,16 @@ static bool sources_read(direct *d, PyObject *sources) {
 }
 
 /* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, symbolic)
- * -> callable. The functions tc_run, tc_context_resize, tc_context_value and tc_context_grown, program and pool are
- * addresses, as whole numbers. A dimension of inputs and outputs that is negative is -1 - v for the value v of the
- * program; an output without a shape is one that only a run measures. */
+ * -> callable. The functions tc_run, tc_context_resize, tc_context_value, tc_context_grown and
+ * tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of inputs and outputs that is
+ * negative is -1 - v for the value v of the program; an output without a shape is one that only a run measures. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *run, *resize, *value, *grown, *program, *pool, *owner, *contexts, *new_context, *array_type, *empty;
-  PyObject *inputs, *outputs, *sources;
+  PyObject *run, *resize, *value, *grown, *written, *program, *pool, *owner, *contexts, *new_context;
+  PyObject *array_type, *empty, *inputs, *outputs, *sources;
   int symbolic;
-  if (!PyArg_ParseTuple(args, "(OOOO)OOOO!OOOO!O!O!p", &run, &resize, &value, &grown, &program, &pool, &owner,
-                        &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
+  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!p", &run, &resize, &value, &grown, &written, &program, &pool,
+                        &owner, &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
                         &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &symbolic)) {
     return NULL;
   }
@@ -443,6 +466,7 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->value = (value_function)PyLong_AsVoidPtr(value);
   d->symbolic = symbolic;
   d->grown = (grown_function)PyLong_AsVoidPtr(grown);
+  d->written = (written_function)PyLong_AsVoidPtr(written);
   d->program = PyLong_AsVoidPtr(program);
   d->pool = PyLong_AsVoidPtr(pool);
   d->contexts = Py_NewRef(contexts);

@@ -15,7 +15,8 @@ typedef struct tc_supervision {
   tc_permits permits;
   void *owner;
   int64_t bytes;
-  double asked; /* when, in seconds */
+  double asked;    /* when, in seconds */
+  double deadline; /* likewise, or 0 for none */
 } tc_supervision;
 
 struct tc_context {

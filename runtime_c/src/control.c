@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "context.h"
 #include "pool.h"
+#include "written.h"
 
 /* Memory that grows from trip to trip. */
 typedef struct tc_buffer {
@@ -430,6 +431,7 @@ static int32_t run_if(const tc_control_call *run) {
       return differs(run, r, bytes, room);
     }
     run->state->outputs[r] = run->pointers[operand];
+    tc_clear_output(run->state->contexts[b], r, run->pointers[operand], bytes);
   }
   return tc_run_entered(run->state->contexts[b], run->pool, run->state->inputs, run->state->outputs, NULL, run->error);
 }
@@ -464,6 +466,7 @@ static int32_t place_row(const tc_control_call *run, int32_t result, int64_t tri
                           result - control->carried);
     }
     state->outputs[1 + result] = (char *)run->pointers[operand] + trip * bytes;
+    tc_clear_output(state->contexts[0], 1 + result, state->outputs[1 + result], bytes);
     return TC_OK;
   }
   tc_buffer *buffer = &state->buffers[control->carried + result];
@@ -471,6 +474,7 @@ static int32_t place_row(const tc_control_call *run, int32_t result, int64_t tri
     return run->error->code;
   }
   state->outputs[1 + result] = buffer->data + trip * bytes;
+  tc_clear_output(state->contexts[0], 1 + result, state->outputs[1 + result], bytes);
   return TC_OK;
 }
 
@@ -484,6 +488,7 @@ static int32_t place_results(const tc_control_call *run, int64_t trip) {
       return run->error->code;
     }
     state->outputs[1 + r] = buffer->data;
+    tc_clear_output(state->contexts[0], 1 + r, buffer->data, state->row_bytes[r]);
   }
   for (int32_t r = control->carried; r < control->results; r++) {
     if (place_row(run, r, trip)) {

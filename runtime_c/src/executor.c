@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "context.h"
 #include "pool.h"
+#include "written.h"
 
 /* What a run does: the program's own steps, or those for the sizes at hand. */
 static const tc_step *steps_of(const tc_program *program, const tc_context *context) {
@@ -25,6 +26,8 @@ static void instance_free(tc_instance *instance) {
     tc_free(instance->tables[i]);
   }
   free(instance->steps);
+  free(instance->reaches);
+  tc_stretches_free(&instance->holes);
   free(instance->inputs);
   free(instance->outputs);
   free(instance->values);
@@ -69,8 +72,10 @@ static bool instance_copy(const tc_program *program, tc_instance *instance) {
   instance->values = copied(own->values, values);
   instance->starts = copied(own->starts, (size_t)program->piece_count * sizeof(int64_t));
   instance->tables = calloc((size_t)program->table_count + 1, sizeof(void *));
+  instance->reaches = copied(own->reaches, ((size_t)program->pointer_count + 1) * sizeof(tc_reach));
   tc_step *steps = copied(own->steps, (size_t)program->step_count * sizeof(tc_step));
-  bool enough = instance->inputs && instance->outputs && instance->values && instance->starts && instance->tables;
+  bool enough = instance->inputs && instance->outputs && instance->values && instance->starts && instance->tables &&
+                instance->reaches;
   for (int64_t i = 0; steps && i < program->step_count; i++) {
     tc_step *step = &steps[i];
     step->common = step->state;
@@ -312,6 +317,9 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
     return error->code;
   }
+  if (tc_find_holes(program, sized, error)) {
+    return error->code;
+  }
   const int64_t stride = scratch_stride(sized), scratch = stride * context->threads;
   const int64_t results = result_bytes(program, sized);
   if (!may_grow &&
@@ -332,6 +340,10 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
 void tc_context_supervise(tc_context *context, tc_permits permits, void *owner) {
   context->supervision.permits = permits;
   context->supervision.owner = owner;
+}
+
+void tc_context_end_after(tc_context *context, double seconds) {
+  context->supervision.deadline = seconds > 0 ? tc_seconds_now() + seconds : 0;
 }
 
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error) {
@@ -401,8 +413,21 @@ typedef struct tc_task {
   int64_t l2_bytes;
   _Atomic(const char *) *failure;
   int threads;
-  int64_t piece; /* units */
+  int64_t piece;   /* units */
+  double deadline; /* in seconds, or 0 for none */
 } tc_task;
+
+static const char time_is_up[] = "the time is up";
+
+/* Whether the run has to end before more of the step is done. */
+static bool is_late(const tc_task *task) {
+  if (task->deadline == 0 || tc_seconds_now() < task->deadline) {
+    return false;
+  }
+  const char *none = NULL;
+  atomic_compare_exchange_strong(task->failure, &none, time_is_up);
+  return true;
+}
 
 static tc_call make_call(const tc_task *task, int thread) {
   return (tc_call){.params = task->step->params,
@@ -423,7 +448,7 @@ static void run_pieces(void *argument, int thread) {
     tc_portion *portion = &task->context->portions[(thread + i) % task->threads];
     for (;;) {
       const int64_t begin = atomic_fetch_add_explicit(&portion->next, task->piece, memory_order_relaxed);
-      if (begin >= portion->end) {
+      if (begin >= portion->end || is_late(task)) {
         break;
       }
       task->kernel->run(&call, begin, tc_min(begin + task->piece, portion->end));
@@ -433,7 +458,7 @@ static void run_pieces(void *argument, int thread) {
 
 /* Runs one step on the calling thread, or on all threads if it is worth it. */
 static void run_step(tc_task *task, tc_pool *pool) {
-  enum { PIECES_PER_THREAD = 4 };
+  enum { PIECES_PER_THREAD = 4, PIECES_IN_TIME = 256 };
   const int64_t units = task->step->units, threads = task->threads;
   if (threads > 1 && units > 1 && task->step->parallel) {
     task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
@@ -445,7 +470,10 @@ static void run_step(tc_task *task, tc_pool *pool) {
     tc_pool_run(pool, run_pieces, task);
   } else if (units) {
     const tc_call call = make_call(task, 0);
-    task->kernel->run(&call, 0, units);
+    const int64_t piece = task->deadline == 0 ? units : tc_ceil_div(units, PIECES_IN_TIME);
+    for (int64_t begin = 0; begin < units && !is_late(task); begin += piece) {
+      task->kernel->run(&call, begin, tc_min(begin + piece, units));
+    }
   }
 }
 
@@ -523,6 +551,29 @@ static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_
   return TC_OK;
 }
 
+#ifdef TC_POISON
+/* Fills what nothing may be read of with a byte, so that tests fail where something is. */
+static void poison(tc_context *context, void *const *outputs) {
+  const tc_program *program = context->program;
+  const tc_instance *instance = tc_instance_of(context);
+  if (!context->is_set_up) {
+    memset(context->arena, TC_POISON, (size_t)instance->arena_bytes);
+  }
+  for (int32_t i = 0; i < program->output_count; i++) {
+    const int64_t bytes = tc_context_written_bytes(context, i);
+    bool is_input = false; /* that is extended in place */
+    for (int64_t p = 0; p < program->patch_count; p++) {
+      const tc_patch *patch = &context->patches[p];
+      is_input = is_input || (patch->operand.space == TC_INPUT &&
+                              context->pointers[patch->pointer] == (char *)outputs[i] + patch->operand.offset);
+    }
+    if (!is_input && bytes > 0) {
+      memset(outputs[i], TC_POISON, (size_t)bytes);
+    }
+  }
+}
+#endif
+
 /* Runs the steps one after another. */
 static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
                          tc_error *error) {
@@ -532,8 +583,14 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
   tc_task task = {.context = context,
                   .l2_bytes = program->l2_bytes,
                   .failure = &failure,
+                  .deadline = context->supervisor->deadline,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   const tc_step *steps = steps_of(program, context);
+  context->is_set_up = context->is_set_up && !tc_instance_of(context)->repeats;
+#ifdef TC_POISON
+  poison(context, outputs);
+#endif
+  tc_clear_arena(tc_instance_of(context), context->arena);
   for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
     task.step = &steps[s];
@@ -550,8 +607,8 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
     }
     const char *message = atomic_load_explicit(&failure, memory_order_relaxed);
     if (message) {
-      return tc_error_set(error, TC_FAILED, "instruction %lld (%s): %.200s", (long long)s, tc_step_name(task.step),
-                          message);
+      return tc_error_set(error, message == time_is_up ? TC_LIMIT : TC_FAILED, "instruction %lld (%s): %.200s",
+                          (long long)s, tc_step_name(task.step), message);
     }
     if (task.step->finds && take_size(context, s, inputs, outputs, error)) {
       return error->code;

@@ -1,10 +1,12 @@
 /* Finishing a program: every kernel validates its call, states what it needs, and packs its weights. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "control.h"
+#include "written.h"
 
 /* Below this cost (operations or bytes) a call is done before another thread has woken up. */
 static const double parallel_cost = 50e3;
@@ -13,6 +15,10 @@ static const double parallel_cost = 50e3;
 static int64_t bytes_of(const tc_instance *instance, const int64_t *values, int32_t index) {
   return values && values[index] >= 0 ? instance->values[values[index]] : TC_MAX_BYTES;
 }
+
+/* How many operations and bytes a call may cost for what it reads and writes: a product of three matrices' sizes is no
+ * more than this for the sizes of any two of them, and what repeats one element for ever is. */
+static double most_cost(double bytes) { return 0x1p36 + 64 * bytes * sqrt(bytes); }
 
 /* The bytes that an operand's buffer has. Typical sizes need not fit each other: then nothing that follows from sizes
  * is held against them. */
@@ -100,6 +106,12 @@ static void prepare_step(const tc_program *program, tc_instance *instance, const
              prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
                  prepare->scratch_bytes <= TC_MAX_BYTES,
              "the call is too large");
+  double bytes = 0;
+  for (int i = 0; i < step->operand_count; i++) {
+    bytes += (double)tc_max(prepare->extents[i], 0);
+  }
+  const double cost = prepare->cost > (double)prepare->units ? prepare->cost : (double)prepare->units;
+  TC_REQUIRE(prepare, cost <= most_cost(bytes), "the call would take %.3g operations for %.3g bytes", cost, bytes);
 }
 
 static tc_weights_key weights_key(const tc_program *program, const tc_step *step, const tc_prepare *prepare) {
@@ -207,7 +219,12 @@ static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
 }
 
 /* Keeps what a run needs of what a kernel stated. */
-static void note(tc_step *step, const tc_prepare *prepare) {
+static void note(tc_instance *instance, tc_step *step, const tc_prepare *prepare) {
+  for (int i = 0; i < step->operand_count; i++) {
+    tc_reach *reach = &instance->reaches[step->first_pointer + i];
+    *reach = prepare->reaches[i];
+    reach->extent = prepare->extents[i];
+  }
   step->units = prepare->units;
   step->work = work_of(step, prepare);
   step->parallel = prepare->units > 1 && prepare->cost >= parallel_cost;
@@ -219,10 +236,13 @@ static int32_t bound_control(const tc_program *program, tc_instance *instance, c
   for (int32_t i = 0; i < step->operand_count; i++) {
     const tc_operand *operand = &step->operands[i];
     const tc_extent *bytes = &step->control->bytes[i];
+    tc_reach *reach = &instance->reaches[step->first_pointer + i];
+    *reach = (tc_reach){.rows = 1};
     if (operand->space == TC_NONE || (bytes->value < 0 && bytes->number < 0)) {
       continue;
     }
-    const int64_t extent = tc_extent_at(bytes, instance->values), size = available(program, instance, operand);
+    const int64_t extent = reach->extent = tc_extent_at(bytes, instance->values);
+    const int64_t size = available(program, instance, operand);
     const int64_t end = operand->offset + extent;
     if (operand->offset < 0 || extent < 0 || end > size) {
       return tc_error_set(error, TC_INVALID, "operand %d ends at byte %lld of a buffer of %lld", i, (long long)end,
@@ -254,7 +274,7 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
     return error->code;
   }
   give_back_packed(program, step);
-  note(step, &prepare);
+  note(&program->own, step, &prepare);
   step->state_bytes = kernel->pack ? prepare.state_bytes : 0;
   step->shareable = prepare.shareable;
   memcpy(step->shared, prepare.shared, sizeof(step->shared));
@@ -324,7 +344,7 @@ int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64
   if (error->code) {
     return tc_step_locate(error, index, step);
   }
-  note(step, &prepare);
+  note(instance, step, &prepare);
   return TC_OK;
 }
 
@@ -488,6 +508,11 @@ static void forget(tc_program *program) {
 
 static int32_t finish_steps(tc_program *program, tc_error *error) {
   int32_t failed = TC_OK;
+  free(program->own.reaches); /* of an attempt that failed */
+  program->own.reaches = calloc((size_t)program->pointer_count + 1, sizeof(tc_reach));
+  if (!program->own.reaches) {
+    return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
+  }
   for (int64_t i = 0; i < program->step_count && !failed; i++) {
     if (finish_step(program, &program->own.steps[i], error)) {
       failed = tc_step_locate(error, i, &program->own.steps[i]);
@@ -495,6 +520,9 @@ static int32_t finish_steps(tc_program *program, tc_error *error) {
   }
   tc_shelf_close(&program->shelf);
   program->shelf.bytes = 0;
+  if (!failed && !tc_program_is_symbolic(program)) {
+    failed = tc_find_holes(program, &program->own, error);
+  }
   return failed ? failed : collect_patches(program, error);
 }
 

@@ -1,5 +1,5 @@
 /* The list of kernels, and the functions that their prepare hooks call. */
-#include "kernel.h"
+#include "nd.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -69,11 +69,42 @@ void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_si
   prepare->extents[operand] = TC_PRODUCT(prepare, elements, element_size);
   prepare->alignments[operand] = element_size;
   prepare->moved[operand] = (double)prepare->extents[operand];
+  prepare->reaches[operand] = (tc_reach){.rows = 1, .columns = prepare->extents[operand]};
 }
 
 void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size) {
   tc_touch(prepare, operand, tc_span(prepare, rows, stride, columns), element_size);
   tc_move(prepare, operand, TC_COUNT(rows, columns), element_size);
+  if (prepare->extents[operand] > 0 && rows > 1 && stride > columns) {
+    prepare->reaches[operand] =
+        (tc_reach){.rows = rows, .stride = stride * element_size, .columns = columns * element_size};
+  }
+}
+
+tc_reach tc_reach_of(const int64_t *sizes, const int64_t *strides, int dimensions, int element_size) {
+  int64_t columns = 1, rows = 1, stride = 0;
+  bool taken[TC_ND_DIMS] = {false};
+  for (int turn = 0; turn < dimensions; turn++) {
+    int least = -1;
+    for (int i = 0; i < dimensions; i++) {
+      least = !taken[i] && sizes[i] > 1 && strides[i] && (least < 0 || strides[i] < strides[least]) ? i : least;
+    }
+    if (least < 0) {
+      break;
+    }
+    taken[least] = true;
+    if (rows == 1 && strides[least] == columns) {
+      columns *= sizes[least];
+    } else if (rows == 1 && strides[least] > columns) {
+      rows = sizes[least];
+      stride = strides[least];
+    } else if (rows > 1 && strides[least] == rows * stride) {
+      rows *= sizes[least];
+    } else {
+      return (tc_reach){.rows = -1};
+    }
+  }
+  return (tc_reach){.rows = rows, .stride = stride * element_size, .columns = columns * element_size};
 }
 
 void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
@@ -86,6 +117,9 @@ void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4],
   }
   tc_touch(prepare, operand, empty ? 0 : last + 1, element_size);
   tc_move(prepare, operand, tc_distinct(sizes, strides, 4), element_size);
+  if (prepare->extents[operand] > 0 && !tc_refused(prepare)) {
+    prepare->reaches[operand] = tc_reach_of(sizes, strides, 4, element_size);
+  }
 }
 
 double tc_count(const int64_t *factors, int count) {

@@ -9,6 +9,14 @@
 
 enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12 };
 
+/* Which bytes of an operand a call reads, or certainly writes, from the operand's offset on: rows that are `stride`
+ * bytes apart. Where that is no such pattern, `rows` is -1: all of the extent may be read, and none of it need be
+ * written. */
+typedef struct tc_reach {
+  int64_t rows, stride, columns, extent; /* in bytes but for the rows; the extent is from first to last */
+  bool counted;                          /* written as far as another operand counts, which only a run shows */
+} tc_reach;
+
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
  * second through the functions below. The first failure sticks; whatever a prepare function does after it is ignored.
  */
@@ -21,13 +29,14 @@ typedef struct tc_prepare {
 
   int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
   int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
-  int64_t units;                       /* independent units of work */
-  double cost;                         /* of the whole call, in floating-point operations or bytes, roughly */
-  tc_work work;                        /* all but the bytes, which are those in `moved` */
-  double moved[TC_MAX_OPERANDS];       /* bytes of each operand that have to be read or written, each once */
-  int64_t scratch_bytes;               /* per thread */
-  int64_t state_bytes;                 /* program-owned memory for packed weights and derived figures */
-  int64_t shared[TC_MAX_SHARED];       /* what the state depends on besides constants and its size, see tc_share */
+  tc_reach reaches[TC_MAX_OPERANDS];
+  int64_t units;                 /* independent units of work */
+  double cost;                   /* of the whole call, in floating-point operations or bytes, roughly */
+  tc_work work;                  /* all but the bytes, which are those in `moved` */
+  double moved[TC_MAX_OPERANDS]; /* bytes of each operand that have to be read or written, each once */
+  int64_t scratch_bytes;         /* per thread */
+  int64_t state_bytes;           /* program-owned memory for packed weights and derived figures */
+  int64_t shared[TC_MAX_SHARED]; /* what the state depends on besides constants and its size, see tc_share */
   bool shareable;
   tc_error *error;
 } tc_prepare;
@@ -120,6 +129,13 @@ void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t strid
 /* Likewise matrices in two dimensions of batches; where a stride is 0, the same elements are moved once. */
 void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
                        int element_size);
+
+/* States, after what is touched, that not all of a result need be written: nothing of it for certain, or as much as
+ * another result counts. */
+static inline void tc_writes_some(tc_prepare *prepare, int operand) {
+  prepare->reaches[operand] = (tc_reach){.rows = -1};
+}
+static inline void tc_writes_counted(tc_prepare *prepare, int operand) { prepare->reaches[operand].counted = true; }
 
 /* States, after what is touched, that only so many elements have to be moved. */
 static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {

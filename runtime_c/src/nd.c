@@ -15,6 +15,9 @@ void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIM
   }
   tc_touch(prepare, operand, count ? span : 0, element_size);
   tc_move(prepare, operand, tc_distinct(sizes, strides, TC_ND_DIMS), element_size);
+  if (count && !tc_refused(prepare)) {
+    prepare->reaches[operand] = tc_reach_of(sizes, strides, TC_ND_DIMS, element_size);
+  }
 }
 
 void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]) {

@@ -25,6 +25,9 @@ typedef struct tc_nd {
 void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
                  int element_size);
 
+/* What is reached with strides that are not negative: dimensions are joined to rows, that of the least stride first. */
+tc_reach tc_reach_of(const int64_t *sizes, const int64_t *strides, int dimensions, int element_size);
+
 /* Refuses strides that would write an element twice by not moving at all, or walk backwards. */
 void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]);
 

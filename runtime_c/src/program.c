@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include "control.h"
+#include "written.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,8 @@ void tc_program_destroy(tc_program *program) {
   free(program->fixups);
   free(program->words);
   free(program->own.steps);
+  free(program->own.reaches);
+  tc_stretches_free(&program->own.holes);
   free(program->constants);
   free(program->patches);
   free(program->own.inputs);

@@ -79,6 +79,20 @@ typedef struct tc_left {
   int64_t dims[TC_MAX_RANK];
 } tc_left;
 
+/* Bytes of an output of the caller's, or of the arena. */
+enum { TC_IN_ARENA = -1 };
+
+typedef struct tc_stretch {
+  int32_t buffer;
+  int64_t begin, end;
+} tc_stretch;
+
+/* Some that do not touch, in order. */
+typedef struct tc_stretches {
+  tc_stretch *items;
+  int64_t count, capacity;
+} tc_stretches;
+
 /* A program at given sizes: all that follows from them. A static program has one, a context of another its own. */
 typedef struct tc_instance {
   tc_step *steps;
@@ -91,6 +105,9 @@ typedef struct tc_instance {
   void **tables;   /* copies of the constants with words that follow from sizes */
   int64_t arena_bytes;
   int64_t scratch_bytes; /* per thread, the most of any step */
+  tc_reach *reaches;     /* one per operand of the program */
+  tc_stretches holes;    /* what a run clears before it begins, see written.h */
+  bool repeats;          /* whether setup instructions run every time, since others write there, too */
 } tc_instance;
 
 struct tc_program {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,6 +70,14 @@ class Damage:
     def harness(self) -> Harness:
         """Return the harness that makes its cases in this way."""
         return Harness(self.name, self.check, self.save)
+
+
+def limit_memory(further: int) -> None:
+    """Let the address space of this process grow by ``further`` bytes at most."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + further
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def generators(name: str, seed: int) -> tuple[random.Random, np.random.Generator]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import resource
 import sys
 import traceback
 import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.harness import Harness
+from tests.fuzz.harness import Harness, limit_memory
 from tests.fuzz.registry import find
 
 
@@ -28,7 +27,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    _limit_memory(harness.memory)
+    limit_memory(harness.memory)
     print(json.dumps({"ready": harness.name}), file=replies)
     for line in sys.stdin:
         command, seed = line.split()
@@ -36,14 +35,6 @@ def main() -> None:
         reply = _check(harness, int(seed)) if command == "check" else _save(harness, int(seed), folder)
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps(reply), file=replies)
-
-
-def _limit_memory(further: int) -> None:
-    """Let the address space grow by ``further`` bytes at most."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + further
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _check(harness: Harness, seed: int) -> dict[str, Any]:

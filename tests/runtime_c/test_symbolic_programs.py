@@ -18,6 +18,7 @@ from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimi
 from tinycomp.memory import budget
 from tinycomp.runtime.binding import direct_call
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
+from tinycomp.runtime.native.library import ffi, lib
 from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Operand, Program, TableWord
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion
@@ -584,45 +585,65 @@ def test_damaged_programs_are_refused_or_run(seed):
 # ---- calls that follow from sizes alone ----
 
 
-def adding_up() -> Program:
-    """Add the input to a sum that only the first call sets to 1.5, and so shows how often that has run."""
+def adding_up(again: bool = False) -> Program:
+    """Add the input to 1.5, which only the first call sets, and perhaps write the sum there."""
     b = Builder(np.random.default_rng(0))
     x = b.matrix(N, 3)
     total = b.fill(N, 3)
     y = b.elementwise(total, x)
-    b.copy(y, total.place)
+    if again:
+        b.copy(y, total.place)
     b.give(y)
     program = b.program()
     apart = tuple(ArenaBuffer(piece.nbytes, tuple(range(i))) for i, piece in enumerate(program.arena))
     return dataclasses.replace(program, arena=apart, setup=1)
 
 
+def runs_setup(native: NativeProgram, context, x: np.ndarray) -> bool:
+    """Run in a context, and tell whether the first instruction has run."""
+    y = np.zeros_like(x)
+    native._ready(context, [x])
+    native._bind(context.inputs, [x], native._inputs_at(context))
+    native._bind(context.outputs, [y], native._outputs_at(context))
+    seconds = ffi.new("double[]", [-1.0] * len(native.program.instructions))
+    arrays = context.inputs, context.outputs
+    assert not lib.tc_run_profiled(native.handle, context.handle, ffi.NULL, *arrays, seconds, context.error)
+    np.testing.assert_array_equal(y, np.full_like(x, 2.5))
+    return seconds[0] >= 0
+
+
 def test_setup_runs_where_sizes_are_new():
     native = NativeProgram(adding_up())
     x = {n: np.ones((n, 3), np.float32) for n in (2, 5)}
-    for n, total in [(2, 2.5), (2, 3.5), (2, 4.5), (5, 2.5), (5, 3.5), (2, 2.5), (2, 3.5)]:
-        np.testing.assert_array_equal(native.call([x[n]])[0], np.full((n, 3), total, np.float32))
+    for n, new in [(2, True), (2, False), (2, False), (5, True), (5, False), (2, True), (2, False)]:
+        assert runs_setup(native, native.contexts[0], x[n]) == new
 
 
 def test_setup_runs_again_after_sizes_that_were_refused():
     native = NativeProgram(adding_up())
+    x = np.ones((2, 3), np.float32)
+    assert runs_setup(native, native.contexts[0], x)
     with pytest.raises(FeedError):
         native.call([np.ones((2, 4), np.float32)])
     call = direct(native)
-    x = np.ones((2, 3), np.float32)
-    for total in (2.5, 3.5, 4.5):
+    for _ in range(3):
         (result,) = call([x])
-        np.testing.assert_array_equal(result, np.full((2, 3), total, np.float32))
+        np.testing.assert_array_equal(result, np.full((2, 3), 2.5, np.float32))
+    assert not runs_setup(native, native.contexts[0], x)
 
 
 def test_every_context_sets_itself_up():
     native = NativeProgram(adding_up())
-    x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
-    runs = [native.bound([x], [y]) for _ in range(2)]
-    for total in (2.5, 3.5):
-        for run in runs:
-            run()
-            np.testing.assert_array_equal(y, np.full((2, 3), total, np.float32))
+    contexts = [native.new_context() for _ in range(2)]
+    for new in (True, False):
+        for context in contexts:
+            assert runs_setup(native, context, np.ones((2, 3), np.float32)) == new
+
+
+def test_setup_runs_every_time_where_others_write_what_it_wrote():
+    native = NativeProgram(adding_up(again=True))
+    for _ in range(3):
+        assert runs_setup(native, native.contexts[0], np.ones((2, 3), np.float32))
 
 
 @pytest.mark.parametrize(

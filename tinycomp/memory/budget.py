@@ -85,10 +85,15 @@ def check_time(limits: Limits, where: str = "") -> None:
         ExecutionError: If it is.
     """
     if limits.deadline is not None and time.monotonic() > limits.deadline:
-        raise ExecutionError(
-            "the time is up", where=where, expected=f"an end within {limits.timeout:g} s",
-            hint="Allow more with timeout=, or look for a loop that does not end.",
-        )  # fmt: skip
+        raise time_is_up(limits, where)
+
+
+def time_is_up(limits: Limits, where: str) -> ExecutionError:
+    """Return the error that says so."""
+    return ExecutionError(
+        "the time is up", where=where, expected=f"an end within {limits.timeout or 0:g} s",
+        hint="Allow more with timeout=, or look for a loop that does not end.",
+    )  # fmt: skip
 
 
 def reserve(shape: Sequence[int], itemsize: int, where: str) -> None:

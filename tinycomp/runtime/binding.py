@@ -19,7 +19,7 @@ from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
-_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown")
+_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes")
 """What the short way calls in the C runtime."""
 
 Direct = Callable[..., "list[Array] | None"]
@@ -160,7 +160,7 @@ def _only_region(plan: Plan) -> tuple[NativeProgram, list[int], list[int]] | Non
 def _allocate(plan: Plan, inputs: Sequence[Any]) -> list[Any]:
     """Make the outputs; where the plan does not know a shape, a run shows it."""
     if all(spec.is_static and spec.numpy_dtype is not None for spec in plan.outputs):
-        return [np.empty(spec.shape, spec.numpy_dtype) for spec in plan.outputs]
+        return [np.zeros(spec.shape, spec.numpy_dtype) for spec in plan.outputs]
     return plan.run(inputs)
 
 

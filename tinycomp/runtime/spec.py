@@ -10,9 +10,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.errors import FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"
+
+
+# Looked up and not asked of numpy, which reads texts as if they were Python.
+_NUMPY = {
+    "string": np.dtype(object), "bool": np.dtype(bool),
+    **{f"{kind}{8 * size}": np.dtype(f"{kind[0]}{size}") for kind in ("int", "uint") for size in (1, 2, 4, 8)},
+    **{f"float{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)},
+    **{f"complex{8 * size}": np.dtype(f"c{size}") for size in (8, 16)},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,10 @@ class TensorSpec:
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype | None:
         """Return the numpy dtype (object for strings), or None for a value that is not a tensor."""
-        if self.dtype == "string":
-            return np.dtype(object)
-        try:
-            return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))
-        except (TypeError, UnicodeError):
-            return None
+        if self.dtype in _NUMPY:
+            return _NUMPY[self.dtype]
+        scalar = getattr(ml_dtypes, self.dtype, None)
+        return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
 
     @functools.cached_property
     def is_static(self) -> bool:
@@ -54,7 +61,7 @@ class TensorSpec:
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
-        return f"{self.name}: {self.dtype}[{dims}]"
+        return visible(f"{self.name}: {self.dtype}[{dims}]")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form."""

@@ -20,8 +20,11 @@ A plan of native regions (:func:`check_plan`):
 A program and the bodies in it (:func:`check_program`):
 
 - ``_check_writes``: an output, or a piece of the arena, is written before it is read, and every output is written.
+- ``_check_grown``: an output whose size only a run shows, for which nobody gives memory, is made once and not read.
 
-Not proved here: that a kernel which writes a buffer in parts writes every byte of it.
+The C runtime knows the sizes, and goes on from there (``runtime_c/src/written.h``): every byte that a run reads has
+been written in the same run, or is cleared before it. It refuses calls that take more work than their operands' bytes
+can explain, and ends a run whose ``timeout=`` is up.
 """
 
 from __future__ import annotations
@@ -110,6 +113,7 @@ def check_program(program: Program) -> None:
     """
     for each in program.walk():
         _check_writes(each)
+        _check_grown(each)
 
 
 def check_operands(
@@ -124,7 +128,7 @@ def check_operands(
         outputs: Its results, likewise.
 
     Raises:
-        ArtifactError: If numbers or dtypes of operands or results differ.
+        ArtifactError: If numbers or types of operands or results differ.
     """
     for kind, specs, buffers in (("operand", inputs, program.inputs), ("result", outputs, program.outputs)):
         if len(specs) != len(buffers):
@@ -132,6 +136,8 @@ def check_operands(
         for index, (spec, buffer) in enumerate(zip(specs, buffers, strict=True)):
             if spec is not None and spec.dtype != buffer.dtype:
                 _refuse(f"{kind} {index} of the program is of another dtype", where, spec.dtype, buffer.dtype)
+            if spec is not None:
+                _check_fit(f"{where}, {kind} {index}", _type(spec), _buffer_type(buffer), whole=kind == "result")
 
 
 def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:
@@ -231,15 +237,22 @@ def _check_types(
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
         types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.outputs, writes, strict=True)}
     for spec, slot in zip(*outputs, strict=True):
-        _check_fit(f'output "{spec.name}"', _type(spec), types[slot])
+        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
 
 
-def _check_fit(where: str, expected: _Type, found: _Type) -> None:
-    """Compare what is known of two types while loading; every run holds the other sizes against its arrays."""
+def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
+    """Compare what is known of two types while loading; every run holds the other sizes of operands against its arrays.
+
+    Args:
+        where: For messages.
+        expected: What is wanted.
+        found: What is there.
+        whole: Whether a size that is wanted has to be known, since no run looks at it.
+    """
     same = expected[0] == found[0]
     if same and expected[1] is not None and found[1] is not None:
         same = len(expected[1]) == len(found[1]) and all(
-            a == b or not isinstance(a, int) or not isinstance(b, int)
+            a == b or not isinstance(a, int) or not (whole or isinstance(b, int))
             for a, b in zip(expected[1], found[1], strict=True)
         )
     if not same:
@@ -274,6 +287,22 @@ def _check_writes(program: Program) -> None:
     for index, spec in enumerate(program.outputs):
         if ("output", index) not in written and 0 not in spec.shape:
             _refuse("no instruction writes an output", f"program {program.name}", found=str(spec))
+
+
+def _check_grown(program: Program) -> None:
+    made = [left.output for left in program.left]
+    for index, call in enumerate(program.instructions if program.grown else ()):
+        results = () if call.control is None else call.control.results
+        first = len(call.operands) - len(results)
+        for place, operand in enumerate(call.operands):
+            if operand.space == "output" and operand.index in program.grown:
+                if place < first or results[place - first] is not None:
+                    where = f"program {program.name}, instruction {index} ({call.kernel})"
+                    _refuse("an output is used whose size only the end of a run shows", where, found=str(operand))
+                made.append(operand.index)
+    for output in program.grown:
+        if made.count(output) > 1:
+            _refuse("an output is made twice", f"program {program.name}", found=str(program.outputs[output]))
 
 
 def _operands(call: Instruction, where: str) -> Iterator[tuple[Operand, bool]]:

@@ -43,6 +43,7 @@ static void tc_touch_indexed(tc_prepare *prepare, int operand, const int64_t siz
     prepare->extents[operand] += axis > 0 ? TC_PRODUCT(prepare, axis - 1, axis_stride, element_size) : 0;
   }
   const double there = tc_distinct(sizes, strides, TC_ND_DIMS) * (double)axis;
+  tc_writes_some(prepare, operand); /* nor is all of it read */
   tc_move(prepare, operand, fmin((double)tc_product(prepare, sizes, TC_ND_DIMS), there), element_size);
 }
 

@@ -20,6 +20,7 @@ static void TC_NAME(tc_scatter_nd_prepare)(tc_prepare *prepare) {
   const int64_t elements = tc_indexed_elements(prepare, p->depth, TC_EIGHT(p, size));
   const int64_t count = TC_PRODUCT(prepare, p->count, p->inner);
   tc_touch(prepare, SCATTER_ND_Y, TC_PRODUCT(prepare, elements, p->inner), (int)p->element_size);
+  tc_writes_some(prepare, SCATTER_ND_Y);
   tc_touch(prepare, SCATTER_ND_INDICES, TC_PRODUCT(prepare, p->count, p->depth), (int)p->index_size);
   tc_touch(prepare, SCATTER_ND_UPDATES, count, (int)p->element_size);
   if (tc_refused(prepare)) {

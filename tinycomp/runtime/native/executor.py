@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
@@ -11,7 +13,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
-from tinycomp.memory.budget import check_time, current, reserve_bytes
+from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.library import Kernel, address, codes, ffi, kernel_named, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
@@ -361,6 +363,8 @@ class NativeProgram:
         self.contexts = [self.new_context()]
         if program.is_symbolic and not program.symbols:  # the inputs have known sizes
             self._ready(self.contexts[0], ())
+        known = () if program.is_symbolic else self._outputs
+        self._made = tuple([(_maker(self.contexts[0], each), each) for each in known])
 
     @property
     def dims(self) -> dict[Expression, int]:
@@ -404,19 +408,41 @@ class NativeProgram:
             self._ready(context, inputs)
             self._bind(context.inputs, inputs, self._inputs_at(context))
             self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
-            if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
+            if self._start(context):
                 self._raise_run(context.error)
             self._give_grown(context, outputs)
         finally:
             free.append(context)
 
+    def _start(self, context: _Context) -> int:
+        """Run in a context, until the time in force is up, and return the status."""
+        arguments = self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error
+        deadline = current().deadline
+        if deadline is None:
+            return int(tc_run(*arguments))
+        lib.tc_context_end_after(context.handle, max(deadline - time.monotonic(), 1e-9))
+        try:
+            return int(tc_run(*arguments))
+        finally:
+            lib.tc_context_end_after(context.handle, 0.0)
+
     def _grown(self, context: _Context, index: int) -> Array:
-        """Return a copy of an output whose size the last run in a context has shown."""
-        grown = ffi.new("tc_grown *")
+        """Return a copy of an output whose size the last run in a context has shown.
+
+        Raises:
+            ExecutionError: If it does not have the bytes that its dimensions say.
+        """
+        grown, spec = ffi.new("tc_grown *"), self.program.outputs[index]
         rank = lib.tc_context_grown(context.handle, index, grown)
-        assert rank >= 0, index
-        result = np.empty([grown.dims[d] for d in range(rank)], array_dtype(self.program.outputs[index].dtype))
-        assert result.nbytes == grown.bytes, (result.shape, grown.bytes)
+        shape, dtype = [grown.dims[d] for d in range(max(rank, 0))], array_dtype(spec.dtype)
+        nbytes = math.prod(shape) * dtype.itemsize
+        if rank < 0 or min(shape, default=0) < 0 or nbytes != grown.bytes:
+            raise ExecutionError(
+                "a result does not have the size that its dimensions say",
+                where=f'{self.program.name}, output "{spec.name}"',
+                expected=f"{nbytes} bytes for {dtype}{shape}", found=f"{grown.bytes} bytes",
+            )  # fmt: skip
+        result = np.empty(shape, dtype)
         if result.nbytes:
             ffi.memmove(_buffer(result, True), grown.data, result.nbytes)
         return result
@@ -445,7 +471,7 @@ class NativeProgram:
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
         if self._sizes is None and not self.program.grown:
-            outputs = [np.empty(shape, dtype) for _, dtype, shape, _ in self._outputs]
+            outputs = [make(shape, dtype) for make, (_, dtype, shape, _) in self._made]
             self.run(inputs, outputs)
             return outputs
         free = self.contexts
@@ -458,10 +484,10 @@ class NativeProgram:
             self._bind(context.inputs, inputs, self._inputs_at(context))
             expected = self._outputs_at(context)
             outputs = [np.empty(0)] * len(self.program.outputs)
-            for i, dtype, shape, _ in expected:
-                outputs[i] = np.empty(shape, dtype)
+            for each in expected:
+                outputs[each[0]] = _maker(context, each)(each[2], each[1])
             self._bind(context.outputs, outputs, expected, len(self.program.grown))
-            if tc_run(self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error):
+            if self._start(context):
                 self._raise_run(context.error)
             for i in self.program.grown:
                 outputs[i] = self._grown(context, i)
@@ -622,7 +648,10 @@ class NativeProgram:
 
     def _raise_run(self, error: Any) -> NoReturn:
         if error.code == lib.TC_LIMIT:
-            raise cast(BaseException, _refusals.__dict__.pop("last"))
+            refusal = _refusals.__dict__.pop("last", None)
+            if refusal is None:  # the runtime itself has seen that the time is up
+                raise time_is_up(current(), f"region {self.program.name}")
+            raise cast(BaseException, refusal)
         message = ffi.string(error.message).decode("utf-8", "replace")
         failed = _CONDITION.match(message)
         if failed is not None:
@@ -639,6 +668,13 @@ class NativeProgram:
             found=f"operands {', '.join(map(str, call.operands))}",
             hint="Check the values that this node reads, indices above all.",
         )
+
+
+def _maker(context: _Context, expected: _Expected) -> Callable[..., Array]:
+    """Return what makes an array for a result: of zeros, unless a run writes every byte for certain."""
+    index, dtype, shape, _ = expected
+    nbytes = math.prod(cast(tuple[int, ...], shape)) * dtype.itemsize
+    return np.zeros if lib.tc_context_written_bytes(context.handle, index) < nbytes else np.empty
 
 
 def _failed(program: Program, message: str) -> tuple[Instruction | None, str]:

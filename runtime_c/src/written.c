@@ -1,0 +1,238 @@
+#include "written.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Columns that are written in rows: the bytes that they have in the first of them. */
+typedef struct tc_columns {
+  int64_t rows, stride;
+  tc_stretches first;
+} tc_columns;
+
+/* What is known while going through the steps. */
+typedef struct tc_walk {
+  const tc_program *program;
+  tc_instance *instance;
+  tc_stretches written;
+  tc_stretches kept; /* what setup instructions write, for runs to come */
+  tc_columns *columns;
+  int64_t columns_count, columns_capacity;
+  bool enough; /* memory */
+} tc_walk;
+
+void tc_stretches_free(tc_stretches *spans) {
+  free(spans->items);
+  *spans = (tc_stretches){0};
+}
+
+static bool is_before(const tc_stretch *a, int32_t buffer, int64_t begin) {
+  return a->buffer < buffer || (a->buffer == buffer && a->end < begin);
+}
+
+/* The first span that does not end before a place. */
+static int64_t find(const tc_stretches *spans, int32_t buffer, int64_t begin) {
+  int64_t low = 0, high = spans->count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (is_before(&spans->items[middle], buffer, begin)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* Adds a span, joined with those that it meets; false without memory. */
+static bool add(tc_stretches *spans, tc_stretch span) {
+  const int64_t first = find(spans, span.buffer, span.begin);
+  int64_t behind = first;
+  while (behind < spans->count && spans->items[behind].buffer == span.buffer &&
+         spans->items[behind].begin <= span.end) {
+    span.begin = tc_min(span.begin, spans->items[behind].begin);
+    span.end = tc_max(span.end, spans->items[behind].end);
+    behind++;
+  }
+  if (behind == first && !tc_reserve((void **)&spans->items, spans->count, &spans->capacity, sizeof(tc_stretch))) {
+    return false;
+  }
+  memmove(&spans->items[first + 1], &spans->items[behind], (size_t)(spans->count - behind) * sizeof(tc_stretch));
+  spans->items[first] = span;
+  spans->count += 1 - (behind - first);
+  return true;
+}
+
+static bool holds(const tc_stretches *spans, const tc_stretch *span) {
+  const int64_t i = find(spans, span->buffer, span->begin);
+  return i < spans->count && spans->items[i].buffer == span->buffer && spans->items[i].begin <= span->begin &&
+         spans->items[i].end >= span->end;
+}
+
+static bool meets(const tc_stretches *spans, const tc_stretch *span) {
+  const int64_t i = find(spans, span->buffer, span->begin + 1);
+  return i < spans->count && spans->items[i].buffer == span->buffer && spans->items[i].begin < span->end;
+}
+
+static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
+  for (int64_t i = 0; i < walk->columns_count; i++) {
+    if (walk->columns[i].rows == reach->rows && walk->columns[i].stride == reach->stride) {
+      return &walk->columns[i];
+    }
+  }
+  if (!make || !tc_reserve((void **)&walk->columns, walk->columns_count, &walk->columns_capacity, sizeof(tc_columns))) {
+    walk->enough = walk->enough && !make;
+    return NULL;
+  }
+  walk->columns[walk->columns_count] = (tc_columns){.rows = reach->rows, .stride = reach->stride};
+  return &walk->columns[walk->columns_count++];
+}
+
+static void write_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
+  if (reach->rows == 1) {
+    walk->enough = walk->enough && add(&walk->written, span);
+  } else if (reach->rows > 1) {
+    tc_columns *columns = columns_of(walk, reach, true);
+    const tc_stretch first = {span.buffer, span.begin, span.begin + reach->columns};
+    if (!columns || !add(&columns->first, first)) {
+      walk->enough = false;
+      return;
+    }
+    const tc_stretch *all = &columns->first.items[find(&columns->first, first.buffer, first.begin)];
+    if (all->end - all->begin >= reach->stride) { /* side by side they leave nothing out */
+      const int64_t end = all->end + (reach->rows - 1) * reach->stride;
+      walk->enough = walk->enough && add(&walk->written, (tc_stretch){span.buffer, all->begin, end});
+    }
+  }
+}
+
+static void read_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
+  if (holds(&walk->written, &span)) {
+    return;
+  }
+  if (reach->rows > 1) {
+    const tc_columns *columns = columns_of(walk, reach, false);
+    const tc_stretch first = {span.buffer, span.begin, span.begin + reach->columns};
+    if (columns && holds(&columns->first, &first)) {
+      return;
+    }
+  }
+  /* What of it has been written is not read as it was before, and may be cleared with the rest. */
+  walk->enough = walk->enough && add(&walk->instance->holes, span);
+}
+
+void tc_clear_arena(const tc_instance *instance, char *arena) {
+  for (int64_t i = 0; i < instance->holes.count; i++) {
+    const tc_stretch *hole = &instance->holes.items[i];
+    if (hole->buffer == TC_IN_ARENA) {
+      memset(arena + hole->begin, 0, (size_t)(hole->end - hole->begin));
+    }
+  }
+}
+
+int64_t tc_context_written_bytes(const tc_context *context, int32_t output) {
+  const tc_program *program = context->program;
+  if (output < 0 || output >= program->output_count || (tc_program_is_symbolic(program) && !context->is_sized)) {
+    return 0;
+  }
+  const tc_instance *instance = tc_instance_of(context);
+  const int64_t i = find(&instance->holes, output, 0);
+  if (i < instance->holes.count && instance->holes.items[i].buffer == output) {
+    return instance->holes.items[i].begin;
+  }
+  const int64_t value = program->output_values ? program->output_values[output] : -1;
+  return value < 0 ? instance->outputs[output].bytes : instance->values[value];
+}
+
+void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes) {
+  const int64_t written = tc_context_written_bytes(context, output);
+  if (written < bytes) {
+    memset((char *)data + written, 0, (size_t)(bytes - written));
+  }
+}
+
+/* The place of a caller's output or of a part of the arena. */
+static tc_stretch span_of(const tc_walk *walk, const tc_operand *operand, int64_t bytes) {
+  const bool is_arena = operand->space == TC_ARENA;
+  const int64_t start = is_arena && walk->program->piece_count ? walk->instance->starts[operand->index] : 0;
+  const int64_t begin = start + operand->offset;
+  return (tc_stretch){is_arena ? TC_IN_ARENA : operand->index, begin, begin + bytes};
+}
+
+static bool is_memory(const tc_operand *operand) { return operand->space == TC_ARENA || operand->space == TC_OUTPUT; }
+
+/* Whether a part of the step follows from what an earlier one finds out. */
+static bool is_late(const tc_program *program, const tc_step *step) {
+  bool late = false;
+  for (int64_t i = step->first_fixup; program->found_count && i < step->first_fixup + step->fixup_count; i++) {
+    late = late || tc_formulas_stage_of(&program->formulas, program->fixups[i].value) > 0;
+  }
+  return late;
+}
+
+static bool is_written(const tc_step *step, int32_t operand) {
+  return step->control ? operand >= step->operand_count - step->control->results
+                       : tc_role(tc_kernel_infos[step->kernel].signature[operand]) == 'o';
+}
+
+static void go_through(tc_walk *walk, int64_t index, const tc_step *step) {
+  const bool late = is_late(walk->program, step), is_setup = index < walk->program->setup_count;
+  for (int turn = 0; turn < 2; turn++) { /* first what is read */
+    for (int32_t i = 0; i < step->operand_count; i++) {
+      const tc_operand *operand = &step->operands[i];
+      const tc_reach *reach = &walk->instance->reaches[step->first_pointer + i];
+      if (!is_memory(operand) || is_written(step, i) != (turn == 1) || reach->extent <= 0) {
+        continue;
+      }
+      const tc_stretch span = span_of(walk, operand, reach->extent);
+      if (turn == 0) {
+        read_span(walk, span, reach);
+        continue;
+      }
+      walk->instance->repeats = walk->instance->repeats || (!is_setup && meets(&walk->kept, &span));
+      walk->enough = walk->enough && (!is_setup || add(&walk->kept, span));
+      if (operand->space == TC_ARENA || !(late || reach->counted)) {
+        write_span(walk, span, reach);
+      }
+    }
+  }
+}
+
+/* What is read when a run has ended: outputs, of which some lie in the arena. */
+static void go_through_results(tc_walk *walk) {
+  static const tc_reach whole = {.rows = 1};
+  const tc_program *program = walk->program;
+  const tc_instance *instance = walk->instance;
+  for (int32_t i = 0; i < program->output_count; i++) {
+    const int64_t value = program->output_values ? program->output_values[i] : -1;
+    const int64_t bytes = value < 0 ? instance->outputs[i].bytes : instance->values[value];
+    if (bytes > 0) {
+      read_span(walk, (tc_stretch){i, 0, bytes}, &whole);
+    }
+  }
+  for (int64_t i = 0; i < program->left_count; i++) {
+    const tc_left *left = &program->left[i];
+    const int64_t room = instance->values[program->pieces[left->place.index].value];
+    const int64_t bytes = tc_min(instance->values[left->bytes], room - left->place.offset);
+    if (bytes > 0) {
+      read_span(walk, span_of(walk, &left->place, bytes), &whole);
+    }
+  }
+}
+
+int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error) {
+  tc_walk walk = {.program = program, .instance = instance, .enough = true};
+  instance->holes.count = 0;
+  instance->repeats = false;
+  for (int64_t s = 0; s < program->step_count; s++) {
+    go_through(&walk, s, &instance->steps[s]);
+  }
+  go_through_results(&walk);
+  instance->repeats = instance->repeats || (program->setup_count && instance->holes.count);
+  tc_stretches_free(&walk.written);
+  tc_stretches_free(&walk.kept);
+  for (int64_t i = 0; i < walk.columns_count; i++) {
+    tc_stretches_free(&walk.columns[i].first);
+  }
+  free(walk.columns);
+  return walk.enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
+}

@@ -1,0 +1,28 @@
+/* Every byte that a run reads has been written in the same run: what no instruction is known to have written by then is
+ * cleared before it begins. So neither a kernel call that writes a part of its buffer, nor an order of calls that makes
+ * no sense, shows what an earlier run or anybody else left in memory.
+ *
+ * Memory that a caller gives for outputs is the caller's own and not cleared; what the runtime makes for them is.
+ *
+ * A kernel states which bytes a call reaches: rows that are some bytes apart. Buffers are written in one piece, or in
+ * columns side by side that together are as wide as the rows are apart, as by a concatenation. What is written in any
+ * other way counts as not written. So does, of a result, what depends on a size that only the run finds out; a piece of
+ * the arena may hold values of earlier runs behind as much as was found. */
+#ifndef TINYCOMP_WRITTEN_H
+#define TINYCOMP_WRITTEN_H
+
+#include "context.h"
+
+/* Finds out what has to be cleared at the sizes of an instance, all of whose steps are finished. */
+int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error);
+
+/* Clears what has to be of the arena, before a run. */
+void tc_clear_arena(const tc_instance *instance, char *arena);
+
+/* Clears what a run does not write for certain of an output of so many bytes; its first bytes that are for certain are
+ * left alone. */
+void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes);
+
+void tc_stretches_free(tc_stretches *spans);
+
+#endif
