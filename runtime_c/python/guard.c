@@ -115,4 +115,10 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_guard", "Maps of files that others may cut off.", -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__guard(void) { return PyModule_Create(&module); }
+static void before_fork(void) { pthread_mutex_lock(&changing); }
+static void after_fork(void) { pthread_mutex_unlock(&changing); }
+
+PyMODINIT_FUNC PyInit__guard(void) {
+  pthread_atfork(before_fork, after_fork, after_fork);
+  return PyModule_Create(&module);
+}

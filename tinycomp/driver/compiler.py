@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import onnx
 
 from tinycomp.driver.declined import declined_names, replace_declined
@@ -256,6 +257,7 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     if isinstance(model, Graph):
         graph = model.clone()
         _refuse_absent(graph)
+        _own_arrays(graph)
         use_records(graph)
         name_outputs_apart(graph)
         if shapes:
@@ -277,6 +279,25 @@ def _refuse_absent(graph: Graph) -> None:
             "the elements of a constant are not there", where=f'graph "{graph.name}", "{absent.name}"',
             hint="The graph of a loaded module may know types and hashes alone: take the graph from before saving.",
         )  # fmt: skip
+
+
+def _own_arrays(graph: Graph) -> None:
+    """Copy the arrays that a user may still write to, so that this changes no module."""
+    copies: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def own(array: np.ndarray) -> np.ndarray:
+        if not array.flags.writeable:
+            return array
+        if id(array) not in copies:
+            copy = array.copy()
+            copy.flags.writeable = False
+            copies[id(array)] = array, copy
+        return copies[id(array)][1]
+
+    for value in constants_of(graph):
+        if value.const is not None:
+            value.const = own(value.const)
+    graph.defaults = {name: own(array) for name, array in graph.defaults.items()}
 
 
 def _give_shapes(graph: Graph, shapes: Shapes) -> None:
