@@ -15,7 +15,7 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"console", "errors", "memory", "remark", "symbolic"})
+BASE = frozenset({"console", "errors", "memory", "remark", "symbolic", "version"})
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
@@ -25,6 +25,7 @@ SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"errors"}),
     "remark": frozenset({"errors", "remark"}),
     "symbolic": frozenset({"errors", "symbolic"}),
+    "version": frozenset({"version"}),
     "memory": frozenset({"errors", "memory"}),
     "ir": BASE | {"ir"},
     "ops": OPS,

@@ -138,8 +138,8 @@ def test_quantize_nan_is_the_least_value(dtype):
 def test_a_scale_of_a_run_is_used_as_it_is():
     """Constant ones are refused when a model is read."""
     x = f32(1, -1, 0)
-    assert run_ours("QuantizeLinear", [x, f32(0)[0], np.array(3, np.uint8)])[0].tolist() == [255, 0, 0]
-    np.testing.assert_array_equal(run_ours("DequantizeLinear", [np.array([2], np.int8), f32(np.nan)[0]])[0], [np.nan])
+    assert run_ours("QuantizeLinear", [x, f32(0), np.array(3, np.uint8)])[0].tolist() == [255, 0, 0]
+    np.testing.assert_array_equal(run_ours("DequantizeLinear", [np.array([2], np.int8), f32(np.nan)])[0], [np.nan])
 
 
 def test_parameters_must_fit():

@@ -10,12 +10,12 @@ import traceback
 import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from typing import Any, NoReturn
 
 from tinycomp.cli import commands, exits
 from tinycomp.cli.session import Session, failure_block, failure_dict
 from tinycomp.errors import TinycompWarning, did_you_mean
+from tinycomp.version import installed_version
 
 _EPILOG = """\
 start here:
@@ -109,7 +109,7 @@ def build_parser(arguments: Sequence[str]) -> ArgumentParser:
         epilog=_EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"tinycomp {_version()}")
+    parser.add_argument("--version", action="version", version=f"tinycomp {installed_version() or '(not installed)'}")
     chosen = next((a for a in arguments if not a.startswith("-")), "")
     subparsers = parser.add_subparsers(metavar="command", title="commands", dest="command", required=True)
     for name, summary in commands.SUMMARIES.items():
@@ -148,10 +148,3 @@ def _fail(error: BaseException, arguments: Sequence[str], session: Session) -> i
 def _forget_stdout() -> None:
     """Keep the interpreter from complaining at exit that nobody can have our output (``| head``, a full disk)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tinycomp")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"

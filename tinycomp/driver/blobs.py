@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +23,7 @@ from tinycomp.runtime.cache import BlobCache
 from tinycomp.runtime.native.program import Array
 from tinycomp.target import Target
 from tinycomp.target.options import declared, saved_values
+from tinycomp.version import installed_version
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -54,10 +54,7 @@ def build(target: Target, region: Node) -> Any:
 def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str | None:
     """Return a hash of everything that the blob of a region may depend on; None if that cannot be told.
 
-    Args:
-        target: Who makes it.
-        region: The region.
-        constants: Receives its large constants by content hash.
+    ``constants`` receives the large constants by content hash.
     """
     options = {name: getattr(target.options, name) for name in declared(target.options)}
     if not all(isinstance(value, _PLAIN) for value in options.values()):
@@ -65,7 +62,7 @@ def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str 
     text = print_graph(region.body, constants=constants)
     # The hashes in the text are short enough that somebody could find a second array for one.
     sums = [hashlib.sha256(_elements(constants[name])).hexdigest() for name in sorted(constants)]
-    about = [_version(), target.name, target.version, options, region.op, text, sums]
+    about = [installed_version(), target.name, target.version, options, region.op, text, sums]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -171,10 +168,3 @@ def _elements(array: Array) -> bytes | memoryview:
     if array.dtype.kind == "O":
         return json.dumps([str(text) for text in array.reshape(-1)]).encode()
     return raw_bytes(array)
-
-
-def _version() -> str:
-    try:
-        return version("tinycomp")
-    except PackageNotFoundError:
-        return ""

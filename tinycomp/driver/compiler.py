@@ -319,9 +319,7 @@ def resolve_targets(
 ) -> tuple[Target, ...]:
     """Return targets in priority order from names and Target objects.
 
-    Args:
-        target: A target or several, as for :func:`compile`.
-        options: Options of the targets by their names.
+    Both arguments are those of :func:`compile`.
 
     Raises:
         TargetError: If a name is unknown, two targets share one, one lacks what it needs on this machine, or

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tinycomp.driver.lowering import Lowered, Shapes, constants_of, specs
@@ -17,6 +15,7 @@ from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
+from tinycomp.version import installed_version
 
 
 def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
@@ -32,7 +31,7 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
     check_files(constants_of(graph))
     native = native_plan_to_dict(plan, archive)
     archive.manifest = {
-        "tinycomp": _version(),
+        "tinycomp": installed_version(),
         "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
         "outputs": [s.to_dict() for s in plan.outputs],
         "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
@@ -66,12 +65,3 @@ def _text_with_constants(graph: Graph, archive: Archive) -> str:
     keys = archive.manifest.setdefault("constants", {})
     keys.update({content_hash: archive.store(array) for content_hash, array in constants.items()})
     return text
-
-
-@functools.lru_cache(maxsize=1)
-def _version() -> str:
-    """Return the version that goes into the file; a checkout that is not installed has none."""
-    try:
-        return version("tinycomp")
-    except PackageNotFoundError:
-        return ""

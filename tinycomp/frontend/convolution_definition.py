@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, dtype_of, shape_of, sizes_of
+from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
@@ -202,12 +202,8 @@ def _gemm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     return body("Add", *terms)
 
 
-def _is_float32(node: Node) -> bool:
-    return dtype_of(node.operand(0)) == "float32"
-
-
 DEFINITIONS = MappingProxyType({
     "Conv": Definition(_conv, _has_run_time_weights),
     "ConvTranspose": Definition(_conv_transpose),
-    "Gemm": Definition(_gemm, lambda node: _is_float32(node) and _comes_at_run_time(node.optional_operand(2))),
+    "Gemm": Definition(_gemm, lambda node: is_float32(node) and _comes_at_run_time(node.optional_operand(2))),
 })  # fmt: skip

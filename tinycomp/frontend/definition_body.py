@@ -171,6 +171,11 @@ def shape_of(value: Value | None) -> tuple[int, ...] | None:
     return None if value is None else value.static_shape
 
 
+def is_float32(node: Node) -> bool:
+    """Tell whether the first operand is float32."""
+    return dtype_of(node.operand(0)) == "float32"
+
+
 def dtype_of(value: Value | None) -> str:
     """Return the name of a type, empty for no value."""
     return "" if value is None else value.dtype

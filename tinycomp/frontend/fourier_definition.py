@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, dtype_of, shape_of, sizes_of
+from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
 
@@ -161,8 +161,4 @@ def _stft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     return None if found is None else _joined(body, found)
 
 
-def _is_float32(node: Node) -> bool:
-    return dtype_of(node.operand(0)) == "float32"
-
-
-DEFINITIONS = MappingProxyType({"DFT": Definition(_dft, _is_float32), "STFT": Definition(_stft, _is_float32)})
+DEFINITIONS = MappingProxyType({"DFT": Definition(_dft, is_float32), "STFT": Definition(_stft, is_float32)})

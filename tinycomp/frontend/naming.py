@@ -125,10 +125,7 @@ def reads(node: onnx.NodeProto) -> list[str]:
 def sorted_nodes(nodes: Sequence[onnx.NodeProto], known: Collection[str], where: str) -> Sequence[onnx.NodeProto]:
     """Return the nodes in an order in which every value is made before it is read; warn if that is a new order.
 
-    Args:
-        nodes: The nodes of one graph or function.
-        known: Names that exist before the first node.
-        where: The graph, for messages.
+    ``known`` holds the names that exist before the first node.
 
     Raises:
         ModelError: If a value is never made, or the nodes form a cycle.

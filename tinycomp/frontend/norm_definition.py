@@ -8,13 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, dtype_of, shape_of
+from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.spatial import make_window
-
-
-def _is_float32(node: Node) -> bool:
-    return dtype_of(node.operand(0)) == "float32"
 
 
 def _moments(body: Body, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
@@ -63,7 +59,7 @@ def _batch_norm(body: Body, node: Node, operands: Sequence[Value | None]) -> Seq
 
 
 def _batch_norm_needs_it(node: Node) -> bool:
-    if not _is_float32(node) or node.attrs.get("spatial", 1) != 1:
+    if not is_float32(node) or node.attrs.get("spatial", 1) != 1:
         return False
     in_training = node.version >= 14 and bool(node.attrs.get("training_mode", 0))
     return in_training or (len(node.used_outputs()) == 1 and not all(v is None or v.is_const for v in node.inputs[1:]))
@@ -125,10 +121,10 @@ def _lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
 
 DEFINITIONS = MappingProxyType({
     "BatchNormalization": Definition(_batch_norm, _batch_norm_needs_it),
-    "GlobalLpPool": Definition(_global_lp_pool, _is_float32),
+    "GlobalLpPool": Definition(_global_lp_pool, is_float32),
     "LayerNormalization": Definition(
-        _layer_norm, lambda node: _is_float32(node) and len(node.used_outputs()) > 1 and bool(node.outputs[0].name)
+        _layer_norm, lambda node: is_float32(node) and len(node.used_outputs()) > 1 and bool(node.outputs[0].name)
     ),
-    "LpPool": Definition(_lp_pool, _is_float32),
-    "MeanVarianceNormalization": Definition(_mean_variance_norm, _is_float32),
+    "LpPool": Definition(_lp_pool, is_float32),
+    "MeanVarianceNormalization": Definition(_mean_variance_norm, is_float32),
 })  # fmt: skip

@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 
 import onnx
 from onnx import defs, helper
@@ -30,6 +29,7 @@ from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
+from tinycomp.version import installed_version
 
 Interval = tuple[int, int]
 _IDENTITIES = frozenset({"Relayout", "StopFusion"})
@@ -65,7 +65,7 @@ def export_model(graph: Graph, *, model_name: str | None = None, functions: bool
     library = Library()
     chosen = choose_opsets(graph)
     writer = Writer(library, chosen)
-    proto = onnx.ModelProto(producer_name="tinycomp", producer_version=_version())
+    proto = onnx.ModelProto(producer_name="tinycomp", producer_version=installed_version())
     proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
     proto.graph.name = model_name or graph.name
     opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
@@ -409,10 +409,3 @@ def _ir_version(proto: onnx.ModelProto) -> int:
     known = [entry for entry in imports if (entry.domain or "ai.onnx", entry.version) in helper.OP_SET_ID_VERSION_MAP]
     by_opset = helper.find_min_ir_version_for(known) if known else _OLDEST_IR
     return max(_OLDEST_IR, by_opset, _IR_WITH_METADATA if proto.functions else 0)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tinycomp")
-    except metadata.PackageNotFoundError:
-        return ""

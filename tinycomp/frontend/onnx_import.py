@@ -146,12 +146,7 @@ def import_contents(
 ) -> None:
     """Import the constants, nodes and results of a graph whose inputs stand already.
 
-    Args:
-        scope: The scope.
-        proto: The graph.
-        context: The context.
-        where: The graph, for messages.
-        weights: The bytes of initializers that have been read apart, by position.
+    ``weights`` holds the bytes of initializers that have been read apart, by position.
 
     Raises:
         ModelError: If anything in the graph is not valid.
@@ -315,13 +310,6 @@ def insert(
     bodies: Mapping[str, Graph] | None = None,
 ) -> Node:
     """Add a node to the graph of a scope, bind its results, and check their types against the declared ones.
-
-    Args:
-        scope: The scope.
-        draft: Operator, domain, version, operands, attributes, captures, target and source name of the new node.
-        outputs: Result names.
-        context: The context.
-        bodies: Nested graphs.
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.

@@ -17,11 +17,6 @@ Shapes = Mapping[str, Sequence[Given]]
 def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> dict[str, TensorType]:
     """Return the types that inputs get from given shapes.
 
-    Args:
-        declared: The types of all inputs.
-        shapes: The shapes by input name.
-        where: The model, for messages.
-
     Raises:
         ModelError: If these are not shapes by name, there is no such input, or a shape does not fit its declaration.
     """

@@ -163,12 +163,6 @@ def type_name(type_: Type) -> str:
 def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) -> Signature | None:
     """Return the signature in force; None for an operator that only tinycomp or, perhaps, a target knows.
 
-    Args:
-        op: Operator name.
-        domain: Its domain, ``""`` for ONNX's own.
-        opsets: The imported opset versions.
-        where: The node, for messages.
-
     Raises:
         ModelError: If the domain is not imported, or has no such operator.
         UnsupportedError: If the domain is neither known nor imported.

@@ -25,10 +25,7 @@ def equal(a: Graph, b: Graph, *, sources: bool = False) -> bool:
 def difference(a: Graph, b: Graph, *, sources: bool = False) -> str | None:
     """Return the first difference as one clause, or None when the graphs are equal.
 
-    Args:
-        a: One graph.
-        b: The other graph.
-        sources: Whether the names of source nodes must agree as well.
+    With ``sources``, the names of source nodes must agree as well.
     """
     work = [(a, b, "")]
     while work:

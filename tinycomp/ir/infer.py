@@ -166,9 +166,7 @@ def _infer_cached(holder: Uncompared[Node], key: Key) -> Sequence[Type]:
 def node_proto(node: Node, found: defs.OpSchema) -> onnx.NodeProto:
     """Return a node without its bodies as onnx's class, with operands ``i0``, ``i1``, … and results ``o0``, ….
 
-    Args:
-        node: The node.
-        found: The schema of its operator.
+    ``found`` is the schema of its operator.
     """
     proto = onnx.NodeProto(op_type=node.op, domain=node.domain)
     proto.input.extend("" if v is None else f"i{i}" for i, v in enumerate(_own_operands(node)))

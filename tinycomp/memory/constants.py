@@ -55,9 +55,7 @@ class Constants:
     def settle(self, arrays: Sequence[Array], read: Set[int]) -> tuple[Array, ...]:
         """Return constants where they should lie: see the module's docstring.
 
-        Args:
-            arrays: The constants.
-            read: Indices of those that a run reads; the others are only packed.
+        A run reads those whose index is in ``read``; the others are only packed.
         """
         settled = [self.own(array) if index in read else array for index, array in enumerate(arrays)]
         packed = [index for index, array in enumerate(settled) if index not in read and is_evictable(array)]

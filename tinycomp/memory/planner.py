@@ -90,10 +90,6 @@ def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tu
     >>> lives = [Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)]
     >>> placed_above(lives, plan_arena(lives).offsets)
     [(), (2, 0), ()]
-
-    Args:
-        buffers: What the plan places.
-        offsets: Where it does.
     """
     above: list[tuple[int, ...]] = [()] * len(buffers)
     below = [0] * len(buffers)  # sets of buffers that end before one begins, as bits

@@ -89,10 +89,7 @@ def _are_equal(a: Size, b: Size) -> bool:
 def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> list[Contents | None]:
     """Return the contents of a node's results.
 
-    Args:
-        node: A node of ONNX's own domain.
-        types: The types of its results.
-        record: The record in force for it.
+    The node belongs to ONNX's own domain; ``types`` are those of its results, ``record`` is the one in force.
     """
     unknown: list[Contents | None] = [None] * len(types)
     first = types[0] if types else None

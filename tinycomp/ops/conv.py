@@ -66,22 +66,6 @@ def check_weight(op: str, x: Array, w: Array, kernel_shape: Ints) -> None:
         )
 
 
-def check_group(op: str, x: Array, w: Array, group: int) -> None:
-    """Raise a ModelError unless ``group`` divides input and output channels and fits the weight."""
-    if group <= 0 or x.shape[1] % group or w.shape[0] % group:
-        raise ModelError(
-            f"{op}: group does not divide the channels",
-            expected=f"a positive divisor of {x.shape[1]} input and {w.shape[0]} output channels",
-            found=str(group),
-        )
-    if w.shape[1] * group != x.shape[1]:
-        raise ModelError(
-            f"{op}: weight and input disagree in channels",
-            expected=f"{x.shape[1]} / group {group} = {x.shape[1] // group} weight channels",
-            found=str(w.shape[1]),
-        )
-
-
 def convolve(x: Array, w: Array, window: Window[int], group: int, pad_value: Any = 0) -> Array:
     """Return the convolution of ``x`` and ``w``, both of one float dtype, without bias."""
     if window.is_pointwise:
@@ -176,6 +160,23 @@ def _check_channels(facts: Facts, weight: int, bias: int | None, transposed: boo
 FAMILY.check("Conv", "ConvInteger", "ConvTranspose", "QLinearConv")(one_of(auto_pad=AUTO_PADS))
 
 
+def _checked_window(op: str, x: Array, w: Array, group: int, kernel_shape: Ints, **attrs: Any) -> Window[int]:
+    check_weight(op, x, w, kernel_shape)
+    if group <= 0 or x.shape[1] % group or w.shape[0] % group:
+        raise ModelError(
+            f"{op}: group does not divide the channels",
+            expected=f"a positive divisor of {x.shape[1]} input and {w.shape[0]} output channels",
+            found=str(group),
+        )
+    if w.shape[1] * group != x.shape[1]:
+        raise ModelError(
+            f"{op}: weight and input disagree in channels",
+            expected=f"{x.shape[1]} / group {group} = {x.shape[1] // group} weight channels",
+            found=str(w.shape[1]),
+        )
+    return make_window(op, x.shape[2:], w.shape[2:], **attrs)
+
+
 @FAMILY.op("Conv", macs=conv_macs)
 @widened
 def conv(
@@ -195,11 +196,8 @@ def conv(
     Raises:
         ModelError: If weight, group or window do not fit the input.
     """
-    check_weight("Conv", x, w, kernel_shape)
-    check_group("Conv", x, w, group)
-    window = make_window(
-        "Conv", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
-    )
+    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _checked_window("Conv", x, w, group, kernel_shape, **attrs)
     return add_bias(convolve(x, w, window, group), b, "Conv")
 
 
@@ -233,11 +231,8 @@ def conv_integer(
     strides: Ints = None,
 ) -> Array:
     """Convolve 8-bit integers with int32 result; padding stands for the zero point."""
-    check_weight("ConvInteger", x, w, kernel_shape)
-    check_group("ConvInteger", x, w, group)
-    window = make_window(
-        "ConvInteger", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
-    )
+    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _checked_window("ConvInteger", x, w, group, kernel_shape, **attrs)
     return _integer_convolve(x, w, x_zero_point, w_zero_point, window, group)
 
 
@@ -273,11 +268,8 @@ def qlinear_conv(
     strides: Ints = None,
 ) -> Array:
     """Convolve with an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
-    check_weight("QLinearConv", x, w, kernel_shape)
-    check_group("QLinearConv", x, w, group)
-    window = make_window(
-        "QLinearConv", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
-    )
+    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = _checked_window("QLinearConv", x, w, group, kernel_shape, **attrs)
     total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, window, group), b, "QLinearConv")
     per_channel = w_scale.reshape(-1, *[1] * window.rank) if w_scale.size > 1 else w_scale.reshape(())
     return requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
@@ -403,9 +395,7 @@ def _wanted_sizes(
 def fold(taps: Array, window: Window[int]) -> Array:
     """Return the sum of overlapping windows, the inverse of unfolding.
 
-    Args:
-        taps: Shape (batch, channels, *kernel, *windows).
-        window: The geometry; the result has its ``sizes``.
+    ``taps`` is (batch, channels, *kernel, *windows); the result has the ``sizes`` of the window.
     """
     reach = [(n - 1) * s + e for n, s, e in zip(window.output, window.strides, window.extents, strict=True)]
     room = [max(r, b + n) for r, b, n in zip(reach, window.before, window.sizes, strict=True)]
@@ -463,9 +453,7 @@ def deform_conv(
         ModelError: If weight, groups, offset, mask or window do not fit the input.
     """
     op = "DeformConv"
-    check_weight(op, x, w, kernel_shape)
-    check_group(op, x, w, group)
-    window = make_window(op, x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads)
+    window = _checked_window(op, x, w, group, kernel_shape, strides=strides, dilations=dilations, pads=pads)
     taps = prod(window.kernel)
     if offset_group <= 0 or x.shape[1] % offset_group:
         raise ModelError(

@@ -58,8 +58,7 @@ def with_elements(value: Value) -> TensorType:
 def element_sources(nodes: Iterable[Node]) -> dict[Value, frozenset[str]]:
     """Return the values of which elements have to be read for the sizes of nodes, with the names of these elements.
 
-    Args:
-        nodes: Nodes of one graph, producers first.
+    ``nodes`` belong to one graph and stand producers first.
     """
     nodes = list(nodes)
     wanted = [value for node in nodes for value in sizing_operands(node)]

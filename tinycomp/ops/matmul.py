@@ -29,7 +29,8 @@ from tinycomp.symbolic import Size, product
 FAMILY = OpFamily("matmul")
 
 
-def _matmul_macs(node: Node) -> Size:
+def matmul_macs(node: Node) -> Size:
+    """Return output elements times terms of each."""
     return product(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
 
 
@@ -38,7 +39,7 @@ def _gemm_macs(node: Node) -> Size:
     return product(node_shape(node.outputs[0])) * a[0 if node.attrs.get("transA") else -1]
 
 
-@FAMILY.op("MatMul", macs=_matmul_macs)
+@FAMILY.op("MatMul", macs=matmul_macs)
 @widened
 def matmul(a: Array, b: Array) -> Array:
     """Return the matrix product, as numpy.matmul does."""

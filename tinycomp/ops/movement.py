@@ -572,10 +572,6 @@ WHOLE = (0, _FAR, 1)
 def slices_of(node: Node, rank: int) -> list[tuple[Size | None, Size | None, Size | None]] | None:
     """Return start, end and step along every dimension of what a Slice takes, from either form of the operator.
 
-    Args:
-        node: The Slice.
-        rank: That of its operand.
-
     Returns:
         Numbers, expressions, and None for what is not known; None if the axes are not known.
     """
@@ -644,12 +640,7 @@ def _padded_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | No
 
 
 def pads_of(node: Node, rank: int) -> list[tuple[Size | None, Size | None]]:
-    """Return how many elements a Pad adds before and behind each dimension, from either form of the operator.
-
-    Args:
-        node: The Pad.
-        rank: That of its operand.
-    """
+    """Return how many elements a Pad adds before and behind each dimension, from either form of the operator."""
     given, axes = node.optional_operand(1), node.optional_operand(3)
     pads: Sequence[Size | None] | None = node.attrs.get("pads") if given is None else given.contents
     chosen: Sequence[Size | None] | None = range(rank) if axes is None else axes.contents

@@ -16,6 +16,7 @@ import onnx
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Check, Facts, Operand
+from tinycomp.ops.matmul import matmul_macs
 from tinycomp.ops.numeric import (
     Array,
     compute_dtype,
@@ -24,12 +25,10 @@ from tinycomp.ops.numeric import (
     integer_range,
     is_float,
     minus_zero_point,
-    node_shape,
     quiet,
     to_int32,
 )
 from tinycomp.ops.record import OpFamily
-from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("quantize")
 
@@ -265,10 +264,6 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     return y, np.asarray(scale, dtype=np.float32), np.asarray(point).astype(np.uint8)
 
 
-def _matmul_macs(node: Node) -> Size:
-    return product(node_shape(node.outputs[0])) * (node_shape(node.inputs[0]) or (1,))[-1]
-
-
 def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None) -> Array:
     if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise ModelError(
@@ -282,7 +277,7 @@ def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_
     return to_int32(np.asarray(np.matmul(left, right)))
 
 
-@FAMILY.op("MatMulInteger", macs=_matmul_macs)
+@FAMILY.op("MatMulInteger", macs=matmul_macs)
 def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
     """Multiply 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
     return _integer_product("MatMulInteger", a, a_zero_point, b, b_zero_point)
@@ -302,7 +297,7 @@ def _check_zero_points(facts: Facts) -> None:
             facts.require_broadcast(index + 2, (*shape[:-1], 1) if index == 0 else shape, "the zero point")
 
 
-@FAMILY.op("QLinearMatMul", macs=_matmul_macs)
+@FAMILY.op("QLinearMatMul", macs=matmul_macs)
 @quiet
 def qlinear_matmul(
     a: Array,

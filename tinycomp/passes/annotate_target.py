@@ -58,12 +58,7 @@ def annotate_for(
 ) -> bool:
     """Annotate one scope.
 
-    Args:
-        targets: The targets, in priority order.
-        graph: The scope.
-        policy: What stays on the host whatever the target.
-        remarks: Where to add the refusals.
-        withheld: Nodes that none of the targets may have; why is known already.
+    ``targets`` stand in priority order; ``withheld`` names nodes that none of them may have, and why.
 
     Returns:
         Whether anything was claimed or released.

@@ -25,10 +25,7 @@ def data_dependent(
     operand of what follows: its size is known where a region begins behind it. Nothing is said where the sample does
     not fit, or of regions with operators that nobody knows.
 
-    Args:
-        graph: The graph that holds the nodes.
-        nodes: The nodes of the region, producers first.
-        besides: Values that may have sizes which depend on data.
+    ``nodes`` stand producers first; values ``besides`` may have sizes that depend on data, too.
     """
     if all(v.static_shape is not None for n in nodes for v in n.used_outputs()):
         return []

@@ -93,11 +93,7 @@ def expand_for(
 ) -> int:
     """Expand in one scope what one of the targets takes the definition of, and none the node itself.
 
-    Args:
-        targets: The targets, in priority order.
-        graph: The scope.
-        barred: By target, nodes that it may not have.
-        remarks: Where to say what failed.
+    ``targets`` stand in priority order; ``barred`` names, by target, nodes that it may not have.
 
     Returns:
         How many nodes were expanded.
@@ -131,11 +127,6 @@ def _likeness(node: Node, targets: Sequence[Target]) -> Hashable:
     names = tuple(t.name for t in targets)
     results = tuple((bool(v.name), v.type) for v in node.outputs)
     return node.domain, node.op, node.version, repr(sorted(node.attrs.items())), operands, same, results, names
-
-
-def expands(node: Node, targets: Sequence[Target]) -> bool:
-    """Tell whether one of the targets takes all of what ONNX defines the node by, but none the node itself."""
-    return _may_expand(node) and not _taken(node, targets) and _expansion(node, targets, []) is not None
 
 
 def _may_expand(node: Node) -> bool:

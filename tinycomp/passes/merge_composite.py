@@ -59,11 +59,7 @@ class MergeComposite(Pass):
 def merge_for(target: Target, graph: Graph, barred: Mapping[Node, str], remarks: list[Remark]) -> list[Node]:
     """Make the composites of a target in one scope.
 
-    Args:
-        target: The target.
-        graph: The scope.
-        barred: Nodes that it may not have, and why.
-        remarks: Where to say what failed.
+    ``barred`` names nodes that it may not have, and why.
 
     Returns:
         The composites.

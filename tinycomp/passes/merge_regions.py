@@ -180,10 +180,7 @@ def find_regions(
 ) -> list[list[Node]]:
     """Return the regions of ``graph`` in the order of their first nodes, without changing anything.
 
-    Args:
-        graph: A graph whose nodes are claimed.
-        search: Where to count what was found.
-        borders: Dependencies that no region may hold.
+    No region holds one of the dependencies in ``borders``; ``search`` counts what it does.
     """
     search = search or RegionSearch()
     place = {node: i for i, node in enumerate(graph.nodes)}

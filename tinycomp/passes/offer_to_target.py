@@ -101,11 +101,7 @@ class OfferToTarget(Pass):
 def offer(graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str] = MappingProxyType({})) -> bool:
     """Let ``target`` claim nodes of ``graph`` and its open bodies.
 
-    Args:
-        graph: The graph.
-        target: The target.
-        policy: What counts beside the target's own policy.
-        withheld: Nodes that it is not to be asked about, and why.
+    ``withheld`` names nodes that it is not asked about, and why.
 
     Returns:
         Whether it has claimed anything.

@@ -387,12 +387,7 @@ def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, opti
 
     Biases are corrected in the same pass, if the options say so.
 
-    Args:
-        graph: In float; biases are changed in place.
-        layers: Of the graph, those that will be quantised.
-        data: Gone through once.
-        options: How to quantise.
-        bar: Shows progress.
+    The data are gone through once; biases of the graph, which is in float, are changed in place.
 
     Raises:
         QuantizationError: If the data do not fit the model, or a value is not finite.

@@ -131,11 +131,7 @@ def quantize_weight(
 def quantize_bias(bias: Array, data_scale: np.float32, weight: Weights, channels: int) -> Weights:
     """Quantise a bias to int32, in steps of the sums: the scale of the data times that of the weight.
 
-    Args:
-        bias: float32, ``[channels]`` or one element.
-        data_scale: Of the data.
-        weight: Of the same product.
-        channels: How many there are.
+    ``bias`` is float32, ``[channels]`` or one element.
     """
     scale = np.float32(data_scale) * weight.scale
     wide = np.broadcast_to(bias.astype(np.float64).reshape(-1), channels)

@@ -258,10 +258,7 @@ def _bias_add(graph: Graph, node: Node) -> Node | None:
 def choose(layers: Sequence[Layer], kept: Collection[Layer], graph: Graph) -> list[Layer]:
     """Return the layers to quantise: every product, and of the others those that save a conversion, or cost none.
 
-    Args:
-        layers: Of the graph, in order.
-        kept: Those that stay in float.
-        graph: Whose results are float.
+    ``layers`` stand in order; those in ``kept`` stay in float, as do the results of the graph.
     """
     makers = {v: layer for layer in layers for v in layer.outputs}
     readers = {node: layer for layer in layers for node in layer.nodes}

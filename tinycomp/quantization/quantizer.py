@@ -225,13 +225,7 @@ class Quantizer:
     ) -> Quantizer:
         """Prepare a model, choose the layers, and run the calibration data through it.
 
-        Args:
-            model: In float.
-            calibration: As for :func:`quantize`.
-            options: How to quantise.
-            shapes: Of inputs.
-            bar: Shows progress.
-            passes: How often the data will be gone through in all.
+        The data will be gone through ``passes`` times in all.
         """
         graph = prepare(model, shapes)
         data = CalibrationData(calibration, [v.name for v in graph.inputs if v.name not in graph.defaults])

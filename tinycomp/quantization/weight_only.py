@@ -238,12 +238,7 @@ def quantize_weights(
 ) -> onnx.ModelProto:
     """Return a model whose products with constant matrices are MatMulNBits; the rest stays what it is.
 
-    Args:
-        model: As for :func:`tinycomp.compile`.
-        calibration: As for :func:`tinycomp.quantize`, or None.
-        options: How to quantise.
-        shapes: Of inputs.
-        bar: Shows progress.
+    Arguments are as for :func:`tinycomp.quantize`; there may be no ``calibration``.
 
     Raises:
         ModelError: If the model is not valid.

@@ -1143,10 +1143,7 @@ class Feasibility:
     def may_stand(self, pattern: ValuePattern, value: Value | None, anchored: bool = False) -> bool:
         """Tell whether ``pattern`` can stand for ``value`` as far as operators and constants tell.
 
-        Args:
-            pattern: A sub-pattern.
-            value: A value of the graph, or None for an absent operand.
-            anchored: Whether looking through no-ops is forbidden.
+        ``value`` is None for an absent operand; with ``anchored``, no-ops are not looked through.
         """
         may = _MAY.get(type(pattern))
         if may is None or not self._judges or self._depth > _DEPTH:

@@ -47,10 +47,7 @@ def has_trait(node: Node, trait: str) -> bool:
 def is_same_view(node: Node, op: str, axis: int | None = None) -> bool:
     """Tell whether a Reshape certainly gives its operand the shape that a Flatten, Squeeze or Unsqueeze gives it.
 
-    Args:
-        node: A Reshape.
-        op: The other operator.
-        axis: The axis of a Flatten; None for any.
+    ``axis`` is that of a Flatten; None stands for any.
     """
     before, after = node.operand(0).sizes, node.output.sizes
     if before is None or after is None:

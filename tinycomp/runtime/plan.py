@@ -74,8 +74,7 @@ class Plan:
     def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Run all steps.
 
-        Args:
-            feeds: One value per input, already checked.
+        There is one feed per input, already checked.
 
         Raises:
             ExecutionError: If a step fails, or the time of :func:`tinycomp.memory.budget.limited` is up; it names

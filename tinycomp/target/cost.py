@@ -122,13 +122,7 @@ def roofline(macs_per_second: float, bytes_per_second: float, overhead: float = 
 
 
 def fused_roofline(macs_per_second: float, bytes_per_second: float, overhead: float = 0.0) -> Callable[[Region], float]:
-    """Return an estimate for :attr:`Cost.region`: as :func:`roofline`, but values inside a region are not moved.
-
-    Args:
-        macs_per_second: Multiply-accumulates per second.
-        bytes_per_second: Bytes per second between the target and its own memory.
-        overhead: Seconds per node.
-    """
+    """Return an estimate for :attr:`Cost.region`: as :func:`roofline`, but values inside a region are not moved."""
 
     def seconds(region: Region) -> float:
         moved = region.constant_bytes + sum(map(sample_bytes, (*region.inputs, *region.outputs)))

@@ -126,10 +126,7 @@ def defaults_of(kind: Any, where: str) -> Any:
 def changed(options: Any, values: Mapping[str, Any], where: str) -> Any:
     """Return options with some values changed.
 
-    Args:
-        options: An instance of the class that declares them; None where a target has none.
-        values: The values by name.
-        where: Whose they are, for messages.
+    ``options`` is None where a target has none.
 
     Raises:
         OptionError: If there is no such option, or it does not take the value.

@@ -57,10 +57,6 @@ class Placement:
     def read(cls, place: Mapping[Which, str], targets: Iterable[str]) -> Placement:
         """Return what a dict says.
 
-        Args:
-            place: Targets by what names nodes.
-            targets: Names of the targets that there are.
-
         Raises:
             OptionError: If it is no such dict, or names another target.
         """

@@ -117,10 +117,6 @@ def read_policy(text: str, where: str) -> Policy:
 
     Several globs are joined by ``+``; the fields of a :class:`TransferCost` stand beside those of the policy.
 
-    Args:
-        text: The text.
-        where: Whose policy it is, for messages.
-
     Raises:
         OptionError: If it is not of that form, or no policy.
     """

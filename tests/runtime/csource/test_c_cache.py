@@ -130,7 +130,7 @@ def test_the_compiler_and_its_surroundings_are_part_of_the_key(monkeypatch: pyte
     monkeypatch.setenv("CPATH", "/elsewhere")
     assert cache_key(SOURCE, ORIGIN, compiler) != key
     monkeypatch.delenv("CPATH")
-    monkeypatch.setattr(region, "_version", lambda: "another version")
+    monkeypatch.setattr(region, "installed_version", lambda: "another version")
     assert cache_key(SOURCE, ORIGIN, compiler) != key
 
 

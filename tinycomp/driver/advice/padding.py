@@ -41,11 +41,7 @@ def channels(node: Node, side: str) -> int | None:
 def pad_channels(graph: Graph, node: Node, side: str, size: int) -> bool:
     """Give a product more channels, in place, and everything that these go through.
 
-    Args:
-        graph: The graph of the product.
-        node: A Conv, Gemm or MatMul.
-        side: ``"output"`` or ``"input"``.
-        size: How many channels; at least as many as there are.
+    ``node`` is a Conv, Gemm or MatMul, ``side`` is ``"output"`` or ``"input"``.
 
     Returns:
         Whether that was possible; if not, nothing has changed.

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tinycomp.runtime.csource.compiler import ENTRY, CCompiler, find_compiler
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.version import installed_version
 
 SCRATCH_ALIGNMENT = 64
 """In bytes: a cache line, and the widest vector there is."""
@@ -140,7 +140,7 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
 def cache_key(source: CSource, origin: Origin, compiler: CCompiler) -> str:
     """Return a hash of everything that the compiled object, or its being right, can depend on."""
     digest = hashlib.sha256()
-    texts = [_version(), origin.target, origin.graph, source.text, source.function, str(source.scratch_bytes)]
+    texts = [installed_version(), origin.target, origin.graph, source.text, source.function, str(source.scratch_bytes)]
     lists: list[Iterable[str]] = [texts, compiler.identity(), source.flags, source.libraries]
     lists += [_headers(source.include_dirs), _binaries(source)]
     for items in lists:
@@ -235,11 +235,3 @@ def _binaries(source: CSource) -> Iterator[str]:
 def _stamp(path: Path) -> str:
     status = path.stat()
     return f"{path.absolute()} {status.st_size} {status.st_mtime_ns}"
-
-
-@functools.lru_cache(maxsize=1)
-def _version() -> str:
-    try:
-        return metadata.version("tinycomp")
-    except metadata.PackageNotFoundError:
-        return ""

@@ -105,10 +105,6 @@ def kernel_names() -> tuple[str, ...]:
 def kernel_named(name: str, where: str = "") -> Kernel:
     """Return the kernel of a name.
 
-    Args:
-        name: Of the kernel.
-        where: Who asks, for the message.
-
     Raises:
         TargetError: If there is no such kernel.
     """

@@ -152,9 +152,7 @@ def _expression(argument: Value, result: Node) -> tuple[Any, ...] | None:
 def spellings_at(node: Node, *, single: bool = True) -> Iterator[tuple[Spelling, Match]]:
     """Yield the ways in which the result of ``node`` is written as an activation of ``match["x"]``.
 
-    Args:
-        node: The operator that gives the result.
-        single: Whether to try activations that are never more than one operator.
+    With ``single``, activations that are never more than one operator are tried, too.
     """
     for spelling, pattern in _PATTERNS:
         if not pattern.can_start_at(node) or (spelling.single and not single):

@@ -481,6 +481,19 @@ def _input_spec(value: Value) -> BufferSpec:
     return dataclasses.replace(spec, elements=tuple(names))
 
 
+def merged_dims(sizes: Sequence[Size], *steps: Sequence[Size]) -> list[list[Size]]:
+    """Return size and steps of every dimension, with neighbours that all operands walk as one merged, and no size 1."""
+    merged: list[list[Size]] = []
+    for size, *step in zip(sizes, *steps, strict=True):
+        if size == 1:
+            continue
+        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1:], step, strict=True)):
+            merged[-1] = [merged[-1][0] * size, *step]
+        else:
+            merged.append([size, *step])
+    return merged
+
+
 def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float | Size]:
     """Return the parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
 
@@ -490,13 +503,7 @@ def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float
     >>> [params[f"size{i}"] for i in (5, 6, 7)], [params[f"a_stride{i}"] for i in (5, 6, 7)]
     ([2, 3, 4], [12, 4, 1])
     """
-    dims = [list(column) for column in zip(sizes, *steps.values(), strict=True) if column[0] != 1]
-    merged: list[list[Size]] = []
-    for dim in dims:
-        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
-            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
-        else:
-            merged.append(dim)
+    merged = merged_dims(sizes, *steps.values())
     columns = [*zip(*merged, strict=True)] if merged else [()] * (1 + len(steps))
     params = eight("size", columns[0], 1)
     for name, column in zip(steps, columns[1:], strict=True):

@@ -96,9 +96,7 @@ class Spelled:
 def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, Spelled | None]:
     """Return the float32 activations that ``nodes`` spell out.
 
-    Args:
-        nodes: A fusion group, in order.
-        outputs: The results that something else reads.
+    ``nodes`` are a fusion group, in order; something else reads ``outputs``.
 
     Returns:
         The activation by the operator that gives it, and None for each of the others that spell it out.

@@ -44,10 +44,7 @@ STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
 def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
     """Return the program of a region, which serves every size of its dynamic dimensions.
 
-    Args:
-        region: The region; its body is left alone.
-        table: The lowering of every operator by domain and name.
-        settings: What the user asks of the compilation; by default nothing.
+    The region is left as it is.
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
@@ -162,9 +159,7 @@ def _generated(
 def _name_sizes(graph: Graph, prefix: str) -> bool:
     """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
 
-    Args:
-        graph: A region's or a body's.
-        prefix: Of new names, which must not be those of sizes around.
+    New names begin with ``prefix``, so that they are not those of sizes around.
 
     Returns:
         Whether there is any.

@@ -123,10 +123,7 @@ class Band:
 def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
     """Place a result of ``node`` with a cache line of room behind every pixel, if its readers gain by that.
 
-    Args:
-        emit: The region's emitter.
-        node: The node that computes the value.
-        value: An image (N, C, H, W) that lies channels last.
+    ``value`` is an image (N, C, H, W) that lies channels last.
 
     Returns:
         Where to write, or None if the image should lie as usual.

@@ -57,9 +57,7 @@ def _unsized(values: Iterable[Value]) -> Value | None:
 def _in_region(node: Node, read: Sequence[Value]) -> Node | None:
     """Return a copy of a node whose operands are as they enter a region; None where it cannot be typed.
 
-    Args:
-        node: The node.
-        read: Its operands whose elements have names there.
+    ``read`` are the operands whose elements have names there.
     """
     alone = Graph(node.op, infer=infer_node_types)
     copies: dict[Value | None, Value | None] = {None: None}

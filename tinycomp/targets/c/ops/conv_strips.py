@@ -185,9 +185,7 @@ def _reads(window: Window[int], lines: range) -> range:
 def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int]) -> Schedule:
     """Return the schedule of the widest strips for which the images between stay in the cache.
 
-    Args:
-        windows: As for :func:`schedule`.
-        line_bytes: Bytes of a line of each result but the last.
+    ``line_bytes`` holds the bytes of a line of each result but the last.
     """
     lines = windows[-1].output[0]
     while True:

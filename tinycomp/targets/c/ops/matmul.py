@@ -15,7 +15,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, broadcast_shapes, product
 from tinycomp.targets.c.codegen.element_program import TYPES, repeating
-from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View, merged_dims
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
@@ -270,13 +270,7 @@ def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -
 
 def _two_batches(batch: Sequence[Size], *operands: Sequence[Size]) -> tuple[tuple[Size, Size], list[tuple[Size, Size]]]:
     """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
-    dims = [[size, *steps] for size, *steps in zip(batch, *operands, strict=True) if size != 1]
-    merged: list[list[Size]] = []
-    for dim in dims:
-        if merged and all(outer == inner * dim[0] for outer, inner in zip(merged[-1][1:], dim[1:], strict=True)):
-            merged[-1] = [merged[-1][0] * dim[0], *dim[1:]]
-        else:
-            merged.append(dim)
+    merged = merged_dims(batch, *operands)
     assert len(merged) <= BATCH_DIMS, batch
     whole: list[Size] = [1, *[0] * len(operands)]
     merged = [whole] * (BATCH_DIMS - len(merged)) + merged

@@ -17,7 +17,7 @@ from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, operand, ranks, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, sized_type
 
 FAMILY = LoweringRules()
 
@@ -226,10 +226,10 @@ class _Operands:
             self._from(self.inputs, way * per_gate),
             self._from(recurrence, way * per_gate * shape.hidden),
             self._from(inner, way * shape.hidden),
-            self._from(operand(self.node, 7), way * 3 * shape.hidden),
-            operand(self.node, 4),
-            self._from(operand(self.node, 5), way * shape.state_direction),
-            self._from(operand(self.node, 6), way * shape.state_direction),
+            self._from(self.node.optional_operand(7), way * 3 * shape.hidden),
+            self.node.optional_operand(4),
+            self._from(self.node.optional_operand(5), way * shape.state_direction),
+            self._from(self.node.optional_operand(6), way * shape.state_direction),
         ]
 
     def _results(self) -> list[Value | None]:

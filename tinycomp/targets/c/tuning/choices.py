@@ -32,10 +32,7 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
 
     Where convolutions compete for the memory that transformed weights may take, those that gain most per byte get it.
 
-    Args:
-        program: What lowering has emitted.
-        settings: What the user wants, and what was measured.
-        on: The processor that the program is for; by default the one at hand.
+    The program is for the processor ``on``, by default the one at hand.
     """
     instructions = [
         call
