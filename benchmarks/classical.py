@@ -4,7 +4,10 @@ scikit-learn trains them on its own data sets; their trees and coefficients are 
 in this process by turns; ratios are of medians, those in brackets of minima. The results are compared with those of
 onnxruntime and of scikit-learn.
 
-Usage: python -m benchmarks classical [--rows N ...] [--threads N ...] [--seconds S] [--output DIR]
+``--corpus`` measures the models of :mod:`benchmarks.classical_corpus` instead, which need the libraries that train and
+convert them.
+
+Usage: python -m benchmarks classical [--corpus] [--rows N ...] [--threads N ...] [--seconds S] [--output DIR]
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from onnx import TensorProto, helper
 import tinycomp
 from benchmarks import output, page
 
-Case = tuple[onnx.ModelProto, np.ndarray, np.ndarray | None]
-"""A model, rows for it, and what scikit-learn says of them."""
+Case = tuple[onnx.ModelProto, dict[str, np.ndarray], np.ndarray | None]
+"""A model, rows for it by the names of inputs, and what the library that trained it says of them."""
 COLUMNS = ("model", "threads", "rows", "tinycomp, us", "onnxruntime, us", "onnxruntime / ours", "error")
 
 
@@ -77,16 +80,19 @@ def cases() -> Iterator[tuple[str, Case]]:
     x, y = datasets.make_regression(4000, 20, random_state=0, noise=5)
     x = x.astype(np.float32)
     forest = ensemble.RandomForestRegressor(100, random_state=0).fit(x, y)
-    yield "random forest, 100 deep trees", (trees(forest.estimators_, 20, 0.01, "Regressor"), x, forest.predict(x))
+    yield (
+        "random forest, 100 deep trees",
+        (trees(forest.estimators_, 20, 0.01, "Regressor"), {"x": x}, forest.predict(x)),
+    )
     boosted = ensemble.GradientBoostingRegressor(n_estimators=200, max_depth=5, random_state=0).fit(x, y)
     wanted = boosted.predict(x) - boosted.init_.constant_.item()
     stages = [stage[0] for stage in boosted.estimators_]
-    yield "boosting, 200 trees of depth 5", (trees(stages, 20, boosted.learning_rate, "Regressor"), x, wanted)
+    yield "boosting, 200 trees of depth 5", (trees(stages, 20, boosted.learning_rate, "Regressor"), {"x": x}, wanted)
     digits, labels = datasets.load_digits(return_X_y=True)
     digits = digits.astype(np.float32)
     classes = ensemble.RandomForestClassifier(100, random_state=0).fit(digits, labels)
     model = trees(classes.estimators_, 64, 0.01, "Classifier")
-    yield "random forest, 10 classes", (model, digits, classes.predict_proba(digits))
+    yield "random forest, 10 classes", (model, {"x": digits}, classes.predict_proba(digits))
 
     def floats(values: np.ndarray) -> list[float]:
         return [float(v) for v in values.ravel()]
@@ -100,7 +106,9 @@ def cases() -> Iterator[tuple[str, Case]]:
         "LinearClassifier", ["s"], ["label", "y"], coefficients=floats(logistic.coef_), post_transform="SOFTMAX",
         intercepts=floats(logistic.intercept_), classlabels_ints=list(range(10)), **ml,
     )  # fmt: skip
-    yield "scaler and logistic regression", (model_of([scale, linear], 64, 10), digits, logistic.predict_proba(scaled))
+    yield "scaler and logistic regression", (
+        model_of([scale, linear], 64, 10), {"x": digits}, logistic.predict_proba(scaled),
+    )  # fmt: skip
     machine = svm.SVR(kernel="rbf", gamma=0.02).fit(scaled[::3], labels[::3])
     support = helper.make_node(
         "SVMRegressor", ["x"], ["y"], coefficients=floats(machine.dual_coef_), rho=floats(machine.intercept_),
@@ -108,7 +116,7 @@ def cases() -> Iterator[tuple[str, Case]]:
         n_supports=len(machine.support_), **ml,
     )  # fmt: skip
     rows = scaled.astype(np.float32)
-    yield "support vector regression", (model_of([support], 64, 1), rows, machine.predict(rows))
+    yield "support vector regression", (model_of([support], 64, 1), {"x": rows}, machine.predict(rows))
 
 
 def by_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[float, float]]:
@@ -125,24 +133,37 @@ def by_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[f
     return [(float(np.median(found)), min(found)) for found in times]
 
 
+def corpus_cases() -> Iterator[tuple[str, Case]]:
+    """Train the models of the corpus, one after another, and leave out those that onnxruntime does not run."""
+    from benchmarks.classical_corpus import MODELS, ONNXRUNTIME_FAILS
+
+    for name in [name for name in MODELS if name not in ONNXRUNTIME_FAILS]:
+        trained = MODELS[name]()
+        yield name, (trained.model, trained.feeds, trained.wanted[-1])
+
+
+def numbers(result: Any) -> np.ndarray:
+    """Return a result as an array; a dictionary per row is a row of its values."""
+    return np.array([list(row.values()) for row in result]) if isinstance(result, list) else np.asarray(result)
+
+
 def measured(case: Case, threads: int, rows: int, seconds: float) -> list[str]:
-    """Return the cells of one line, the model's name left out.
+    """Return the cells of one line, the model's name left out; the last result is compared.
 
     Raises:
-        AssertionError: If the results are not those of scikit-learn.
+        AssertionError: If the results are not those of the library that trained the model.
     """
     model, x, wanted = case
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     module = tinycomp.compile(model, threads=threads)
-    feeds = {"x": np.resize(x, (rows, x.shape[1]))}
-    ours, theirs = module.run(feeds)["y"], session.run(["y"], feeds)[0]
-    scale = np.abs(theirs).max()
-    error = float(np.abs(ours - theirs).max() / scale)
+    feeds = {name: np.resize(values, (rows, *values.shape[1:])) for name, values in x.items()}
+    ours, theirs = numbers([*module.run(feeds).values()][-1]), numbers(session.run(None, feeds)[-1])
+    error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
     if wanted is not None:
         own = np.resize(wanted.reshape(len(wanted), -1), ours.shape)
-        assert np.abs(ours - own).max() <= 1e-3 * np.abs(own).max(), "scikit-learn predicts something else"
+        assert np.abs(ours - own).max() <= 1e-3 * np.abs(own).max(), "the library predicts something else"
     (ours_median, ours_least), (median, least) = by_turns(
         [lambda: module.run(feeds), lambda: session.run(None, feeds)], seconds
     )
@@ -158,12 +179,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 1000, 100_000])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--corpus", action="store_true", help="the models of the corpus")
     parser.add_argument("--seconds", type=float, default=1.0, help="per line (1)")
     output.add_option(parser)
     options = parser.parse_args()
     lines = [
         [name, *measured(case, threads, rows, options.seconds)]
-        for name, case in cases()
+        for name, case in (corpus_cases() if options.corpus else cases())
         for threads in options.threads
         for rows in options.rows
     ]

@@ -404,3 +404,6 @@ MODELS: Mapping[str, Callable[[], Trained]] = {
     "CatBoost of three classes": lambda: cat(_cat("CatBoostClassifier"), "wine"),
     "CatBoost regression": lambda: cat(_cat("CatBoostRegressor"), "diabetes missing"),
 }  # fmt: skip
+"""What trains and converts each model."""
+ONNXRUNTIME_FAILS = frozenset({"neighbours in a radius"})
+"""onnxruntime takes no negative index there."""

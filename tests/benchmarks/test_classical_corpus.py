@@ -16,10 +16,8 @@ for _library in ("sklearn", "skl2onnx", "onnxmltools", "lightgbm", "xgboost", "c
     pytest.importorskip(_library, reason=f"{_library} trains or converts models of the corpus")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from benchmarks.classical_corpus import MODELS, Trained
+    from benchmarks.classical_corpus import MODELS, ONNXRUNTIME_FAILS, Trained
 
-ONNXRUNTIME_FAILS = {"neighbours in a radius"}
-"""onnxruntime takes no negative index there."""
 HOSTS: dict[str, dict[str, int]] = {
     "logistic regression of names": {"Gather": 1},
     "linear discriminants": {"ai.onnx.ml::ZipMap": 1},
