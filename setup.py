@@ -10,7 +10,7 @@ from setuptools.command.build_ext import build_ext
 
 RUNTIME = Path(__file__).resolve().parent / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
-from build_ffi import direct_extension  # noqa: E402
+from build_ffi import extensions  # noqa: E402
 
 
 class ParallelBuild(build_ext):
@@ -34,6 +34,6 @@ class ParallelBuild(build_ext):
 
 setup(
     cffi_modules=["runtime_c/build_ffi.py:make_ffi"],
-    ext_modules=[direct_extension()],
+    ext_modules=extensions(),
     cmdclass={"build_ext": ParallelBuild},
 )

@@ -110,11 +110,15 @@ def make_ffi() -> cffi.FFI:
     return ffi
 
 
-def direct_extension() -> Extension:
-    """Return the extension module that calls the runtime from Python's own interface instead of through cffi."""
+def extensions() -> list[Extension]:
+    """Return the extension modules against Python's own interface: calls of the runtime, and guards of mapped files."""
+    return [_extension("tinycomp.runtime._direct", "direct.c"), _extension("tinycomp.memory._guard", "guard.c")]
+
+
+def _extension(name: str, source: str) -> Extension:
     return Extension(
-        "tinycomp.runtime._direct",
-        [relative(HERE / "python" / "direct.c")],
+        name,
+        [relative(HERE / "python" / source)],
         include_dirs=["runtime_c/include"],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         py_limited_api=True,

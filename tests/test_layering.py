@@ -15,12 +15,13 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"errors", "memory", "remark", "symbolic"})
+BASE = frozenset({"console", "errors", "memory", "remark", "symbolic"})
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
+    "console": frozenset({"console", "errors"}),
     "errors": frozenset({"errors"}),
     "remark": frozenset({"errors", "remark"}),
     "symbolic": frozenset({"errors", "symbolic"}),

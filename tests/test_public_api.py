@@ -25,7 +25,8 @@ SIGNATURES = {
     " version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision='f32')",
+    " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision='f32',"
+    " timeout=None)",
     "from_onnx": "(model, shapes=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
     " config=None)",
@@ -125,7 +126,7 @@ def test_what_reports_advise():
 
 def modules() -> list[str]:
     found = [m.name for m in pkgutil.walk_packages(tinycomp.__path__, "tinycomp.")]
-    return ["tinycomp", *(name for name in found if not name.endswith(("__main__", "._native", "._direct")))]
+    return ["tinycomp", *(name for name in found if not name.endswith(("__main__", "._native", "._direct", "._guard")))]
 
 
 @pytest.mark.parametrize("name", modules())

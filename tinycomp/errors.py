@@ -7,7 +7,30 @@ what to do next (the *hint*). The parts are attributes too, so that tools need n
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Return a text without characters that command a terminal, turn the direction of writing or cannot be seen.
+
+    Args:
+        text: Something that may hold names out of a stranger's file.
+        lines: Whether line feeds and tabs may stay.
+
+    >>> print(visible("red\x1b[31m\nline"), visible("two\nlines", lines=True))
+    red\x1b[31m\nline two
+    lines
+    """
+    if text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class TinycompError(Exception):
@@ -25,6 +48,10 @@ class TinycompError(Exception):
     def __init__(
         self, message: str, *, where: str = "", expected: str = "", found: str = "", hint: str = "", snippet: str = ""
     ) -> None:
+        where = visible(where)
+        message, expected, found, hint, snippet = (
+            visible(part, lines=True) for part in (message, expected, found, hint, snippet)
+        )
         self.message = message
         self.where = where
         self.expected = expected
@@ -54,6 +81,9 @@ def _rebuild(cls: type[TinycompError], message: str, *parts: str) -> TinycompErr
 
 class TinycompWarning(UserWarning):
     """Something in the model or the options is odd, and tinycomp says what it does about it."""
+
+    def __init__(self, text: object = "") -> None:
+        super().__init__(visible(str(text), lines=True))
 
 
 class ModelError(TinycompError, ValueError):

@@ -287,7 +287,7 @@ def marked_axes(axes: Iterable[Size], rank: int) -> list[Size]:
     """Count for every dimension how many of ``axes`` name it, from the front or, as negative numbers, from the back.
 
     >>> marked_axes([-1, 0], 3), marked_axes([element("axes", 0)], 1)
-    ([1, 0, 1], [ifzero('axes[0]', 1, ifzero('axes[0]' + 1, 1, 0))])
+    ([1, 0, 1], [ifzero(axes[0], 1, ifzero(axes[0] + 1, 1, 0))])
     """
     marks: list[Size] = [0] * rank
     for axis in axes:

@@ -22,7 +22,8 @@ enum tc_status {
   TC_UNSUPPORTED = 3,
   TC_SYSTEM = 4,
   TC_FAILED = 5,
-  TC_LIMIT = 6
+  TC_LIMIT = 6,
+  TC_TOO_LARGE = 7
 };
 
 typedef struct tc_error {

@@ -513,18 +513,37 @@ typedef struct tc_tree_ensemble_f32_params {
   int64_t tracks;    /* 1 if any feature has bit 30 */
 } tc_tree_ensemble_f32_params;
 
+/* tree_ensemble_f64: likewise with x, thresholds, weights, base and y in double, nodes (int32 [nodes, 5]). */
+typedef tc_tree_ensemble_f32_params tc_tree_ensemble_f64_params;
+
 enum { TC_CLASSES_NONE, TC_CLASSES_SOFTMAX, TC_CLASSES_LOGISTIC, TC_CLASSES_SOFTMAX_ZERO, TC_CLASSES_PROBIT };
 
 /* class_scores_f32: y[row] = transform of x[row], class[row] = labels[the first of the greatest scores]. Where one of
  * two classes decides alone (`only`, else -1), it is the second if its score is above 1/2 (`positive`) or 0; if that is
  * class 0 and `mirrored`, its score is that of the second class, and the first one's 1 minus it or of the other sign.
- * Operands: y[rows, classes], class (int64 [rows], optional), x[rows, classes], labels (int64 [classes], where there is
- * a class). */
+ * Operands: y[rows, classes], class (int64 [rows], optional), x[rows, classes] (double where `wide`), labels (int64
+ * [classes], where there is a class). */
 typedef struct tc_class_scores_f32_params {
   int64_t rows, classes;
   int64_t transform; /* TC_CLASSES_... */
-  int64_t only, positive, mirrored;
+  int64_t only, positive, mirrored, wide;
 } tc_class_scores_f32_params;
+
+enum { TC_DISTANCE_SQUARED, TC_DISTANCE_EUCLIDEAN, TC_DISTANCE_MANHATTAN };
+
+/* distances_f32: y[row, point] = the distance of x[row] and points[point], from the differences of their features.
+ * Operands: y[rows, points], x[rows, features], points[points, features]. */
+typedef struct tc_distances_f32_params {
+  int64_t rows, points, features;
+  int64_t metric; /* TC_DISTANCE_... */
+} tc_distances_f32_params;
+
+/* pairwise_coupling_f32: the probabilities of classes that agree best with those of every two (Wu, Lin and Weng, the
+ * second method), which are logistic functions of decisions: 1 / (1 + exp(a x + b)) for the first of the two. Computed
+ * in double. Operands: y[rows, classes], x[rows, classes * (classes - 1) / 2], a and b [as many as x has columns]. */
+typedef struct tc_pairwise_coupling_f32_params {
+  int64_t rows, classes;
+} tc_pairwise_coupling_f32_params;
 
 /* ---- conversion, quantisation ---- */
 

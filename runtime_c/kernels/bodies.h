@@ -41,10 +41,15 @@
 #include "select/top_k.h"
 #include "select/one_hot.h"
 #include "select/nms_f32.h"
-#include "trees/tree_ensemble_f32.h"
-#include "trees/class_scores_f32.h"
 #include "select/nonzero.h"
 #include "select/coordinates.h"
+
+#include "trees/tree_ensemble_f32.h"
+#include "trees/tree_ensemble_f64.h"
+#include "trees/class_scores_f32.h"
+
+#include "classical/distances_f32.h"
+#include "classical/pairwise_coupling_f32.h"
 
 #include "quant/quantize_f32.h"
 

@@ -7,7 +7,7 @@ static int64_t floor_divide(int64_t a, int64_t b) {
   return quotient - (a % b != 0 && a < 0);
 }
 
-/* The value of one formula; false if there is none. */
+/* The value of one formula; false if it is beyond all memory. A division by 0 has been refused. */
 static bool compute(const tc_formula *formula, const int64_t *values, int64_t *result) {
   const int64_t *at = formula->operands;
   switch (formula->operation) {
@@ -20,9 +20,6 @@ static bool compute(const tc_formula *formula, const int64_t *values, int64_t *r
     case TC_FORMULA_MULTIPLY:
       return !__builtin_mul_overflow(values[at[0]], values[at[1]], result);
     case TC_FORMULA_DIVIDE:
-      if (values[at[1]] <= 0) {
-        return false;
-      }
       *result = floor_divide(values[at[0]], values[at[1]]);
       return true;
     case TC_FORMULA_MIN:
@@ -70,9 +67,14 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, int32
   }
   for (int64_t i = 0; i < formulas->count; i++) {
     int64_t *value = &values[formulas->symbol_count + i];
-    if (!compute(&formulas->items[i], values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
+    const tc_formula *formula = &formulas->items[i];
+    const bool has_value = formula->operation != TC_FORMULA_DIVIDE || values[formula->operands[1]] > 0;
+    if (!has_value && error) {
+      return tc_error_set(error, TC_INVALID, "a size that divides another is 0");
+    }
+    if (!has_value || !compute(formula, values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
       if (error) {
-        return tc_error_set(error, TC_INVALID, "the sizes are too large for memory, or one that divides another is 0");
+        return tc_error_set(error, TC_TOO_LARGE, "the sizes are too large for memory");
       }
       *value = 0;
     }

@@ -14,17 +14,23 @@ struct tc_packed {
 };
 
 struct tc_weights {
-  pthread_mutex_t mutex;
   int64_t owners;
   int64_t bytes;
   tc_packed *buckets[BUCKETS];
 };
 
+/* One lock for all stores: it is held for moments only. A fork waits for them, so that a child never finds it taken. */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void) { pthread_mutex_lock(&changing); }
+static void after_fork(void) { pthread_mutex_unlock(&changing); }
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
 int32_t tc_weights_create(tc_weights **out, tc_error *error) {
   *out = calloc(1, sizeof(**out));
-  if (!*out || pthread_mutex_init(&(*out)->mutex, NULL)) {
-    free(*out);
-    *out = NULL;
+  pthread_once(&once, watch_forks);
+  if (!*out) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a store of weights");
   }
   (*out)->owners = 1;
@@ -32,9 +38,9 @@ int32_t tc_weights_create(tc_weights **out, tc_error *error) {
 }
 
 void tc_weights_retain(tc_weights *weights) {
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   weights->owners++;
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
 }
 
 /* A program gives its weights back before it gives up its share of the store, so the last owner finds it empty. */
@@ -42,19 +48,18 @@ void tc_weights_destroy(tc_weights *weights) {
   if (!weights) {
     return;
   }
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   const bool last = --weights->owners == 0;
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
   if (last) {
-    pthread_mutex_destroy(&weights->mutex);
     free(weights);
   }
 }
 
 int64_t tc_weights_bytes(tc_weights *weights) {
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   const int64_t bytes = weights->bytes;
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
   return bytes;
 }
 
@@ -77,9 +82,9 @@ static tc_packed *held(tc_weights *weights, const tc_weights_key *key) {
 }
 
 tc_packed *tc_weights_find(tc_weights *weights, const tc_weights_key *key) {
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   tc_packed *found = held(weights, key);
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
   return found;
 }
 
@@ -88,7 +93,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
   if (!fresh) {
     return NULL;
   }
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   tc_packed *found = held(weights, key);
   if (!found) {
     tc_packed **first = bucket(weights, key);
@@ -96,7 +101,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
     *first = fresh;
     weights->bytes += key->bytes;
   }
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
   if (found) {
     tc_free(state);
     free(fresh);
@@ -106,7 +111,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
 }
 
 void tc_weights_release(tc_weights *weights, tc_packed *packed) {
-  pthread_mutex_lock(&weights->mutex);
+  pthread_mutex_lock(&changing);
   const bool last = --packed->holders == 0;
   if (last) {
     tc_packed **link = bucket(weights, &packed->key);
@@ -116,7 +121,7 @@ void tc_weights_release(tc_weights *weights, tc_packed *packed) {
     *link = packed->next;
     weights->bytes -= packed->key.bytes;
   }
-  pthread_mutex_unlock(&weights->mutex);
+  pthread_mutex_unlock(&changing);
   if (last) {
     tc_free(packed->state);
     free(packed);

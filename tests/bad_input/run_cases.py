@@ -332,7 +332,8 @@ CASES = [
         one("Slice", "f[3]", ints(0), ints(3), ints(0), "i[1]"),
         {"a": floats(3), "e": ints(0)},
         ExecutionError,
-        "n (Slice): a step is 0; expected steps other than 0",
+        "n (Slice)",
+        "a step is 0",
     ),
     *(
         right(
@@ -354,7 +355,8 @@ CASES = [
         one("Slice", "f[3,3]", ints(0, 0), ints(1, 1), "i[2]"),
         {"a": floats(3, 3), "d": ints(0, 0)},
         ExecutionError,
-        "n (Slice): an axis is named twice",
+        "n (Slice)",
+        "an axis is named twice",
     ),
     # 60 memory
     *(too_large(f"60-tile-{n}", one("Tile", "f[4]", "i[1]"), {"a": floats(4), "b": ints(n)}) for n in HUGE),
@@ -438,7 +440,8 @@ CASES = [
         one("Range", "i[]", "i[]", "i[]"),
         {"a": scalar(0, np.int64), "b": scalar(9, np.int64), "c": scalar(0, np.int64)},
         ExecutionError,
-        "n (Range): the step is 0; expected a step other than 0",
+        "n (Range)",
+        "the step is 0",
     ),
     right(
         "61-range-backwards",
@@ -502,14 +505,14 @@ CASES = [
         "62-reflect-empty",
         one("Pad", "f[N]", ints(1, 1), mode="reflect"),
         {"a": np.zeros(0, F)},
-        ExecutionError,
-        "n (Pad): nothing to pad from",
+        TinycompError,
+        "nothing to pad from",
     ),
     failing(
         "62-edge-empty",
         one("Pad", "f[N]", ints(1, 1), mode="edge"),
         {"a": np.zeros(0, F)},
-        ExecutionError,
+        TinycompError,
         "nothing to pad from",
     ),
     # 63 loops

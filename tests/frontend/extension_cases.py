@@ -336,6 +336,15 @@ def rotary() -> list[Case]:
     ]  # fmt: skip
 
 
+def distances() -> list[Case]:
+    points = {1: reals(21, 4)}
+    return [
+        Case("CDist", {0: reals(9, 4)}, points, {"metric": "euclidean"}, rtol=1e-4),  # onnxruntime takes squares away
+        Case("CDist", {0: reals(9, 4)}, points, {"metric": "sqeuclidean"}, rtol=1e-4),
+        Case("CDist", {0: reals(9, 4), 1: reals(3, 4)}, rtol=1e-4, host=True),
+    ]
+
+
 CASES = [
     *quantised(),
     *products(),
@@ -347,4 +356,5 @@ CASES = [
     *attention(),
     *rows(),
     *rotary(),
+    *distances(),
 ]

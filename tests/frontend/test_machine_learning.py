@@ -51,6 +51,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "Imputer of zero": ("Imputer", {"imputed_value_floats": numbers(1), "replaced_value_float": 0.0}),
     "Imputer of integers": ("Imputer", {"imputed_value_int64s": [-1], "replaced_value_int64": 3}),
     "OneHotEncoder": ("OneHotEncoder", {"cats_int64s": [0, 1, 2, 5]}),
+    "LabelEncoder": ("LabelEncoder", {"keys_int64s": [4, 0, 5, 4], "values_int64s": [9, 8, 7, 6], "default_int64": 3}),
+    "LabelEncoder to floats": ("LabelEncoder", {"keys_int64s": [2, 1], "values_floats": [0.5, -3.0]}),
     "LinearRegressor": ("LinearRegressor", {**linear(3), "targets": 3}),
     "LinearRegressor of one": ("LinearRegressor", linear(1)),
     "LinearClassifier": ("LinearClassifier", {**linear(3), "classlabels_ints": [4, 5, 6], "post_transform": "SOFTMAX"}),
@@ -70,22 +72,24 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "SVMClassifier of texts": ("SVMClassifier", {**classifier("POLY"), "classlabels_strings": ["a", "b", "c"]}),
 }  # fmt: skip
 HOST = {
+    "LabelEncoder of far integers": ("LabelEncoder", {"keys_int64s": [1, 1 << 40], "values_int64s": [2, 3]}),
     "one class": ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
 }  # fmt: skip
 """Forms that no definition covers."""
 
 
 def model_of(op: str, attributes: dict[str, Any]) -> onnx.ModelProto:
-    integers = "imputed_value_int64s" in attributes or op == "OneHotEncoder"
+    integers = "imputed_value_int64s" in attributes or op in ("LabelEncoder", "OneHotEncoder")
     x = helper.make_tensor_value_info("x", TensorProto.INT64 if integers else TensorProto.FLOAT, ["rows", WIDTH])
     results = []
     if op in ("LinearClassifier", "SVMClassifier"):
         kind = TensorProto.STRING if "classlabels_strings" in attributes else TensorProto.INT64
         results.append(helper.make_tensor_value_info("label", kind, ["rows"]))
-    kind = TensorProto.INT64 if "imputed_value_int64s" in attributes else TensorProto.FLOAT
+    whole = {"imputed_value_int64s", "values_int64s"} & attributes.keys()
+    kind = TensorProto.INT64 if whole else TensorProto.FLOAT
     results.append(helper.make_tensor_value_info("y", kind, None))
     node = helper.make_node(op, ["x"], [r.name for r in results], domain="ai.onnx.ml", **attributes)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
     return helper.make_model(helper.make_graph([node], "features", [x], results), opset_imports=opsets, ir_version=8)
 
 
@@ -140,3 +144,21 @@ def test_features_by_index(target: str) -> None:
     data = np.random.default_rng(0).standard_normal((4, WIDTH)).astype(F32)
     np.testing.assert_array_equal(module(data), data[:, [6, 0, 3]])
     assert bool(module.report().regions) == (target == "c")
+
+
+@pytest.mark.parametrize("target", ["host", "c"])
+@pytest.mark.parametrize("indices", [[[6, 0, 3]], [[1], [1], [2]]])
+def test_values_of_a_vector_by_index(target: str, indices: list[list[int]]) -> None:
+    node = helper.make_node("ArrayFeatureExtractor", ["x", "which"], ["y"], domain="ai.onnx.ml")
+    x = onnx.numpy_helper.from_array(np.arange(10, 17), "x")
+    which = helper.make_tensor_value_info("which", TensorProto.INT64, [None, None])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    graph = helper.make_graph([node], "labels", [which], [y], [x])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = {"which": np.array(indices)}
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
+    module = tinycomp.compile(model, target)
+    assert bool(module.report().regions) == (target == "c")
+    actual = module(feeds["which"])
+    assert (actual.shape, actual.tolist()) == (expected.shape, expected.tolist())

@@ -1,4 +1,4 @@
-"""CategoryMapper, LabelEncoder, CastMap and ZipMap against onnxruntime."""
+"""CategoryMapper, LabelEncoder, OneHotEncoder, CastMap and ZipMap against onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.ops.harness import run_ours
 from tinycomp.errors import ExecutionError, ModelError
 
 ML = "ai.onnx.ml"
+TEXTS = helper.make_tensor_type_proto(onnx.TensorProto.STRING, None)
 FLOATS = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
 
 
@@ -110,6 +111,21 @@ def test_label_encoder_of_near_integers(keys: list[int]) -> None:
     x = np.array([3, 4, 5, 6, -4, -2, -3, 2**63 - 1, 2**63 - 2, 2**63 - 3, -(2**63), -(2**63) + 2, 0])
     made = encoder(2, 7, x.shape, 7, keys_int64s=keys, values_int64s=list(range(10, 10 + len(keys))))
     np.testing.assert_array_equal(tinycomp.compile(made)(x), theirs(made, x))
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (0, 3)])
+def test_one_hot_encoder_of_texts(shape: tuple[int, ...]) -> None:
+    made = model("OneHotEncoder", TEXTS, FLOATS, cats_strings=["a", "b", "c"])
+    x = np.resize(np.array(["b", "z", "a", "c"], object), shape)
+    module = tinycomp.compile(made)
+    np.testing.assert_array_equal(module(x), np.asarray(theirs(made, x)))
+    assert [node.tier for node in module.report().hosts] == ["numpy"]
+
+
+def test_an_element_of_no_category() -> None:
+    module = tinycomp.compile(model("OneHotEncoder", TEXTS, FLOATS, cats_strings=["a", "b"], zeros=0))
+    with pytest.raises(ExecutionError, match=r"is of no category; expected one of \['a', 'b'\]; found 'z'"):
+        module(np.array(["a", "z"], object))
 
 
 @pytest.mark.parametrize("x", [np.array(["a", "b", "c"], object), np.array([0, 2, 3, -1])], ids=["names", "places"])

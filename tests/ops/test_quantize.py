@@ -135,12 +135,11 @@ def test_quantize_nan_is_the_least_value(dtype):
     assert set(run_ours("QuantizeLinear", [x, f32(1), np.array(0, dtype)])[0].tolist()) == {np.iinfo(dtype).min}
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.5, np.nan, np.inf])
-@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
-def test_bad_scales(op, scale):
-    x = sample("float32" if op == "QuantizeLinear" else "int8", (3, 2))
-    with pytest.raises(ExecutionError, match=rf"{op}: ._scale is not a usable quantisation scale; .* found {scale}"):
-        run_ours(op, [x, f32(1, scale)], {"axis": 1})
+def test_a_scale_of_a_run_is_used_as_it_is():
+    """Constant ones are refused when a model is read."""
+    x = f32(1, -1, 0)
+    assert run_ours("QuantizeLinear", [x, f32(0)[0], np.array(3, np.uint8)])[0].tolist() == [255, 0, 0]
+    np.testing.assert_array_equal(run_ours("DequantizeLinear", [np.array([2], np.int8), f32(np.nan)[0]])[0], [np.nan])
 
 
 def test_parameters_must_fit():

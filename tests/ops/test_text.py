@@ -7,8 +7,10 @@ import itertools
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import tinycomp
@@ -148,3 +150,67 @@ def test_a_bad_pool(change: dict[str, Any], message: str) -> None:
 def test_words_to_classes() -> None:
     model = single_node_model("StringNormalizer", [texts(4)], {"case_change_action": "UPPER"}, 10)
     assert tinycomp.compile(model)(np.array(["a", "\u00e9", "", "B"], object)).tolist() == ["A", "\u00c9", "", "B"]
+
+
+TOKENS: dict[str, dict[str, Any]] = {
+    "words": {"tokenexp": "[a-z]+"},
+    "long words between marks": {"tokenexp": "[a-z]+", "mark": 1, "mincharnum": 2, "pad_value": "P"},
+    "letters of ASCII": {"tokenexp": r"\w+"},
+    "what may be empty": {"tokenexp": "x*"},
+    "separators": {"separators": [" ", ",", ";"]},
+    "separators that are texts": {"separators": ["a", "ab"]},
+    "separators before an expression": {"separators": ["b"], "tokenexp": "a"},
+    "any letter separates": {"separators": ["."]},
+    "letters": {"separators": [""], "mark": 1},
+}
+LONGEST: dict[str, dict[str, Any]] = {
+    "the longest choice": {"tokenexp": "a|ab|abc"},
+    "the longest of a lazy one": {"tokenexp": "a??b"},
+    "a group": {"tokenexp": "(a)(b)?"},
+    "the longest separator": {"separators": ["a|ab"]},
+}
+"""Expressions that need ``re2``."""
+
+
+def tokenizer(x: np.ndarray, attrs: dict[str, Any]) -> onnx.ModelProto:
+    attrs = {"mark": 0, "mincharnum": 1, "pad_value": "#"} | attrs
+    node = helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **attrs)
+    given, made = (helper.make_tensor_value_info(name, onnx.TensorProto.STRING, None) for name in "xy")
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.STRING, x.shape)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(helper.make_graph([node], "g", [given], [made]), opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("name", [*TOKENS, *LONGEST])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1,)])
+def test_tokenizer(name: str, shape: tuple[int, ...]) -> None:
+    if name in LONGEST:
+        pytest.importorskip("re2", reason="re2 finds the longest match")
+    x = np.resize(np.array(["abc ab", "\u00e9 a-b", "", "a,b; c", "aabab \u00e4\u00f6 b", "1"], object), shape)
+    model = tokenizer(x, (TOKENS | LONGEST)[name])
+    wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    got = tinycomp.compile(model)(x)
+    assert (got.shape, got.tolist()) == (wanted.shape, wanted.tolist())
+
+
+def test_no_text_has_a_token() -> None:
+    x = np.array([["", "1"]], object)
+    assert tinycomp.compile(tokenizer(x, {"tokenexp": "[a-z]+", "mark": 1}))(x).shape == (1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({}, r"no way to find tokens; expected separators.*found \[\], ''"),
+        ({"separators": ["", "b"]}, r"no way to find tokens.*found \['', 'b'\], ''"),
+        ({"tokenexp": "["}, r"Tokenizer: no regular expression; found '\['"),
+    ],
+)
+def test_bad_tokens(attrs: dict[str, Any], message: str) -> None:
+    x = np.array(["a"], object)
+    with pytest.raises(ModelError, match=message):
+        tinycomp.compile(tokenizer(x, attrs))(x)
+
+
+def test_classes_of_letters_are_those_of_ascii() -> None:
+    check("RegexFullMatch", [np.array(["a", "\u00e4", "1", "\u0661"], object)], {"pattern": r"\w|\d"}, 20)

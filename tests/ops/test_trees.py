@@ -126,6 +126,20 @@ def test_against_onnxruntime(model: onnx.ModelProto, x: np.ndarray, target: str)
             assert actual.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("target", ["host", "c"])
+@pytest.mark.parametrize(("model", "x"), [*cases("Regressor"), *cases("Classifier")])
+def test_rows_in_double(model: onnx.ModelProto, x: np.ndarray, target: str) -> None:
+    double = onnx.ModelProto()
+    double.CopyFrom(model)
+    double.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    wide = x + np.random.default_rng(0).choice([0, 1e-12, -1e-12], x.shape)  # nothing of which float32 knows
+    session = onnxruntime.InferenceSession(double.SerializeToString(), providers=["CPUExecutionProvider"])
+    results = tinycomp.compile(double, target).run({"x": wide}).values()
+    for actual, expected in zip(results, session.run(None, {"x": wide}), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        assert actual.dtype == expected.dtype
+
+
 @pytest.mark.parametrize("mode", COMPARE)
 @pytest.mark.parametrize("tracks", [0, 1])
 @pytest.mark.parametrize("value", [-np.inf, -1.5, 0.0, -0.0, 1e-45, np.inf, np.nan])

@@ -274,7 +274,7 @@ def test_typical_sizes_need_not_work():
     for n, m, k in ((3, 2, 1), (0, 1, 2), (4, 3, 0)):
         if n:
             check(native, {"n": n, "m": m, "k": k})
-    with pytest.raises(FeedError, match="one that divides another is 0"):
+    with pytest.raises(FeedError, match="a size that divides another is 0"):
         native.call(feeds(program, {"n": 1, "m": 1, "k": 1}))
     check(native, {"n": 3, "m": 2, "k": 1})
 
@@ -334,7 +334,7 @@ def test_sizes_too_large():
     b.sizes(N * N)
     native = NativeProgram(b.program())
     for n in (1 << 25, 1 << 49, 1 << 60):
-        with pytest.raises(FeedError, match=r"a size of \d+|the sizes are too large"):
+        with pytest.raises((FeedError, MemoryLimitError), match=r"a size of \d+|more memory would be needed"):
             native.call([np.zeros((n, 0), np.float32)])
         check(native, {"n": 5, "m": 3})
 

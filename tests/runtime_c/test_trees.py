@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -47,14 +49,22 @@ def walk(
     e: Ensemble, x: np.ndarray, isa: str, pool=None, *, nodes: np.ndarray | None = None, **changes: int
 ) -> np.ndarray:
     feature = np.where(e.missing & (e.leaf < 0), e.feature | TRACKS, e.feature)
-    table = np.concatenate([feature[:, None], e.threshold.view(np.int32)[:, None], e.children], 1).astype(np.int32)
+    thresholds = e.threshold.view(np.int32).reshape(len(feature), -1)
+    table = np.concatenate([feature[:, None], thresholds, e.children], 1).astype(np.int32)
     params = {
         "rows": len(x), "features": x.shape[1], "outputs": e.outputs, "nodes": len(e.feature), "leaves": len(e.weights),
         "trees": len(e.roots), "aggregate": AGGREGATES.index(e.aggregate), "tracks": 1,
     } | changes  # fmt: skip
     roots = np.stack([e.roots, e.depths])
     operands = [x, *map(Weight, (table if nodes is None else nodes, e.leaf, roots, e.weights, e.base))]
-    return run_single("tree_ensemble_f32", operands, params, ("float32", (len(x), e.outputs)), isa, pool)
+    kind = e.threshold.dtype.name
+    return run_single(f"tree_ensemble_f{kind[-2:]}", operands, params, (kind, (len(x), e.outputs)), isa, pool)
+
+
+def wide(e: Ensemble) -> Ensemble:
+    """The same trees in double, where thresholds and weights are no numbers of float32."""
+    changes = {name: getattr(e, name).astype(np.float64) + 1e-12 for name in ("threshold", "weights", "base")}
+    return dataclasses.replace(e, **changes)
 
 
 def data(rows: int, features: int) -> np.ndarray:
@@ -72,6 +82,29 @@ def test_walks(rows: int, trees: int, outputs: int, depth: int, isa: str, pool) 
     made = ensemble(trees + depth, trees=trees, outputs=outputs, features=5, depth=depth)
     x = data(rows, 5)
     np.testing.assert_allclose(walk(made, x, isa, pool), made.scores(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 70])
+@pytest.mark.parametrize(("trees", "outputs", "depth"), [(1, 1, 0), (7, 1, 6), (20, 3, 9)])
+def test_walks_in_double(rows: int, trees: int, outputs: int, depth: int, isa: str, pool) -> None:
+    made = wide(ensemble(trees + depth, trees=trees, outputs=outputs, features=5, depth=depth))
+    x = data(rows, 5) + np.random.default_rng(0).choice([0.0, 2e-12], (rows, 5))
+    np.testing.assert_allclose(walk(made, x, isa, pool), made.scores(x), rtol=1e-14, atol=1e-14)
+
+
+def test_missing_values_at_strange_thresholds(isa: str) -> None:
+    """Both signs of zero, the least and the greatest numbers, infinities, and NaN, which no number is at most."""
+    least = np.nextafter(F32(0), F32(1))
+    strange = [0.0, -0.0, least, -least, np.finfo(F32).max, np.finfo(F32).min, np.inf, -np.inf, np.nan]
+    x = np.array(strange, F32)[:, None]
+    for threshold in strange:
+        for missing in (False, True):
+            made = Ensemble(
+                np.zeros(3, np.int32), np.array([threshold, 0, 0], F32), np.array([[1, 2], [1, 1], [2, 2]], np.int32),
+                np.array([missing, False, False]), np.array([-1, 0, 1], np.int32), np.array([[1.0], [2.0]], F32),
+                np.zeros(1, np.int32), np.ones(1, np.int32), "SUM", "NONE", np.zeros(1, F32),
+            )  # fmt: skip
+            np.testing.assert_array_equal(walk(made, x, isa), made.scores(x), f"{threshold} {missing}")
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -108,15 +141,16 @@ def test_refused(changes: dict[str, int], text: str, isa: str) -> None:
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("classes", [1, 2, 5])
-def test_transforms(transform: str, classes: int, isa: str, pool) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_transforms(transform: str, classes: int, dtype: str, isa: str, pool) -> None:
     rng = np.random.default_rng(classes)
-    x = (rng.random((100, classes)) if transform == "PROBIT" else rng.standard_normal((100, classes))).astype(F32)
+    x = (rng.random((100, classes)) if transform == "PROBIT" else rng.standard_normal((100, classes))).astype(dtype)
     x[::9, 0] = 0.25
     params = {"rows": 100, "classes": classes, "transform": TRANSFORMS.index(transform), "only": -1}
-    params |= {"positive": 0, "mirrored": 0}
+    params |= {"positive": 0, "mirrored": 0, "wide": int(x.dtype == np.float64)}
     actual = run_single("class_scores_f32", [None, x, None], params, ("float32", x.shape), isa, pool)
     tolerance = 1e-4 if transform == "PROBIT" else 1e-6  # it takes the difference of numbers that are nearly equal
-    np.testing.assert_allclose(actual, transformed(x, transform), rtol=1e-4, atol=tolerance)
+    np.testing.assert_allclose(actual, transformed(x.astype(F32), transform), rtol=1e-4, atol=tolerance)
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
@@ -125,6 +159,13 @@ def test_one_class_speaks_for_both(transform: str, positive: int, isa: str) -> N
     made = ensemble(0, trees=1, outputs=2, features=1, depth=0)
     fields = {**vars(made), "transform": transform, "only": 0, "mirrored": True, "positive": bool(positive)}
     x = np.random.default_rng(0).standard_normal((50, 2)).astype(F32)
-    params = {"rows": 50, "classes": 2, "transform": TRANSFORMS.index(transform), "only": 0, "positive": positive}
+    params = {
+        "rows": 50,
+        "classes": 2,
+        "transform": TRANSFORMS.index(transform),
+        "only": 0,
+        "positive": positive,
+        "wide": 0,
+    }
     actual = run_single("class_scores_f32", [None, x, None], params | {"mirrored": 1}, ("float32", x.shape), isa)
     np.testing.assert_allclose(actual, finished(Ensemble(**fields), x)[1], rtol=1e-5, atol=1e-6)

@@ -15,6 +15,7 @@ import numpy as np
 from tinycomp import checking
 from tinycomp.cli.exits import UsageError
 from tinycomp.data import digits
+from tinycomp.memory.mapped import read_regular
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.spec import TensorSpec
 
@@ -118,7 +119,7 @@ def read_feeds(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
 
 def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
-        stored = np.load(path, allow_pickle=False)
+        stored = np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
         if isinstance(stored, np.ndarray):
             return stored
         with stored:

@@ -18,6 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tinycomp.cli import exits
+from tinycomp.console import SafeConsole
 from tinycomp.errors import TinycompError
 
 _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
@@ -110,7 +111,7 @@ def _console(stderr: bool) -> Console:
     return console if console.is_terminal else _Console(stderr=stderr, width=_PLAIN_WIDTH)
 
 
-class _Console(Console):
+class _Console(SafeConsole):
     """A console that leaves a reader's departure to the command line; rich's own would exit with 1, a failed check."""
 
     def on_broken_pipe(self) -> None:

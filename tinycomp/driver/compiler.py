@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import onnx
 
 from tinycomp.driver.declined import declined_names, replace_declined
@@ -40,8 +41,10 @@ from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict, is_evictable
 from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.mapped import mappings_of
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
+from tinycomp.passes.fold_constants import sharing_budget
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.remark import Remark
@@ -129,6 +132,7 @@ def compile(  # noqa: A001 - the public name
     specialize: bool = False,
     optimize: bool = True,
     precision: Precision = "f32",
+    timeout: float | None = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -159,6 +163,7 @@ def compile(  # noqa: A001 - the public name
         precision: What large weights of products are stored in: ``"bf16"`` and ``"f16"`` round those of 1 MB and more,
             which halves their memory and nearly the time of products of few rows. Sums stay in float32. The report says
             so, with ``verify`` also by how much of the largest one results of random inputs change.
+        timeout: Seconds that compiling may take; passes, folded nodes and regions are not begun after that.
 
     Returns:
         The module.
@@ -171,6 +176,7 @@ def compile(  # noqa: A001 - the public name
         PlacementError: If a node cannot run where ``place`` wants it.
         VerifyError: If ``verify`` finds a difference.
         MemoryLimitError: If the model needs more memory than ``memory_limit``.
+        ExecutionError: If the time is up.
         OptionError: If there is no such option, or it does not take the value.
         TuningError: If a tuning log that the options name cannot be read.
     """
@@ -185,13 +191,17 @@ def compile(  # noqa: A001 - the public name
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
             specialize, optimize, precision,
         )  # fmt: skip
-    with limited(memory_limit), gc_paused():
+    with limited(memory_limit, timeout), gc_paused():
         graph = _imported(model, shapes, mapped=True)
+        files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
-        compiler.partition_in_place(graph)
-        compiler.check_places(graph, strict)
-        evict(constants_of(graph))
-        lowered = compiler.lower(graph)
+        with sharing_budget(graph):
+            compiler.partition_in_place(graph)
+            compiler.check_places(graph, strict)
+            evict(constants_of(graph))
+            lowered = compiler.lower(graph)
+        for mapping in files:
+            mapping.check()
         compiler.check_places(graph, strict)  # code generators may have declined regions
         return compiler.package(lowered, original if passes is None else None)
 
@@ -247,6 +257,7 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     if isinstance(model, Graph):
         graph = model.clone()
         _refuse_absent(graph)
+        _own_arrays(graph)
         use_records(graph)
         name_outputs_apart(graph)
         if shapes:
@@ -268,6 +279,25 @@ def _refuse_absent(graph: Graph) -> None:
             "the elements of a constant are not there", where=f'graph "{graph.name}", "{absent.name}"',
             hint="The graph of a loaded module may know types and hashes alone: take the graph from before saving.",
         )  # fmt: skip
+
+
+def _own_arrays(graph: Graph) -> None:
+    """Copy the arrays that a user may still write to, so that this changes no module."""
+    copies: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def own(array: np.ndarray) -> np.ndarray:
+        if not array.flags.writeable:
+            return array
+        if id(array) not in copies:
+            copy = array.copy()
+            copy.flags.writeable = False
+            copies[id(array)] = array, copy
+        return copies[id(array)][1]
+
+    for value in constants_of(graph):
+        if value.const is not None:
+            value.const = own(value.const)
+    graph.defaults = {name: own(array) for name, array in graph.defaults.items()}
 
 
 def _give_shapes(graph: Graph, shapes: Shapes) -> None:

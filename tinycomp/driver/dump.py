@@ -10,6 +10,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.text.printer import print_graph
+from tinycomp.memory.mapped import read_regular
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, read_archive
 from tinycomp.runtime.files import make_folder, write_files
@@ -76,4 +77,4 @@ def read_dump(path: Path) -> Graph:
     own, shared = path.with_suffix(STORE), path.parent / CONSTANTS
     store = own if own.exists() else shared
     constants = read_archive(store).arrays if store.exists() else {}
-    return parse_graph(path.read_text(encoding="utf-8"), constants=constants, infer=infer_node_types)
+    return parse_graph(read_regular(path).decode("utf-8"), constants=constants, infer=infer_node_types)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.errors import ArtifactError, ModelError
 from tinycomp.memory.constants import is_large, spilled
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
@@ -49,6 +50,11 @@ def load(
         from tinycomp.driver.restore import restore
 
         module = restore(archive, data, targets, threads, trusted=trusted)
+    try:
+        for mapping in mappings_of([data]):
+            mapping.check()
+    except ModelError as error:
+        raise ArtifactError("the file has changed while it was read", where=where, hint="Load it again.") from error
     return module
 
 

@@ -13,7 +13,7 @@ from tinycomp.driver import blobs
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, bits
-from tinycomp.memory.budget import reserve_bytes
+from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
 from tinycomp.ops.rows import following_rows
@@ -120,6 +120,7 @@ class Lowering:
         self._values += peak
         steps = []
         for index, node in enumerate(nodes):
+            check_time(current(), node.label)
             frees = tuple(slots.of[v] for v in last_use.get(index, ()))
             steps.append(self._step(node, slots, frees))
         self._values -= peak

@@ -18,6 +18,7 @@ import tinycomp.passes
 from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
+from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
@@ -104,10 +105,12 @@ class Pipeline:
 
         Raises:
             VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
+            ExecutionError: If the time is up.
         """
         self.timings = []
         self._after(0, "input", graph)
         for number, entry in enumerate(self.passes, 1):
+            check_time(current(), f"pass {entry.name}")
             started = time.perf_counter()
             changed = entry.run(graph)
             self.timings.append(Timing(entry.name, time.perf_counter() - started, changed, len(graph)))

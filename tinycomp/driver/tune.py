@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tinycomp.console import SafeConsole
 from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
@@ -209,7 +209,7 @@ class Bar:
     """
 
     def __init__(self, wanted: bool | None) -> None:
-        self._console = Console(stderr=True)
+        self._console = SafeConsole(stderr=True)
         self._shown = self._console.is_terminal if wanted is None else wanted
 
     @contextmanager

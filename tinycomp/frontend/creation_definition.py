@@ -17,7 +17,7 @@ _WHOLE = ("int32", "int64")
 
 
 def _range(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define a float progression by an integer one; without a step its number of elements is negative."""
+    """Define a float progression by an integer one, whose step is 0 only where the other's is."""
     start, limit, delta = operands[:3]
     if start is None or limit is None or delta is None:
         return None
@@ -26,8 +26,8 @@ def _range(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | 
     ratio = body("Div", body("Sub", end, first), step)
     is_finite = body("Equal", body("Sub", ratio, ratio), zero)
     count = body.cast(body("Max", body("Ceil", body("Where", is_finite, ratio, zero)), zero), "int64")
-    count = body("Where", body("Equal", step, zero), body.const(np.int64(-1)), count)
-    places = body.cast(body("Range", nothing, count, body.const(np.int64(1))), "float32")
+    stride = body("Where", body("Equal", step, zero), nothing, body.const(np.int64(1)))
+    places = body.cast(body("Range", nothing, count, stride), "float32")
     wide = [body.reshape(body.cast(v, "float32"), []) for v in (start, delta)]
     return body.cast(body("Add", wide[0], body("Mul", places, wide[1])), dtype_of(start))
 
@@ -36,8 +36,13 @@ def _one_hot(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
     indices, depth, values = operands[:3]
     if indices is None or depth is None or values is None:
         return None
-    whole = [v if v.dtype in _WHOLE else body.cast(v, "int64") for v in (indices, depth)]
-    return body("OneHot", *whole, values, **node.attrs)
+    if indices.dtype not in _WHOLE:
+        indices = body.cast(indices, "int64")
+    if depth.dtype not in _WHOLE:
+        size = body.cast(depth, "float64")  # one that is not finite is refused, as a negative one is
+        is_finite = body("Equal", body("Sub", size, size), body.const(np.float64(0)))
+        depth = body("Where", is_finite, body.cast(depth, "int64"), body.const(np.int64(-1)))
+    return body("OneHot", indices, depth, values, **node.attrs)
 
 
 def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:

@@ -48,6 +48,10 @@ class Body:
         given = {name: value for name, value in attrs.items() if value is not None}
         return self.graph.add(op, operands[:present], given, outputs=outputs).outputs
 
+    def extra(self, domain: str, op: str, *operands: Value, **attrs: Any) -> Value:
+        """Add an operator of another domain with one result and return that."""
+        return self.graph.add(op, operands, attrs, domain=domain, version=1).output
+
     def require_opset(self, version: int) -> None:
         """Add what follows in this version of ONNX's operators at least."""
         self.graph.opsets[""] = max(self.graph.opsets[""], version)

@@ -7,8 +7,8 @@ checked against the file and against dtype and shape before a single byte is rea
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import warnings
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend.loading import check_text
-from tinycomp.memory.mapped import map_file
+from tinycomp.memory.mapped import map_file, open_regular
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
+_LONGEST = 100
+"""Digits of a number that is read."""
 
 
 class ExternalData:
@@ -70,7 +72,7 @@ class ExternalData:
     def _map(self, location: str, where: str) -> NDArray[np.uint8]:
         if location not in self._files:
             _check_location(location, where)
-            self._files[location] = _map_file(_without_links(self._folder, location, where), location, where)
+            self._files[location] = _map_file(self._folder, location, where)
         return self._files[location]
 
 
@@ -88,14 +90,14 @@ def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
 
 def _number(entries: dict[str, str], key: str, default: int, where: str) -> int:
     text = entries.get(key, str(default))
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST):
         raise ModelError(
             f"the {key} of the external data is not valid",
             where=where,
             expected="a number of bytes, at least 0",
             found=repr(text[:40]),
         )
-    return int(text[:32])
+    return int(text)
 
 
 def _check_location(location: str, where: str) -> None:
@@ -116,49 +118,54 @@ def _check_location(location: str, where: str) -> None:
     )
 
 
-def _without_links(folder: Path, location: str, where: str) -> Path:
-    """Follow ``location`` step by step and refuse symbolic links, the last one included."""
-    path = folder
-    for part in PurePosixPath(location).parts:
-        path = path / part
-        if path.is_symlink():
-            raise ModelError(
-                "the location of the external data passes through a symbolic link",
-                where=where,
-                expected="regular files in the folder of the model",
-                found=repr(location[:200]),
-                hint="Put a copy of the file beside the model.",
-            )
-    return path
-
-
-def _map_file(path: Path, location: str, where: str) -> NDArray[np.uint8]:
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+def _map_file(folder: Path, location: str, where: str) -> NDArray[np.uint8]:
+    """Map a file, opened step by step from the folder on, so that no link that appears meanwhile is followed."""
+    parts = PurePosixPath(location).parts
+    if not parts:
+        raise _irregular("is not a regular file", location, where)
+    *inner, name = parts
+    opened: list[int] = []
     try:
-        descriptor = os.open(path, flags)
+        for part in (os.fspath(folder), *inner):
+            flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | (getattr(os, "O_NOFOLLOW", 0) if opened else 0)
+            opened.append(os.open(part, flags, dir_fd=opened[-1] if opened else None))
+        opened.append(open_regular(name, opened[-1], links=False))
+        _check_links(os.fstat(opened[-1]), location, where)
+        return map_file(opened[-1], (folder / location).absolute())
     except (OSError, ValueError) as error:
-        raise ModelError(
-            f"the external data cannot be opened: {getattr(error, 'strerror', None) or error}",
-            where=where,
-            found=repr(location[:200]),
-            hint="Keep the model and its data files in one folder.",
-        ) from error
-    try:
-        info = os.fstat(descriptor)
-        _check_file(info, location, where)
-        return map_file(descriptor, path.absolute())
+        raise _unreadable(error, location, where) from error
     finally:
-        os.close(descriptor)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
-def _check_file(info: os.stat_result, location: str, where: str) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        problem = "is not a regular file"
-    elif info.st_nlink > 1:
-        problem = "is a hard link"
-    else:
-        return
-    raise ModelError(
+def _unreadable(error: OSError | ValueError, location: str, where: str) -> ModelError:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ELOOP, errno.ENOTDIR):
+        return ModelError(
+            "the location of the external data passes through a symbolic link",
+            where=where,
+            expected="regular files in the folder of the model",
+            found=repr(location[:200]),
+            hint="Put a copy of the file beside the model.",
+        )
+    if number in (errno.EINVAL, errno.ENXIO):
+        return _irregular("is not a regular file", location, where)
+    return ModelError(
+        f"the external data cannot be opened: {getattr(error, 'strerror', None) or error}",
+        where=where,
+        found=repr(location[:200]),
+        hint="Keep the model and its data files in one folder.",
+    )
+
+
+def _check_links(info: os.stat_result, location: str, where: str) -> None:
+    if info.st_nlink > 1:
+        raise _irregular("is a hard link", location, where)
+
+
+def _irregular(problem: str, location: str, where: str) -> ModelError:
+    return ModelError(
         f"the external file {problem}",
         where=where,
         expected="a regular file that only the folder of the model holds",

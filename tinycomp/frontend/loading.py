@@ -20,7 +20,7 @@ from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.wire import Bytes, split
-from tinycomp.memory.mapped import map_file
+from tinycomp.memory.mapped import map_file, open_regular
 
 MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3
@@ -171,14 +171,16 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
         raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby))
     if not path.is_file():
         raise ModelError("not a regular file", where=str(path), expected="an .onnx file")
-    size = path.stat().st_size
-    if size > MAX_PROTOBUF:
-        raise _too_large(size, str(path))
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_PROTOBUF:
+                raise _too_large(size, str(path))
             return map_file(file, path.absolute())
-    except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(path)) from error
 
 
 def _too_large(size: int, where: str) -> ModelError:

@@ -12,9 +12,15 @@ import numpy as np
 from tinycomp.frontend.definition_body import Body
 from tinycomp.frontend.microsoft import covered, defines
 from tinycomp.ir.graph import Value
+from tinycomp.ir.types import UNKNOWN_DTYPE
+from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
+from tinycomp.ops.distance import METRICS
 from tinycomp.ops.svm import pair_weights
 
 DOMAIN = "ai.onnx.ml"
+_DENSE = 16
+"""Integer keys that span at most so many numbers each are looked up by index."""
+_FAR = 1 << 60
 _TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
 
 
@@ -70,8 +76,9 @@ def _imputer(
 
 @defines("ArrayFeatureExtractor", since=13, domain=DOMAIN)
 def _array_feature_extractor(b: Body, x: Value, indices: Value) -> Value:
-    covered(x.rank is not None and x.rank >= 2 and x.dtype not in ("?", "string"))
-    return b("Gather", x, b.reshape(indices, [-1]), axis=-1)
+    covered(x.rank and x.dtype != UNKNOWN_DTYPE)
+    wanted = b.reshape(indices, [-1] if x.rank != 1 else [1, -1])  # the values of a vector are one row
+    return b("Gather", x, wanted, axis=-1)
 
 
 @defines("OneHotEncoder", since=13, domain=DOMAIN)
@@ -86,6 +93,47 @@ def _one_hot_encoder(
     covered(zeros and len(cats_int64s) > 0 and not cats_strings and x.dtype in ("int64", "int32", "float32"))
     numbers = b("Unsqueeze", b.cast(x, "int64"), b.ints(-1))
     return b.cast(b("Equal", numbers, b.const(np.asarray(cats_int64s, np.int64))), "float32")
+
+
+@defines("CDist", since=13)
+def _cdist(b: Body, x: Value, points: Value, *, metric: str = "sqeuclidean") -> Value:
+    covered(metric in METRICS[:2] and x.dtype == points.dtype and x.rank == points.rank == 2)
+    covered(x.dtype in ("float32", "float64"))
+    return b.extra(OWN_DOMAIN, "Distances", x, points, metric=metric)
+
+
+@defines("LabelEncoder", since=13, domain=DOMAIN)
+def _label_encoder(
+    b: Body,
+    x: Value,
+    *,
+    classes_strings: Sequence[str | bytes] = (),
+    keys_floats: Sequence[float] = (),
+    keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[str | bytes] = (),
+    keys_tensor: object = None,
+    values_floats: Sequence[float] = (),
+    values_int64s: Sequence[int] = (),
+    values_strings: Sequence[str | bytes] = (),
+    values_tensor: object = None,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str | bytes = "_Unused",
+    default_tensor: object = None,
+) -> Value:
+    # Integers that lie near each other become numbers by their place in a table, between two defaults.
+    others = (classes_strings, keys_floats, keys_strings, values_strings)
+    covered(x.dtype == "int64" and len(keys_int64s) > 0 and not any(len(each) for each in others))
+    covered(keys_tensor is None and values_tensor is None and default_tensor is None)
+    floats = len(values_floats) > 0
+    covered(not floats or not len(values_int64s))
+    values = np.asarray(values_floats, np.float32) if floats else np.asarray(values_int64s, np.int64)
+    low, high = min(keys_int64s), max(keys_int64s)
+    covered(len(values) == len(keys_int64s) and high - low <= _DENSE * len(values) and abs(low) < _FAR)
+    table = np.full(high - low + 3, default_float if floats else default_int64, values.dtype)
+    table[np.asarray(keys_int64s[::-1], np.int64) - (low - 1)] = values[::-1]  # of equal keys the first counts
+    places = b("Sub", b("Clip", x, b.const(np.int64(low - 1)), b.const(np.int64(high + 1))), b.const(np.int64(low - 1)))
+    return b("Gather", b.const(table), places)
 
 
 def _labels(ints: Sequence[int], strings: Sequence[str | bytes]) -> np.ndarray:
@@ -197,10 +245,10 @@ def _svm_classifier(
     prob_a: Sequence[float] = (),
     prob_b: Sequence[float] = (),
 ) -> tuple[Value, Value]:
-    # Probabilities are found by iteration, in the operator's own kernel.
     counts = np.asarray(vectors_per_class, np.int64)
     total, classes = int(counts.sum()), len(counts)
-    covered(not prob_a and not prob_b and post_transform in _TRANSFORMS and classes > 1)
+    pairs = classes * (classes - 1) // 2
+    covered(post_transform in _TRANSFORMS and classes > 1 and len(prob_a) == len(prob_b) and len(prob_a) in (0, pairs))
     covered(total > 0 and len(support_vectors) % total == 0 and len(coefficients) == total * (classes - 1))
     vectors = np.asarray(support_vectors, np.float32).reshape(total, -1)
     labels = _labels(classlabels_ints, classlabels_strings)
@@ -215,6 +263,9 @@ def _svm_classifier(
     positive = b.cast(b("Greater", decisions, b.float32(0)), "float32")
     votes = b("Gemm", positive, b.const(moved), b.const(np.arange(classes, dtype=np.float32)))
     label = b("Gather", b.const(labels), b("ArgMax", votes, axis=1, keepdims=0))
-    scores = b("Concat", b("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
+    if prob_a:
+        scores = b.extra(OWN_DOMAIN, "PairwiseCoupling", decisions, prob_a=prob_a, prob_b=prob_b)
+    else:
+        scores = b("Concat", b("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
     operator = _TRANSFORMS[post_transform]
     return label, b(operator, scores) if operator else scores

@@ -292,6 +292,21 @@ def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | Non
     return full[0], full[1]
 
 
+def _dynamic_quantize(body: Body, node: Node, operands: Sequence[Value | None]) -> Sequence[Value] | None:
+    """Define it by the range of the data and zero; data that are all 0 have a scale of 1."""
+    x = operands[0]
+    if x is None:
+        return None
+    zero, one = body.float32(0), body.float32(1)
+    low = body("Min", body("ReduceMin", x, keepdims=0), zero)
+    span = body("Sub", body("Max", body("ReduceMax", x, keepdims=0), zero), low)
+    scale = body("Where", body("Equal", span, zero), one, body("Div", span, body.float32(255)))
+    point = body("Clip", body("Round", body("Div", body("Neg", low), scale)), zero, body.float32(255))
+    stored = body.cast(point, "uint8")
+    results = (body("QuantizeLinear", x, scale, stored), scale, stored)
+    return [value for value, result in zip(results, node.outputs, strict=False) if result.name]
+
+
 QUANTIZED_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
 """The quantised products that stand for a layer, and the operator between its conversions."""
 _BY_OPERATOR: Mapping[str, Callable[[Body, Node, Sequence[Value | None]], Value | None]] = MappingProxyType({
@@ -302,4 +317,7 @@ _BY_OPERATOR: Mapping[str, Callable[[Body, Node, Sequence[Value | None]], Value 
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": quantize,
 })  # fmt: skip
-DEFINITIONS = MappingProxyType({op: Definition(define, _is_special) for op, define in _BY_OPERATOR.items()})
+DEFINITIONS = MappingProxyType(
+    {op: Definition(define, _is_special) for op, define in _BY_OPERATOR.items()}
+    | {"DynamicQuantizeLinear": Definition(_dynamic_quantize)}
+)

@@ -98,7 +98,7 @@ class Value:
         """The elements, in order, of a small tensor of integers as far as they follow from sizes or are constant."""
         if self.const is None:
             type_ = tensor(self.type)
-            is_empty = type_.dtype in ("int32", "int64") and 0 in (type_.shape or ())
+            is_empty = self.producer is None and type_.dtype in ("int32", "int64") and 0 in (type_.shape or ())
             return () if is_empty else type_.contents
         if self.const.size > MOST_CONTENTS or self.const.dtype.kind not in "ib":
             return None

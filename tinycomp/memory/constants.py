@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import IO, Protocol
 import numpy as np
 
 from tinycomp.errors import TinycompWarning
+from tinycomp.memory.locks import Lock
 from tinycomp.memory.mapped import Array, is_foreign, map_file, mapping_of, mappings_of
 
 VARIABLE = "TINYCOMP_CACHE"
@@ -38,7 +38,7 @@ class Constants:
 
     def __init__(self) -> None:
         self._copies: dict[_Key, tuple[Array, Array]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def own(self, array: Array) -> Array:
         """Return an aligned copy of an array that lies in a file of others, always the same; others aligned."""

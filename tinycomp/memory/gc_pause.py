@@ -7,11 +7,13 @@ finds nothing and costs a fifth of the time to compile a large model, a twentiet
 from __future__ import annotations
 
 import gc
-import threading
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+from tinycomp.memory.locks import Lock
+
+_lock = Lock()
 _was_on: list[bool] = []
 """Whether the collector was on, for every pause that has not ended; the first one counts."""
 
@@ -26,5 +28,18 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            if _was_on.pop() and not _was_on:
+            if _was_on and _was_on.pop() and not _was_on:
                 gc.enable()
+
+
+def _end_pauses() -> None:
+    """End the pauses of the parent's other threads, which do not go on in a child."""
+    if _was_on:
+        was_on = _was_on[0]
+        _was_on.clear()
+        if was_on:
+            gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_pauses)

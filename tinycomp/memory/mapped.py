@@ -7,8 +7,11 @@ name (``memory/constants.py``). The C runtime gives their pages back as soon as 
 
 from __future__ import annotations
 
+import errno
+import importlib
 import mmap
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 from tinycomp.errors import ModelError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_guard: Any = importlib.import_module("tinycomp.memory._guard")
 
 
 class Mapping(mmap.mmap):
@@ -27,10 +31,16 @@ class Mapping(mmap.mmap):
     Attributes:
         path: The file, if others may write to it; None for one without a name.
         state: Device, inode, size and time of the last change when it was mapped.
+        guard: The number of what keeps the process alive when the file is cut off; -1 without.
     """
 
     path: Path | None = None
     state: tuple[int, ...] = ()
+    guard: int = -1
+
+    def __del__(self) -> None:
+        if self.guard >= 0:
+            _guard.drop(self.guard)
 
     def check(self) -> None:
         """Refuse a file that was written to since it was mapped: reading what was cut off would end the process.
@@ -40,16 +50,17 @@ class Mapping(mmap.mmap):
         """
         if self.path is None:
             return
+        was_cut = self.guard >= 0 and _guard.is_hit(self.guard)
         try:
             now = _state(self.path.stat())
         except OSError:
-            return
-        if now[:2] == self.state[:2] and now != self.state:
+            now = self.state
+        if was_cut or (now[:2] == self.state[:2] and now != self.state):
             raise ModelError(
                 "the file has changed since the model was compiled, and with it the weights",
                 where=str(self.path),
                 expected=f"{self.state[2]} bytes, untouched",
-                found=f"{now[2]} bytes, written to meanwhile",
+                found=f"{now[2]} bytes, cut off or written to meanwhile",
                 hint="Compile the model again; to exchange the file of a model in use, rename a new one over it.",
             )
 
@@ -59,8 +70,43 @@ class Mapping(mmap.mmap):
             self.madvise(mmap.MADV_DONTNEED)
 
 
+def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True) -> int:
+    """Open a regular file for reading, and nothing else: a pipe would wait for a writer, a device never end.
+
+    Args:
+        path: Its path; one name with ``folder``.
+        folder: A descriptor of the folder that it lies in.
+        links: Whether the path may end in a symbolic link.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        OSError: If it cannot be opened, or is no regular file.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Return the contents of a regular file.
+
+    Raises:
+        OSError: If it cannot be read, or is no regular file.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
 def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint8]:
     """Return the contents of an open file, mapped for reading; the file may be closed afterwards.
+
+    A file that others may write to is guarded: what it loses meanwhile reads as zeros, and :meth:`Mapping.check` says
+    so. It is copied where it cannot be guarded.
 
     Args:
         file: An open file or its descriptor.
@@ -75,7 +121,12 @@ def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint
         return np.zeros(0, np.uint8)
     mapping = Mapping(descriptor, 0, access=mmap.ACCESS_READ)
     mapping.path, mapping.state = path, _state(info)
-    return np.frombuffer(mapping, np.uint8)
+    data = np.frombuffer(mapping, np.uint8)
+    if path is not None:
+        mapping.guard = _guard.add(data.ctypes.data, data.nbytes)
+        if mapping.guard < 0:
+            return np.frombuffer(os.pread(descriptor, info.st_size, 0), np.uint8)
+    return data
 
 
 def mapping_of(view: Any) -> Mapping | None:

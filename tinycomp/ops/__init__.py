@@ -34,6 +34,7 @@ FAMILIES = (
     "conv",
     "creation",
     "detection",
+    "distance",
     "elementwise",
     "grouped_attention",
     "indexing",

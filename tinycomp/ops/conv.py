@@ -18,7 +18,7 @@ from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.facts import Check, Facts, Operand, is_known, known_sizes, one_of
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
-from tinycomp.ops.quantize import check_scale, positive_scales, requantize
+from tinycomp.ops.quantize import positive_scales, requantize
 from tinycomp.ops.record import OpFamily, Sizes
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
@@ -275,8 +275,6 @@ def qlinear_conv(
     """Convolve with an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
     check_weight("QLinearConv", x, w, kernel_shape)
     check_group("QLinearConv", x, w, group)
-    for name, scale in (("x_scale", x_scale), ("w_scale", w_scale), ("y_scale", y_scale)):
-        check_scale("QLinearConv", name, scale)
     window = make_window(
         "QLinearConv", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
     )

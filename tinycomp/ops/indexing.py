@@ -235,9 +235,10 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     Raises:
         ExecutionError: If the depth is negative.
     """
+    wanted = depth.reshape(-1)[0]
+    if not 0 <= wanted < np.inf:
+        raise ExecutionError("negative depth", where="OneHot", expected="0 or more", found=str(wanted))
     size = scalar_int(depth)
-    if size < 0:
-        raise ExecutionError("negative depth", where="OneHot", expected="0 or more", found=str(size))
     fixed = fix_axis(axis, indices.ndim + 1, "OneHot")
     reserve((indices.size, size), max(values.itemsize, 8), "OneHot")
     whole = indices.astype(np.int64)

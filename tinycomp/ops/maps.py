@@ -119,6 +119,38 @@ def tensor_label_encoder(
     return _encoded(x, keys, values, default, nan=True)
 
 
+@FAMILY.op("OneHotEncoder", domain=_ML)
+def one_hot_encoder(
+    x: Array, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[Any] = (), zeros: int = 1
+) -> Array:
+    """Return a vector per element that is 1 at the place of the element in a list, float32 [..., categories].
+
+    An element that stands in the list nowhere is all zeros.
+
+    Raises:
+        ModelError: If not exactly one list of categories is given, or it is of another type than ``x``.
+        ExecutionError: If an element is not in the list, and ``zeros`` is 0.
+    """
+    categories = _column("categories", (), cats_int64s, cats_strings, op="OneHotEncoder")
+    if (x.dtype == object) != (categories.dtype == object):
+        raise ModelError(
+            "OneHotEncoder: the categories are of another type than the input",
+            expected=str(x.dtype), found=str(categories.dtype),
+        )  # fmt: skip
+    places = dict(zip(categories.tolist(), range(len(categories)), strict=True))
+    numbers = x if x.dtype == object else x.astype(np.int64)
+    found = np.array([places.get(t, -1) for t in numbers.reshape(-1).tolist()], np.intp)
+    if not zeros and (found < 0).any():
+        unknown = numbers.reshape(-1)[np.flatnonzero(found < 0)[0]]
+        raise ExecutionError(
+            "OneHotEncoder: an element is of no category", expected=f"one of {list(places)[:10]}", found=repr(unknown)
+        )
+    reserve((len(found), len(categories)), 4, "OneHotEncoder")
+    result = np.zeros((len(found), len(categories)), np.float32)
+    result[np.flatnonzero(found >= 0), found[found >= 0]] = 1
+    return result.reshape(*x.shape, len(categories))
+
+
 def _text(text: Any) -> Any:
     return text.decode() if isinstance(text, bytes) else text
 
@@ -128,8 +160,9 @@ def _texts(texts: Sequence[Any]) -> list[Any]:
 
 
 def _column(
-    which: str, floats: Sequence[float], ints: Sequence[int], strings: Sequence[Any], tensor: Any = None
-) -> Array:
+    which: str, floats: Sequence[float], ints: Sequence[int], strings: Sequence[Any], tensor: Any = None,
+    op: str = "LabelEncoder",
+) -> Array:  # fmt: skip
     """Return the one column of a table that is given."""
     given = [np.asarray(floats, np.float32)] if len(floats) else []
     given += [np.asarray(ints, np.int64)] if len(ints) else []
@@ -138,9 +171,7 @@ def _column(
         array = np.asarray(tensor).reshape(-1)
         given.append(np.array(_texts(array.tolist()), object) if array.dtype.kind in "OSU" else array)
     if len(given) != 1:
-        raise ModelError(
-            f"LabelEncoder: bad {which}", expected=f"one attribute of {which}", found=f"{len(given)} of them"
-        )
+        raise ModelError(f"{op}: bad {which}", expected=f"one attribute of {which}", found=f"{len(given)} of them")
     return given[0]
 
 
@@ -232,7 +263,7 @@ def cast_map(x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str =
 @FAMILY.op("ZipMap", domain=_ML)
 def zip_map(
     x: Array, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = ()
-) -> list[dict[Any, np.float32]]:
+) -> list[dict[Any, float]]:
     """Return one map per row of a matrix, from the labels of its columns to its values; a vector is one row.
 
     Raises:
@@ -249,4 +280,4 @@ def zip_map(
         raise ExecutionError(
             "ZipMap: the labels do not fit the columns", expected=f"[n, {len(labels)}]", found=str(list(x.shape))
         )
-    return [dict(zip(labels, row, strict=True)) for row in rows]
+    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]

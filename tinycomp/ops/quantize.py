@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Check, Facts, Operand
 from tinycomp.ops.numeric import (
@@ -34,18 +34,6 @@ from tinycomp.symbolic import Size, product
 FAMILY = OpFamily("quantize")
 
 _FLOAT32 = np.dtype(np.float32)
-
-
-def check_scale(op: str, name: str, scale: Array) -> None:
-    """Raise an ExecutionError unless every scale is positive and finite."""
-    wide = scale.astype(np.float32, copy=False)
-    good = (wide > 0) & (wide < np.inf)
-    if not good.all():
-        raise ExecutionError(
-            f"{op}: {name} is not a usable quantisation scale",
-            expected="positive finite numbers",
-            found=str(float(wide[~good].flat[0])),
-        )
 
 
 def positive_scales(*operands: int) -> Check:
@@ -141,7 +129,6 @@ def _quantize(
     clip: bool,
     precision: np.dtype[Any],
 ) -> Array:
-    check_scale(op, "y_scale", scale)
     spread = _spread(op, "y_scale", scale, x, axis, block_size)
     wide = compute_dtype(precision)
     ratio = np.asarray(x.astype(wide, copy=False) / spread.astype(wide))
@@ -176,7 +163,6 @@ def quantize_linear(
 
     Raises:
         ModelError: If scale or zero point do not fit the input, or the types contradict each other.
-        ExecutionError: If a scale is not positive and finite.
     """
     dtype = _quantized_dtype(y_zero_point, output_dtype)
     return _quantize("QuantizeLinear", x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), _FLOAT32)
@@ -230,10 +216,8 @@ def dequantize_linear(
 
     Raises:
         ModelError: If scale or zero point do not fit the input.
-        ExecutionError: If a scale is not positive and finite.
     """
     op = "DequantizeLinear"
-    check_scale(op, "x_scale", x_scale)
     scale = _spread(op, "x_scale", x_scale, x, axis, block_size)
     wide = x.astype(np.float32) if is_float(x.dtype) else x.astype(np.int64 if x.dtype.itemsize > 2 else np.int32)
     if x_zero_point is not None:
@@ -332,8 +316,6 @@ def qlinear_matmul(
 ) -> Array:
     """Multiply quantised matrices; parameters of A and Y may be per row, those of B per column."""
     op = "QLinearMatMul"
-    for name, scale in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
-        check_scale(op, name, scale)
     rows = [_per_row(p.astype(np.float32), a) for p in (a_scale, y_scale)]
     ratio = rows[0] * _per_column(b_scale.astype(np.float32), b) / rows[1]
     if is_float(a.dtype):

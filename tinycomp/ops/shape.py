@@ -35,18 +35,21 @@ def resolve_reshape(old: Sequence[int], wanted: Sequence[int], allowzero: bool) 
             found=str(tuple(wanted)),
         )  # fmt: skip
 
-    new = list(wanted)
+    new, copied = list(wanted), set[int]()
     if not allowzero:
+        copied = {i for i, d in enumerate(new) if d == 0}
         if any(d == 0 and i >= len(old) for i, d in enumerate(new)):
             raise bad("a 0 copies a dimension that the input does not have")
         new = [old[i] if d == 0 else d for i, d in enumerate(new)]
     if new.count(-1) > 1 or any(d < -1 for d in new):
         raise bad("more than one -1, or a negative size")
     if -1 in new:
-        rest = math.prod(d for d in new if d != -1)
-        if not rest or math.prod(old) % rest:
+        # A dimension that is copied does not count on either side, and so may be 0.
+        rest = math.prod(d for i, d in enumerate(new) if d != -1 and i not in copied)
+        total = math.prod(d for i, d in enumerate(old) if i not in copied)
+        if not rest or total % rest:
             raise bad("the size for -1 cannot be found")
-        new[new.index(-1)] = math.prod(old) // rest
+        new[new.index(-1)] = total // rest
     if math.prod(new) != math.prod(old):
         raise bad("the number of elements differs")
     return tuple(new)
@@ -70,10 +73,11 @@ def _reshaped_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     if len(known) < len(x):
         return _reshaped_unknown(operands[0], sizes)
+    copied = {axis for axis, size in enumerate(sizes) if size == 0}
+    rest = math.prod(size for size in sizes if size > 0)
     sizes = [known[axis] if size == 0 else size for axis, size in enumerate(sizes)]
-    rest = math.prod(size for size in sizes if size != -1)
-    if sizes.count(-1) == 1 and rest:
-        sizes[sizes.index(-1)] = math.prod(known) // rest
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = math.prod(n for axis, n in enumerate(known) if axis not in copied) // rest
     return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(known) else None
 
 
@@ -98,10 +102,15 @@ def _check_reshape(facts: Facts) -> None:
         if any(d == 0 and i >= len(sizes) for i, d in enumerate(wanted)):
             facts.fail("a 0 copies a dimension that is not there", expected=f"zeros among the first {len(sizes)}",
                        found=wanted)  # fmt: skip
-        wanted = [sizes[i] if d == 0 else d for i, d in enumerate(wanted)]
-    total, known = math.prod(sizes), math.prod(d for d in wanted if d != -1)
+        copied = {i for i, d in enumerate(wanted) if d == 0}
+    else:
+        copied = set()
+    total = math.prod(size for i, size in enumerate(sizes) if i not in copied)
+    known = math.prod(d for i, d in enumerate(wanted) if d != -1 and i not in copied)
     if total != known if -1 not in wanted else known == 0 or total % known:
-        facts.fail("the sizes do not fit", expected=f"{total} elements as in {list(sizes)}", found=f"shape {wanted}")
+        found = [sizes[i] if i in copied else d for i, d in enumerate(wanted)]
+        facts.fail("the sizes do not fit", expected=f"{math.prod(sizes)} elements as in {list(sizes)}",
+                   found=f"shape {found}")  # fmt: skip
 
 
 @FAMILY.op("Flatten", traits=_VIEW)
@@ -265,13 +274,16 @@ def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | 
         return [None]
     if before is not None and None not in before and has_elements(*wanted):
         return [_open_sizes(before, wanted, bool(node.attrs.get("allowzero")))]
+    copied = set[int]()
     if not node.attrs.get("allowzero") and before is not None:
+        copied = {i for i, size in enumerate(wanted) if size == 0 and i < len(before)}
         wanted = tuple([before[i] if size == 0 and i < len(before) else size for i, size in enumerate(wanted)])
     open_ = [i for i, size in enumerate(wanted) if size is None or size == -1]
     if len(open_) != 1 or before is None:
         return [tuple([None if size == -1 else size for size in wanted])]
-    others = [size for i, size in enumerate(wanted) if i != open_[0]]
-    rest = _total(before) // _total(others) if None not in (*before, *others) else None
+    others = [size for i, size in enumerate(wanted) if i != open_[0] and i not in copied]
+    own = [size for i, size in enumerate(before) if i not in copied]
+    rest = _total(own) // _total(others) if None not in (*own, *others) else None
     return [(*wanted[: open_[0]], rest, *wanted[open_[0] + 1 :])]
 
 
@@ -284,7 +296,12 @@ def _open_sizes(before: Sizes, wanted: Sequence[Size | None], allowzero: bool) -
     known = [size for size in given if size is not None]
     if len(known) < len(given):
         return tuple([None if size == -1 else size for size in given])
-    rest = _total(before) // maximum(product([if_zero(size + 1, 1, size) for size in known]), 1)
+    # A dimension that is copied does not count on either side, and so may be 0.
+    asked_for = [size for size in wanted if size is not None]
+    sizes = [size for size in before if size is not None]
+    counted = [size if allowzero else if_zero(size, 1, size) for size in asked_for]
+    there = [n if allowzero or i >= len(asked_for) else if_zero(asked_for[i], 1, n) for i, n in enumerate(sizes)]
+    rest = product(there) // maximum(product([if_zero(size + 1, 1, size) for size in counted]), 1)
     return tuple([if_zero(size + 1, rest, size) for size in known])
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ops.distance import DOMAIN
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.trees import transformed
@@ -81,6 +85,46 @@ def coupled(pairs: Array) -> Array:
     return p
 
 
+def class_count(pairs: int) -> int:
+    """Return how many classes have so many pairs."""
+    return (1 + math.isqrt(1 + 8 * pairs)) // 2
+
+
+def _classes(node: Node) -> list[Type]:
+    x = tensor(node.operand(0).type)
+    rows = None if x.shape is None or len(x.shape) != 2 else x.shape[0]
+    return [TensorType(x.dtype, (rows, class_count(len(node.attrs["prob_a"]))))]
+
+
+@FAMILY.op("PairwiseCoupling", domain=DOMAIN, type_rule=_classes)
+def pairwise_coupling(x: Array, *, prob_a: Sequence[float], prob_b: Sequence[float]) -> Array:
+    """Return probabilities of classes from decisions about every two: an operator that SVMClassifier is defined by.
+
+    Args:
+        x: Decisions, [rows, pairs], the first class with each of the others first.
+        prob_a: What a decision is multiplied by; the probability of the first of two is 1 / (1 + exp(a x + b)).
+        prob_b: What is added.
+
+    Returns:
+        [rows, classes], of the type of ``x``.
+
+    Raises:
+        ExecutionError: If there is not one decision for each pair of classes.
+    """
+    count = class_count(len(prob_a))
+    first, second = np.triu_indices(count, 1)
+    if x.ndim != 2 or not x.shape[1] == len(prob_a) == len(prob_b) == len(first):
+        raise ExecutionError(
+            "PairwiseCoupling: the decisions do not fit the pairs", expected=f"[rows, {len(first)}]",
+            found=f"{list(x.shape)}, {len(prob_a)} and {len(prob_b)} numbers",
+        )  # fmt: skip
+    exponents = x.astype(np.float64) * np.asarray(prob_a, np.float32) + np.asarray(prob_b, np.float32)
+    sure = np.clip(1 / (1 + np.exp(np.clip(exponents, -700, 700))), _LEAST, 1 - _LEAST)
+    pairs = np.zeros((len(x), count, count))
+    pairs[:, first, second], pairs[:, second, first] = sure, 1 - sure
+    return coupled(pairs).astype(x.dtype)
+
+
 @FAMILY.op("SVMClassifier", domain=_ML)
 def svm_classifier(
     x: Array,
@@ -127,11 +171,7 @@ def svm_classifier(
         votes[:, j] += decisions[:, pair] <= 0
     chosen = votes.argmax(1)
     if len(prob_a):
-        sure = 1 / (1 + np.exp(np.clip(decisions * np.asarray(prob_a) + np.asarray(prob_b), -700, 700)))
-        sure = np.clip(sure, _LEAST, 1 - _LEAST)
-        pairs = np.zeros((len(rows), len(counts), len(counts)))
-        pairs[:, first, second], pairs[:, second, first] = sure, 1 - sure
-        scores = coupled(pairs)
+        scores = pairwise_coupling(decisions, prob_a=prob_a, prob_b=prob_b)
     elif len(counts) == 2:
         scores = np.concatenate([-decisions, decisions], 1)
     else:

@@ -6,12 +6,14 @@ import functools
 import importlib
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
@@ -116,24 +118,47 @@ def regex_full_match(x: Array, *, pattern: Any = "") -> Array:
 @functools.lru_cache(maxsize=64)
 def _matcher(pattern: str) -> Callable[[str], Any]:
     """Return a function that tells whether a text matches."""
+    matches: Callable[[str], Any] = _compiled("RegexFullMatch", pattern, _MOST_REPEATS, _MOST_CHOICES).fullmatch
+    return matches
+
+
+def _compiled(op: str, pattern: str, repeats: int, choices: int, **options: Any) -> Any:
+    """Return a regular expression of ``re2``, or of Python's own engine where that is as good.
+
+    Args:
+        op: The operator, for messages.
+        pattern: The expression.
+        repeats: How many repetitions it may have without ``re2``.
+        choices: How many choices it may have then.
+        options: Those of ``re2``.
+
+    Raises:
+        ModelError: If it is no regular expression.
+        UnsupportedError: If it needs ``re2``, which is not installed.
+    """
     try:
         engine: Any = importlib.import_module("re2")
     except ImportError:
         engine = re
-        if problem := backtracks(pattern):
+        if problem := backtracks(pattern, repeats, choices):
             raise UnsupportedError(
-                f"RegexFullMatch: {problem} may take exponential time without re2",
-                expected=f"no repeated groups, {_MOST_REPEATS} repetitions and {_MOST_CHOICES} choices at most",
+                f"{op}: {problem} may take exponential time without re2",
+                expected=f"no repeated groups, {repeats} repetitions and {choices} choices at most",
                 found=repr(pattern), hint="Install google-re2 (the extra `regex`), which matches in linear time.",
             ) from None  # fmt: skip
     try:
-        matches: Callable[[str], Any] = engine.compile(pattern).fullmatch
-    except engine.error as error:
-        raise ModelError("RegexFullMatch: no regular expression", found=repr(pattern), where=str(error)) from error
-    return matches
+        # Where nothing has to be tried again, Python's engine answers sooner.
+        if engine is re or not ("$" in pattern or backtracks(pattern, repeats=1, choices=0)):
+            return re.compile(pattern, re.ASCII)  # re2's classes of letters are those of ASCII
+        chosen = engine.Options()
+        for name, value in options.items():
+            setattr(chosen, name, value)
+        return engine.compile(pattern, chosen)
+    except (re.error, engine.error) as error:
+        raise ModelError(f"{op}: no regular expression", found=repr(pattern), where=str(error)) from error
 
 
-def backtracks(pattern: str) -> str:
+def backtracks(pattern: str, repeats: int = _MOST_REPEATS, choices: int = _MOST_CHOICES) -> str:
     """Name what may keep an engine busy that tries alternatives one after another; empty if there is nothing.
 
     With r repetitions and c choices it tries at most 2^c * n^r ways through n letters, if no group is repeated.
@@ -145,11 +170,89 @@ def backtracks(pattern: str) -> str:
         return "a repeated group"
     if re.search(r"\(\?(?!:|P<)", plain):
         return "an extension of groups"
-    if len(re.findall(r"[*+{]", plain)) > _MOST_REPEATS:
+    if len(re.findall(r"[*+{]", plain)) > repeats:
         return "a pattern of many repetitions"
-    if len(re.findall(r"[|?]", plain)) > _MOST_CHOICES:
+    if len(re.findall(r"[|?]", plain)) > choices:
         return "a pattern of many choices"
     return ""
+
+
+def _tokens_type(node: Node) -> list[Type]:
+    shape = tensor(node.operand(0).type).shape
+    return [TensorType("string", None if shape is None else (*shape, None))]
+
+
+@FAMILY.op("Tokenizer", domain="com.microsoft", type_rule=_tokens_type)
+def tokenizer(
+    x: Array,
+    *,
+    mark: int = 0,
+    mincharnum: int = 1,
+    pad_value: Any = "",
+    separators: Sequence[Any] = (),
+    tokenexp: Any = "",
+) -> Array:
+    """Return the tokens of texts along a last axis, filled up behind them.
+
+    An expression matches as many letters as it can, as in onnxruntime. Where no text has a token, that axis is empty.
+
+    Args:
+        x: [texts] or [rows, texts].
+        mark: Whether the tokens of a text stand between U+0002 and U+0003.
+        mincharnum: The fewest letters of a token.
+        pad_value: What fills up.
+        separators: Regular expressions for what stands between tokens; a single empty one makes letters tokens.
+        tokenexp: A regular expression for tokens, where there are no separators.
+
+    Raises:
+        ExecutionError: If ``x`` has another rank.
+        ModelError: If there is no way to find tokens, or an expression is none.
+        UnsupportedError: If an expression needs ``re2``, which is not installed.
+    """
+    if x.ndim not in (1, 2):
+        raise ExecutionError("Tokenizer: bad rank", expected="[texts] or [rows, texts]", found=str(list(x.shape)))
+    split = _splitter(tuple(map(_plain, separators)), _plain(tokenexp))
+    tokens = [[token for token in split(text) if len(token) >= mincharnum] for text in x.reshape(-1).tolist()]
+    width = max(map(len, tokens), default=0)
+    if width and mark:
+        tokens, width = [["\2", *each, "\3"] for each in tokens], width + 2
+    reserve((len(tokens), width), np.dtype(object).itemsize, "Tokenizer")
+    padding = [_plain(pad_value)] * width
+    filled = list(itertools.chain.from_iterable(each + padding[len(each) :] for each in tokens))
+    return _objects(filled, (*x.shape, width))
+
+
+@functools.lru_cache(maxsize=64)
+def _splitter(separators: tuple[str, ...], expression: str) -> Callable[[str], Iterable[str]]:
+    """Return a function that finds the tokens of a text."""
+    if separators == ("",):
+        return list
+    if not all(separators) or not (separators or expression):
+        raise ModelError(
+            "Tokenizer: there is no way to find tokens",
+            expected="separators, a single empty one, or tokenexp", found=f"{list(separators)}, {expression!r}",
+        )  # fmt: skip
+    engines = [_compiled("Tokenizer", p, 1, 0, longest_match=True) for p in separators or (expression,)]
+    if not separators:
+        return lambda text: (found for match in engines[0].finditer(text) if (found := match.group()))
+
+    def split(text: str) -> list[str]:
+        parts = [text]
+        for engine in engines:
+            parts = [piece for part in parts for piece in _between(engine, part)]
+        return parts
+
+    return split
+
+
+def _between(engine: Any, text: str) -> Iterator[str]:
+    """Yield what stands between the matches of an expression that are not empty."""
+    start = 0
+    for match in engine.finditer(text):
+        if match.end() > match.start():
+            yield text[start : match.start()]
+            start = match.end()
+    yield text[start:]
 
 
 @FAMILY.op("TfIdfVectorizer")

@@ -115,28 +115,30 @@ class Ensemble:
         return np.where(np.isinf(found), 0, found + self.base).astype(found.dtype)
 
 
-_KNOWN: dict[int, tuple[Any, Ensemble]] = {}
-"""Tables made lately, by the identity of an attribute, which lives as long as its entry."""
+_KNOWN: dict[tuple[int, bool], tuple[Any, Ensemble]] = {}
+"""Tables made lately, by the identity of an attribute, which lives as long as its entry, and whether rows are wide."""
 _MOST_KNOWN = 8
 
 
-def ensemble_of(op: str, attrs: Mapping[str, Any]) -> Ensemble:
+def ensemble_of(op: str, attrs: Mapping[str, Any], dtype: Any = "float32") -> Ensemble:
     """Return the table of a node; it is made once for the checks, the lowering and the runs of a node.
 
     Args:
         op: The operator.
         attrs: Its attributes.
+        dtype: The type of rows; those in float64 are compared and added up in it.
 
     Raises:
         ModelError: If the attributes describe no trees: lists of different lengths, nodes that are not there, cycles.
     """
-    key = attrs.get("nodes_featureids")
-    known = _KNOWN.get(id(key))
-    if known is None or known[0] is not key:
-        ensemble = _modern(attrs) if op == "TreeEnsemble" else _classic(op, attrs)
+    featureids, wide = attrs.get("nodes_featureids"), dtype == "float64"
+    key = id(featureids), wide
+    known = _KNOWN.get(key)
+    if known is None or known[0] is not featureids:
+        ensemble = _modern(attrs) if op == "TreeEnsemble" else _classic(op, attrs, wide)
         while len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.pop(next(iter(_KNOWN)), None)
-        _KNOWN[id(key)] = known = key, ensemble
+        _KNOWN[key] = known = featureids, ensemble
     return known[1]
 
 
@@ -155,10 +157,14 @@ def _choice(op: str, name: str, value: Any, known: Sequence[str]) -> str:
     return text
 
 
-def _numbers(attrs: Mapping[str, Any], name: str) -> Array:
-    """Return a list of numbers that may be given as a tensor too, with the type that this has; float32 otherwise."""
+def _numbers(attrs: Mapping[str, Any], name: str, wide: bool) -> Array:
+    """Return a list of numbers that may be given as a tensor too, with the type that this has; float32 otherwise.
+
+    Where it is ``wide``, float32 becomes float64.
+    """
     tensor = attrs.get(f"{name}_as_tensor")
-    return np.asarray(attrs.get(name, ()), np.float32) if tensor is None else np.asarray(tensor).reshape(-1)
+    values = np.asarray(attrs.get(name, ()), np.float32) if tensor is None else np.asarray(tensor).reshape(-1)
+    return values.astype(np.float64) if wide else values
 
 
 def _integers(op: str, attrs: Mapping[str, Any], name: str, count: int | None = None) -> Array:
@@ -168,7 +174,7 @@ def _integers(op: str, attrs: Mapping[str, Any], name: str, count: int | None = 
     return values
 
 
-def _classic(op: str, attrs: Mapping[str, Any]) -> Ensemble:
+def _classic(op: str, attrs: Mapping[str, Any], wide: bool) -> Ensemble:
     """Read a TreeEnsembleClassifier or TreeEnsembleRegressor: nodes by tree and number, weights by node."""
     kind = "class" if op == "TreeEnsembleClassifier" else "target"
     feature = _integers(op, attrs, "nodes_featureids")
@@ -176,7 +182,7 @@ def _classic(op: str, attrs: Mapping[str, Any]) -> Ensemble:
     tree, number, yes, no = (
         _integers(op, attrs, f"nodes_{name}", count) for name in ("treeids", "nodeids", "truenodeids", "falsenodeids")
     )
-    threshold = _numbers(attrs, "nodes_values")
+    threshold = _numbers(attrs, "nodes_values", wide)
     if len(threshold) != count:
         raise _fail(op, "nodes_values does not fit", f"{count} numbers", len(threshold))
     modes = _mode_numbers(op, attrs.get("nodes_modes", ()), count)
@@ -197,7 +203,7 @@ def _classic(op: str, attrs: Mapping[str, Any]) -> Ensemble:
     roots = roots[np.argsort(tree[roots], kind="stable")]
 
     ids = _integers(op, attrs, f"{kind}_ids")
-    weight = _numbers(attrs, f"{kind}_weights")
+    weight = _numbers(attrs, f"{kind}_weights", wide)
     at = names.find(
         _integers(op, attrs, f"{kind}_treeids", len(ids)),
         _integers(op, attrs, f"{kind}_nodeids", len(ids)),
@@ -217,7 +223,7 @@ def _classic(op: str, attrs: Mapping[str, Any]) -> Ensemble:
     transform = _choice(op, "post transform", attrs.get("post_transform", "NONE"), TRANSFORMS)
     return _finished(
         op, feature, threshold, modes, missing, children, leaves, roots, weights, aggregate, transform,
-        _numbers(attrs, "base_values"), {},
+        _numbers(attrs, "base_values", wide), {},
         only=int(ids[0]) if kind == "class" and outputs == 2 and len(set(ids.tolist())) == 1 else -1,
         positive=bool((weight >= 0).all()),
     )  # fmt: skip
@@ -515,7 +521,7 @@ def _rows(op: str, x: Array, ensemble: Ensemble) -> Array:
 
 
 def _regress(op: str, x: Array, attrs: Mapping[str, Any]) -> Array:
-    ensemble = ensemble_of(op, attrs)
+    ensemble = ensemble_of(op, attrs, x.dtype)
     return transformed(ensemble.scores(_rows(op, x, ensemble)), ensemble.target_transform)
 
 
@@ -567,7 +573,7 @@ def tree_ensemble_classifier(x: Array, **attrs: Any) -> tuple[Array, Array]:
         ExecutionError: If rows have fewer columns than the trees ask for.
     """
     op = "TreeEnsembleClassifier"
-    ensemble = ensemble_of(op, attrs)
+    ensemble = ensemble_of(op, attrs, x.dtype)
     labels = class_labels(op, attrs, ensemble.outputs)
     chosen, scores = finished(ensemble, ensemble.scores(_rows(op, x, ensemble)))
     return labels[chosen], scores.astype(np.float32, copy=False)

@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,12 +36,14 @@ import numpy as np
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine, same, type_of
+from tinycomp.memory.budget import check_time, current
 from tinycomp.ops import bind, contents
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random
+from tinycomp.target.policy import macs
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,27 @@ class FoldConstants(Pass):
         keep_quantized: Leave DequantizeLinear of constants alone, and so all that follows, so that weights stay small
             and targets can match quantised operators.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
-            is no larger than its constant operands is folded in any case.
+            is no larger than its constant operands is free. None is 64 MiB, or eight times the constants that there
+            are where that is more.
+        max_work: Most elements and multiply-accumulates that may be computed. None is 2^28, or 256 for each element
+            of the constants that there are where that is more.
+
+    So a small model neither fills the memory nor keeps the compiler busy. Passes that run inside :func:`sharing_budget`
+    share what their graph is given.
 
     Operators that draw random numbers, claimed nodes, composites and regions stay. So does a node whose kernel refuses
     its operands; a remark says why, and running the model will say it again.
     """
 
     keep_quantized: bool = True
-    max_bytes: int = 1 << 30
+    max_bytes: int | None = None
+    max_work: int | None = None
 
     def run(self, graph: Graph) -> bool:
         """Fold in topological order, once."""
-        budget = _Budget(self.max_bytes)
+        budget = _shared.get()
+        if budget is None or self.max_bytes is not None or self.max_work is not None:
+            budget = _Budget.of(graph).limited(self.max_bytes, self.max_work)
         return sum(_Folder(each, self, budget).run() for each in open_graphs(graph)) > 0
 
 
@@ -69,9 +82,50 @@ _CLOSED = frozenset({COMPOSITE, REGION})
 """Domains of nodes whose bodies are closed."""
 
 
+_LEAST_GROWTH, _GROWTH = 1 << 26, 8
+_LEAST_WORK, _WORK = 1 << 28, 256
+
+
 @dataclass
 class _Budget:
+    """What is left to spend.
+
+    Attributes:
+        left: Bytes.
+        work: Elements and multiply-accumulates.
+    """
+
     left: int
+    work: int
+
+    @classmethod
+    def of(cls, graph: Graph) -> _Budget:
+        """Return what a graph and its open bodies are given."""
+        held = [v.const for each in open_graphs(graph) for v in each.constants if v.const is not None]
+        return cls(
+            max(_LEAST_GROWTH, _GROWTH * sum(array.nbytes for array in held)),
+            max(_LEAST_WORK, _WORK * sum(array.size for array in held)),
+        )
+
+    def limited(self, max_bytes: int | None, max_work: int | None) -> _Budget:
+        """Return a budget of the user's."""
+        return _Budget(self.left if max_bytes is None else max_bytes, self.work if max_work is None else max_work)
+
+
+_shared: ContextVar[_Budget | None] = ContextVar("tinycomp_folding", default=None)
+
+
+@contextmanager
+def sharing_budget(graph: Graph) -> Iterator[None]:
+    """Let all folding inside the ``with`` statement spend what ``graph`` is given as it is now.
+
+    A pass that counted the constants anew would count those that another has made.
+    """
+    token = _shared.set(_Budget.of(graph))
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 @dataclass
@@ -154,6 +208,7 @@ class _Folder:
         """Return one array per result, or None where the node stays."""
         if not self._may_fold(node):
             return _from_sizes(node)
+        check_time(current(), node.label)
         arrays = evaluated(node, [None if v is None else v.const for v in node.inputs])
         if isinstance(arrays, str):
             self._remark(node, arrays)
@@ -171,14 +226,17 @@ class _Folder:
         return all(isinstance(v.type, TensorType) for v in node.used_outputs()) and self._affordable(node)
 
     def _affordable(self, node: Node) -> bool:
-        held = sum(v.const.nbytes for v in node.inputs if v is not None and v.const is not None)
-        growth = sum(_nbytes(v) for v in node.used_outputs()) - held
-        if growth <= 0:
-            return True
+        held = sum(v.const.nbytes for v in dict.fromkeys(node.inputs) if v is not None and v.const is not None)
+        growth = max(sum(_nbytes(v) for v in node.used_outputs()) - held, 0)
         if growth > self.budget.left:
             self._remark(node, f"its result would add {growth} bytes to the constants, {self.budget.left} are left")
             return False
+        work = _work(node)
+        if work > self.budget.work:
+            self._remark(node, f"it would take {work} operations to compute, {self.budget.work} are left")
+            return False
         self.budget.left -= growth
+        self.budget.work -= work
         return True
 
     def _remark(self, node: Node, reason: str) -> None:
@@ -246,6 +304,12 @@ def _stored(result: object) -> np.ndarray | None:
     array = np.asarray(result, order="C")
     base = array.base
     return array.copy() if isinstance(base, np.ndarray) and base.nbytes > array.nbytes else array
+
+
+def _work(node: Node) -> int:
+    """Return the elements that a node reads and writes, and its multiply-accumulates."""
+    shapes = [value.static_shape or () for value in (*node.inputs, *node.used_outputs()) if value is not None]
+    return sum(map(math.prod, shapes)) + macs([node])
 
 
 def _nbytes(value: Value) -> int:

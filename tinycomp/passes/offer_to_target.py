@@ -54,14 +54,14 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.annotate_target import annotate_for
 from tinycomp.passes.base import Pass
 from tinycomp.passes.expand_functions import expand_for
-from tinycomp.passes.fold_constants import FoldConstants, evaluated
+from tinycomp.passes.fold_constants import evaluated
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random
 from tinycomp.target import Policy, Target, find
 
-MOST_BYTES = FoldConstants.max_bytes
+MOST_BYTES = 1 << 30
 """Most bytes of constants that one target is shown dequantised; the others are offered as they are."""
 
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from tinycomp.console import SafeConsole
 from tinycomp.driver.compiler import Model
 from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes
@@ -92,7 +92,7 @@ class NoiseTable:
         return table
 
     def __str__(self) -> str:
-        console = Console(width=110, color_system=None)
+        console = SafeConsole(width=110, color_system=None)
         with console.capture() as captured:
             console.print(self.table())
         kept = self.suggest()

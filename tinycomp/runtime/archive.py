@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, TinycompError
-from tinycomp.memory.mapped import map_file, mapping_of
+from tinycomp.memory.mapped import map_file, mapping_of, open_regular
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.spec import TensorSpec
 
@@ -150,12 +151,11 @@ def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
         ArtifactError: If it cannot be read.
     """
     try:
-        with Path(path).open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             return map_file(file, Path(path).absolute())
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot read the file: {error.strerror}", where=str(path), hint="Check the path."
-        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ArtifactError(f"cannot read the file: {reason}", where=str(path), hint="Check the path.") from error
 
 
 def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:

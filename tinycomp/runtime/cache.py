@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
+from tinycomp.memory.mapped import open_regular
 from tinycomp.runtime.files import PARTIAL, write_file
 
 FORMAT = 1
@@ -101,9 +102,12 @@ class Cache:
     def find(self, key: str) -> bytes | None:
         """Return the bytes of an entry, or None if there is none or it is damaged."""
         try:
-            entry = self._read(self.folder / f"{key}.json")
-            data = None if entry is None else (self.folder / entry.file).read_bytes()
-            if entry is None or data is None or entry.file != self._name(key, data):
+            with _opened(self.folder) as folder:
+                entry = self._read(self.folder / f"{key}.json", folder)
+                if entry is None:
+                    return None
+                data, _ = _read_own(entry.file, folder, self.folder / entry.file)
+            if entry.file != self._name(key, data):
                 return None
             with contextlib.suppress(OSError):  # a cache that is only readable serves too
                 os.utime(self.folder / f"{key}.json")
@@ -134,8 +138,9 @@ class Cache:
         """
         if not self.folder.exists():
             return []
-        check_folder(self.folder)
-        found = [entry for path in self.folder.glob("*.json") if (entry := self._read(path)) is not None]
+        with _opened(self.folder) as folder:
+            read = [self._read(path, folder) for path in self.folder.glob("*.json")]
+        found = [entry for entry in read if entry is not None]
         return sorted(found, key=lambda entry: -entry.used)
 
     def prune(self, older_than: float = 0.0) -> list[Entry]:
@@ -169,14 +174,15 @@ class Cache:
                 p for p in self.folder.iterdir() if p.suffix in {self._suffix, ".json", PARTIAL} and p.is_file()
             )
 
-    def _read(self, path: Path) -> Entry | None:
+    def _read(self, path: Path, folder: int | None) -> Entry | None:
         """Return what a description says; None if it is damaged or of another version."""
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
+            text, status = _read_own(path.name, folder, path)
+            about = json.loads(text)
             file = str(about["file"])
             if about["format"] != FORMAT or not file.startswith(f"{path.stem}-") or Path(file).name != file:
                 return None
-            used = path.stat().st_mtime
+            used = status.st_mtime
             return Entry(path.stem, str(about["target"]), str(about["region"]), int(about["bytes"]), used, file)
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -210,23 +216,66 @@ def default_folder() -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """See that only this user can put files into ``folder``, and nobody can put another folder in its place.
+    """See that only this user can put files into ``folder``, and nobody else can put another folder in its place.
 
     Raises:
         UnsafeFolderError: Otherwise; it says what is wrong and how to mend it.
         OSError: If the folder cannot be looked at.
     """
+    with _opened(folder):
+        pass
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open a folder, and before it all those above, each from the one before it, and check every one as it was opened.
+
+    Yields:
+        A descriptor; None where the user's own folders are protected by access lists, which ``stat`` does not show.
+
+    Raises:
+        UnsafeFolderError: If somebody else could change what is in it.
+        OSError: If it cannot be opened.
+    """
     if not hasattr(os, "geteuid"):
-        return  # elsewhere the user's own folders are protected by access lists, which stat does not show
-    folder = folder.resolve(strict=True)
-    status = folder.stat()
-    if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(f"{folder} is not a folder")
-    if status.st_uid != os.geteuid():
-        raise UnsafeFolderError(f"{folder} belongs to user {status.st_uid}; set {VARIABLE} to a folder of your own")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFolderError(f"others may write to {folder}; run chmod go-w on it, or set {VARIABLE}")
-    for parent in folder.parents:
-        mode = parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise UnsafeFolderError(f"others may write to {parent}, and so replace {folder}; run chmod o-w on it")
+        yield None
+        return
+    resolved = folder.resolve(strict=True)
+    opened: list[int] = []
+    try:
+        for index, name in enumerate(resolved.parts):
+            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if opened else 0)
+            opened.append(os.open(name, flags, dir_fd=opened[-1] if opened else None))
+            place = Path(*resolved.parts[: index + 1])
+            _check_owner(os.fstat(opened[-1]), place, resolved)
+        yield opened[-1]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _check_owner(status: os.stat_result, place: Path, folder: Path) -> None:
+    """Refuse a folder that another user owns or may write to; above ``folder`` root and sticky ones are fine."""
+    own = place == folder
+    mine = (os.geteuid(),) if own else (os.geteuid(), 0)
+    if status.st_uid not in mine:
+        raise UnsafeFolderError(f"{place} belongs to user {status.st_uid}; set {VARIABLE} to a folder of your own")
+    open_to_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if own and open_to_others:
+        raise UnsafeFolderError(f"others may write to {place}; run chmod go-w on it, or set {VARIABLE}")
+    if open_to_others and not status.st_mode & stat.S_ISVTX:
+        raise UnsafeFolderError(f"others may write to {place}, and so replace {folder}; run chmod go-w on it")
+
+
+def _read_own(name: str, folder: int | None, path: Path) -> tuple[bytes, os.stat_result]:
+    """Return the contents of an entry's file, which must be this user's own, and what is known of it.
+
+    Raises:
+        OSError: If it cannot be read, or is somebody else's.
+    """
+    descriptor = open_regular(path if folder is None else name, folder, links=False)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if folder is not None and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+            raise UnsafeFolderError(f"{path} belongs to somebody else, or others may write to it")
+        return file.read(), status

@@ -31,6 +31,7 @@ _HINTS = {
     errno.ENOTDIR: "A part of the path is a file; name a folder there.",
     errno.EEXIST: "A file has that name; choose another.",
     errno.EISDIR: "Name a file inside it.",
+    errno.ENXIO: "Nobody reads from this pipe.",
 }
 
 
@@ -58,7 +59,7 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
         for path, data in contents.items():
             target = Path(os.path.realpath(path))
             if target.exists() and not target.is_file():
-                target.write_bytes(data)
+                _write_through(target, data)
             else:
                 staged[path] = target.with_name(f".tinycomp-{secrets.token_hex(8)}{PARTIAL}")
                 _stage(staged[path], data, target, mode)
@@ -82,6 +83,14 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _failure("the folder cannot be made", folder, error) from error
+
+
+def _write_through(target: Path, data: bytes) -> None:
+    """Write to what cannot be replaced; a pipe that nobody reads is an error, and not waited for."""
+    descriptor = os.open(target, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
 
 
 def _stage(partial: Path, data: bytes, target: Path, mode: int) -> None:

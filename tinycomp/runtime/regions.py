@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tinycomp.memory.constants import Constants
+from tinycomp.memory.locks import Lock
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
@@ -31,19 +31,20 @@ class BoundedCache(Generic[K, V]):
         assert limit >= 1, limit
         self._limit = limit
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._making: dict[K, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._making: dict[K, Lock] = {}
+        self._lock = Lock()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Return the value for ``key``, made on first use.
 
-        Two threads never make the same value; while one is made, other keys are served.
+        Two threads never make the same value; while one is made, other keys are served. A forked child makes anew what
+        was being made.
         """
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            making = self._making.setdefault(key, threading.Lock())
+            making = self._making.setdefault(key, Lock())
         with making:
             with self._lock:
                 if key in self._values:

@@ -312,9 +312,9 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from rich.console import Console
+        from tinycomp.console import SafeConsole
 
-        console = Console(record=True, width=_WIDTH, file=io.StringIO())
+        console = SafeConsole(record=True, width=_WIDTH, file=io.StringIO())
         console.print(self)
         write_file(Path(path), console.export_html().encode())
 
@@ -457,9 +457,9 @@ def table(
 
 def drawn(what: RenderableType, width: int) -> str:
     """Return what rich prints, as plain text of at most ``width`` characters a line."""
-    from rich.console import Console
+    from tinycomp.console import SafeConsole
 
-    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console = SafeConsole(width=width, file=io.StringIO(), color_system=None)
     with console.capture() as capture:
         console.print(what)
     return capture.get().rstrip()

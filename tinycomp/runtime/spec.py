@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.errors import FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"
 
@@ -61,7 +61,7 @@ class TensorSpec:
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
-        return f"{self.name}: {self.dtype}[{dims}]"
+        return visible(f"{self.name}: {self.dtype}[{dims}]")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form."""

@@ -1,5 +1,5 @@
 /* reduce_f32: reductions over up to two groups of axes. A unit is one result of adjacent elements, or a strip of
- * columns if the reduced elements lie apart. */
+ * columns if the reduced elements lie apart. Short rows become columns first, a strip of them at a time. */
 #ifndef TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
 #define TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
 
@@ -63,6 +63,14 @@ static tc_reduce_f32_params reduce_simplify(const tc_reduce_f32_params *given) {
   return p;
 }
 
+enum { REDUCE_SHORT = 16 };
+
+/* Whether rows of adjacent elements are so short that many go side by side. It depends on nothing else, so that the sum
+ * of a row has the same bits among any others. */
+static bool reduce_is_short(const tc_reduce_f32_params *p) {
+  return p->inner == 1 && p->axis0 == 1 && p->axis1 <= REDUCE_SHORT;
+}
+
 static int64_t reduce_strips(const tc_reduce_f32_params *p) { return tc_ceil_div(p->inner, REDUCE_STRIP); }
 
 static void TC_NAME(tc_reduce_f32_prepare)(tc_prepare *prepare) {
@@ -76,7 +84,8 @@ static void TC_NAME(tc_reduce_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const tc_reduce_f32_params p = reduce_simplify(given);
-  prepare->units = TC_PRODUCT(prepare, p.outer, p.middle, reduce_strips(&p));
+  const int64_t rows = TC_PRODUCT(prepare, p.outer, p.middle);
+  prepare->units = reduce_is_short(&p) ? tc_ceil_div(rows, REDUCE_STRIP) : TC_PRODUCT(prepare, rows, reduce_strips(&p));
   prepare->work.flops = (double)count;
   prepare->cost = (double)count * (p.op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
@@ -124,8 +133,34 @@ static void reduce_sum(const reduce_steps *steps, float *y, const reduce_span *s
   }
 }
 
+static void reduce_short_rows(const tc_reduce_f32_params *p, const float *x, float *y, int64_t rows) {
+  float columns[REDUCE_SHORT * REDUCE_STRIP], shifts[REDUCE_STRIP];
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t i = 0; i < p->axis1; i++) {
+      columns[i * REDUCE_STRIP + row] = *x++;
+    }
+  }
+  const reduce_span span = {.x = columns, .planes = 1, .lines = p->axis1, .line_stride = REDUCE_STRIP, .columns = rows};
+  const bool shifted = p->op == TC_REDUCE_LOG_SUM_EXP;
+  if (shifted) {
+    reduce_steps_MAX.columns(shifts, &span, NULL);
+    reduce_shifts(shifts, rows);
+  }
+  reduce_find(p->op)->columns(y, &span, shifted ? shifts : NULL);
+  reduce_finish(p, y, rows, shifts);
+}
+
 static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_reduce_f32_params p = reduce_simplify(call->params);
+  if (reduce_is_short(&p)) {
+    const float *x = call->operands[REDUCE_X];
+    float *y = call->operands[REDUCE_Y];
+    const int64_t last = tc_min(end * REDUCE_STRIP, p.outer * p.middle);
+    for (int64_t row = begin * REDUCE_STRIP; row < last; row += REDUCE_STRIP) {
+      reduce_short_rows(&p, x + row * p.axis1, y + row, tc_min(last - row, REDUCE_STRIP));
+    }
+    return;
+  }
   const int64_t strips = reduce_strips(&p);
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t row = unit / strips, outer = row / p.middle, middle = row % p.middle;

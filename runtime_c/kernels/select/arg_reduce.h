@@ -1,4 +1,5 @@
-/* arg_reduce: where the largest or smallest element along an axis is. A unit is a strip of neighbouring columns. */
+/* arg_reduce: where the largest or smallest element along an axis is. A unit is a strip of neighbouring columns, or of
+ * short rows, which become columns first. */
 #ifndef TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
 #define TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
 
@@ -9,7 +10,9 @@
 
 enum { ARG_Y, ARG_X };
 
-enum { ARG_STRIP = 64 };
+enum { ARG_STRIP = 64, ARG_SHORT = 16 };
+
+static bool arg_is_short(const tc_arg_reduce_params *p) { return p->inner == 1 && p->axis <= ARG_SHORT; }
 
 static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   const tc_arg_reduce_params *p = prepare->params;
@@ -23,7 +26,8 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare) || count == 0) {
     return;
   }
-  prepare->units = TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, ARG_STRIP));
+  prepare->units = arg_is_short(p) ? tc_ceil_div(p->outer, ARG_STRIP)
+                                   : TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, ARG_STRIP));
   prepare->cost = 2.0 * (double)count;
   tc_operate(prepare, p->type, (double)count);
 }
@@ -60,16 +64,30 @@ static int64_t arg_of_row(const float *x, int64_t count, bool least, bool last) 
       }                                                                                                         \
     }                                                                                                           \
   }                                                                                                             \
+  static void arg_strip_##kind(const tc_arg_reduce_params *p, int64_t *y, const type *x, int64_t inner,         \
+                               int64_t columns) {                                                               \
+    if (p->least) {                                                                                             \
+      (p->last ? arg_columns_##kind(true, true, y, x, p->axis, inner, columns)                                  \
+               : arg_columns_##kind(true, false, y, x, p->axis, inner, columns));                               \
+    } else {                                                                                                    \
+      (p->last ? arg_columns_##kind(false, true, y, x, p->axis, inner, columns)                                 \
+               : arg_columns_##kind(false, false, y, x, p->axis, inner, columns));                              \
+    }                                                                                                           \
+  }                                                                                                             \
   static void arg_reduce_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t at,        \
                                 int64_t columns) {                                                              \
-    const type *x = (const type *)from + at;                                                                    \
-    if (p->least) {                                                                                             \
-      (p->last ? arg_columns_##kind(true, true, y, x, p->axis, p->inner, columns)                               \
-               : arg_columns_##kind(true, false, y, x, p->axis, p->inner, columns));                            \
-    } else {                                                                                                    \
-      (p->last ? arg_columns_##kind(false, true, y, x, p->axis, p->inner, columns)                              \
-               : arg_columns_##kind(false, false, y, x, p->axis, p->inner, columns));                           \
+    arg_strip_##kind(p, y, (const type *)from + at, p->inner, columns);                                         \
+  }                                                                                                             \
+  static void arg_rows_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t first,       \
+                              int64_t rows) {                                                                   \
+    const type *x = (const type *)from + first * p->axis;                                                       \
+    type columns[ARG_SHORT * ARG_STRIP];                                                                        \
+    for (int64_t row = 0; row < rows; row++) {                                                                  \
+      for (int64_t i = 0; i < p->axis; i++) {                                                                   \
+        columns[i * ARG_STRIP + row] = *x++;                                                                    \
+      }                                                                                                         \
     }                                                                                                           \
+    arg_strip_##kind(p, y + first, columns, ARG_STRIP, rows);                                                   \
   }
 TC_NUMBER_LIST
 #undef TC_NUMBER
@@ -78,6 +96,20 @@ static void TC_NAME(tc_arg_reduce)(const tc_call *call, int64_t begin, int64_t e
   const tc_arg_reduce_params *p = call->params;
   const void *x = call->operands[ARG_X];
   const int64_t strips = tc_ceil_div(p->inner, ARG_STRIP);
+  if (arg_is_short(p)) {
+    for (int64_t row = begin * ARG_STRIP; row < tc_min(end * ARG_STRIP, p->outer); row += ARG_STRIP) {
+      const int64_t rows = tc_min(p->outer - row, ARG_STRIP);
+      switch (p->type) {
+#define TC_NUMBER(kind, type, wide)                          \
+  case TC_TYPE_##kind:                                       \
+    arg_rows_##kind(p, call->operands[ARG_Y], x, row, rows); \
+    break;
+        TC_NUMBER_LIST
+#undef TC_NUMBER
+      }
+    }
+    return;
+  }
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t column = unit % strips * ARG_STRIP, columns = tc_min(p->inner - column, ARG_STRIP);
     const int64_t at = unit / strips * p->axis * p->inner + column;

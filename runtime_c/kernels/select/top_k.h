@@ -66,10 +66,16 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
       heap[i] = i;                                                                                                     \
     }                                                                                                                  \
     top_make_##kind(x, step, p, false, heap);                                                                          \
+    type worst = x[heap[0] * step];                                                                                    \
     for (int64_t i = p->k; i < p->axis; i++) {                                                                         \
+      const type new = x[i * step];                                                                                    \
+      if (worst == worst && !(p->largest ? new > worst : new < worst)) {                                               \
+        continue; /* most come behind the worst: equals and NaN, too */                                                \
+      }                                                                                                                \
       if (top_before_##kind(x, step, p->largest, i, heap[0])) {                                                        \
         heap[0] = i;                                                                                                   \
         top_sink_##kind(x, step, p, false, heap, p->k, 0);                                                             \
+        worst = x[heap[0] * step];                                                                                     \
       }                                                                                                                \
     }                                                                                                                  \
     if (!p->sorted) {                                                                                                  \

@@ -19,7 +19,7 @@ static void TC_NAME(tc_class_scores_f32_prepare)(tc_prepare *prepare) {
   const int64_t scores = TC_PRODUCT(prepare, p->rows, p->classes);
   tc_touch(prepare, CLASSES_Y, scores, sizeof(float));
   tc_touch(prepare, CLASSES_CLASS, p->rows, sizeof(int64_t));
-  tc_touch(prepare, CLASSES_X, scores, sizeof(float));
+  tc_touch(prepare, CLASSES_X, scores, p->wide ? sizeof(double) : sizeof(float));
   tc_touch(prepare, CLASSES_LABELS, p->classes, sizeof(int64_t));
   TC_REQUIRE(prepare, tc_present(prepare, CLASSES_CLASS) == tc_present(prepare, CLASSES_LABELS),
              "classes and their labels go together");
@@ -54,40 +54,56 @@ static void classes_softmax(int64_t classes, bool zeros_stay, const float *x, fl
   }
 }
 
-static int64_t classes_row(const tc_class_scores_f32_params *p, const float *x, float *y) {
-  const float limit = p->positive ? 0.5f : 0.0f;
-  int64_t best = p->only >= 0 ? x[p->only] > limit : 0;
+static int64_t classes_best(const tc_class_scores_f32_params *p, const float *x) {
+  int64_t best = p->only >= 0 ? x[p->only] > (p->positive ? 0.5f : 0.0f) : 0;
+  for (int64_t i = 1; p->only < 0 && i < p->classes; i++) {
+    best = x[i] > x[best] ? i : best;
+  }
+  return best;
+}
+
+/* The same of scores in double, which are rounded for the rest. */
+static int64_t classes_best_wide(const tc_class_scores_f32_params *p, const double *x, float *y) {
+  int64_t best = p->only >= 0 ? x[p->only] > (p->positive ? 0.5 : 0.0) : 0;
+  for (int64_t i = 0; i < p->classes; i++) {
+    best = p->only < 0 && x[i] > x[best] ? i : best;
+    y[i] = (float)x[i];
+  }
+  return best;
+}
+
+/* The scores of a row may become transformed ones in place. */
+static void classes_row(const tc_class_scores_f32_params *p, const float *x, float *y) {
   if (p->only == 0 && p->mirrored) { /* the first class's score speaks for the second */
     const float score = x[0];
     const bool logistic = p->transform == TC_CLASSES_LOGISTIC;
     y[0] = logistic ? classes_logistic(-score) : p->positive ? 1.0f - score : -score;
     y[1] = logistic ? classes_logistic(score) : score;
-    return best;
-  }
-  for (int64_t i = 1; p->only < 0 && i < p->classes; i++) {
-    best = x[i] > x[best] ? i : best;
+    return;
   }
   if (p->transform == TC_CLASSES_SOFTMAX || p->transform == TC_CLASSES_SOFTMAX_ZERO) {
     classes_softmax(p->classes, p->transform == TC_CLASSES_SOFTMAX_ZERO, x, y);
-    return best;
+    return;
   }
   for (int64_t i = 0; i < p->classes; i++) {
     y[i] = p->transform == TC_CLASSES_LOGISTIC ? classes_logistic(x[i])
            : p->transform == TC_CLASSES_PROBIT ? classes_probit(x[i])
                                                : x[i];
   }
-  return best;
 }
 
 static void TC_NAME(tc_class_scores_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_class_scores_f32_params *p = call->params;
-  const float *x = call->operands[CLASSES_X];
+  const void *x = call->operands[CLASSES_X];
   float *y = call->operands[CLASSES_Y];
   int64_t *classes = call->operands[CLASSES_CLASS];
   const int64_t *labels = call->operands[CLASSES_LABELS];
   const int64_t last = tc_min(end * CLASSES_ROWS, p->rows);
   for (int64_t row = begin * CLASSES_ROWS; row < last; row++) {
-    const int64_t best = classes_row(p, x + row * p->classes, y + row * p->classes);
+    const int64_t at = row * p->classes;
+    const int64_t best =
+        p->wide ? classes_best_wide(p, (const double *)x + at, y + at) : classes_best(p, (const float *)x + at);
+    classes_row(p, p->wide ? y + at : (const float *)x + at, y + at);
     if (classes) {
       classes[row] = labels[best];
     }

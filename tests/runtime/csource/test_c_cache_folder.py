@@ -50,6 +50,47 @@ def test_a_folder_in_a_folder_that_others_may_write_to(cache: CCache) -> None:
     check_folder(cache.folder)
 
 
+def test_a_group_may_not_write_above_either(cache: CCache) -> None:
+    cache.prepare()
+    cache.folder.parent.chmod(0o775)
+    compiles_with("others may write to .*kept, and so replace")
+    assert files(cache) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_below_that_of_someone_else(cache: CCache) -> None:
+    """As with sudo and the HOME of the user who called it."""
+    cache.prepare()
+    os.chown(cache.folder.parent, 12345, -1)
+    compiles_with("kept belongs to user 12345")
+    os.chown(cache.folder.parent, 0, -1)
+    check_folder(cache.folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_entries_of_someone_else_are_made_anew(cache: CCache, builds: list[str]) -> None:
+    tinycomp.compile(doubling(), times())
+    for path in cache.folder.iterdir():
+        os.chown(path, 12345, -1)
+    assert cache.entries() == []
+    tinycomp.compile(doubling(), times())
+    assert len(builds) == 2
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o622), lambda path: link(path)], ids=["writable", "link"])
+def test_entries_that_others_may_change_are_made_anew(spoil, cache: CCache, builds: list[str]) -> None:
+    tinycomp.compile(doubling(), times())
+    for path in list(cache.folder.iterdir()):
+        spoil(path)
+    tinycomp.compile(doubling(), times())
+    assert len(builds) == 2
+
+
+def link(path: Path) -> None:
+    """Let another file, outside of the folder, stand in for one."""
+    path.symlink_to(path.rename(path.parent.parent / f"moved-{path.name}"))
+
+
 def test_a_folder_of_someone_else(cache: CCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.prepare()
     mine = os.geteuid()

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
 from tinycomp.rewrite import Rule, rule
 
 ML = "ai.onnx.ml"
+_SCAN_OF_ROWS = 9
+"""Before this opset a Scan had a batch."""
+_METRICS = {"ReduceSumSquare": "sqeuclidean", "ReduceL2": "euclidean", "ReduceL1": "cityblock"}
+_TERMS = 8
+"""What one kernel adds up at most."""
 
 
 @rule((ML, "TreeEnsembleClassifier"))
@@ -37,4 +43,77 @@ def number_labels(graph: Graph, node: Node) -> bool:
     return True
 
 
-RULES: tuple[Rule, ...] = (number_labels,)
+@rule("Sum")
+def split_sum(graph: Graph, node: Node) -> bool:
+    """Add up many terms some at a time, in their order: ensembles of many members are written as one Sum."""
+    terms = node.inputs
+    if len(terms) <= _TERMS:
+        return False
+    first = graph.add(
+        "Sum", terms[:_TERMS], outputs=[graph.fresh(node.output.name)], at=node, sources=node.sources,
+        version=node.version,
+    )  # fmt: skip
+    rest = graph.add(
+        "Sum", [first.output, *terms[_TERMS:]], outputs=[graph.fresh(node.output.name)], at=node,
+        sources=node.sources, version=node.version,
+    )  # fmt: skip
+    graph.replace_uses(node.output, rest.output)
+    return True
+
+
+def _same(value: Value) -> Value:
+    """Return what a value is a copy of."""
+    while value.producer is not None and value.producer.op == "Identity":
+        value = value.producer.operand(0)
+    return value
+
+
+def _metric(body: Graph) -> str:
+    """Return the metric of a body that gives the distances of a row from all rows of a state; empty if it does not."""
+    if len(body.inputs) != 2 or len(body.outputs) != 2 or _same(body.outputs[0]) is not body.inputs[0]:
+        return ""
+    reduction = _same(body.outputs[1]).producer
+    if reduction is None or reduction.domain or reduction.attrs.get("keepdims", 1):
+        return ""
+    given = reduction.optional_operand(1)
+    axes = reduction.attrs.get("axes", ()) if given is None or given.const is None else given.const.tolist()
+    if [int(axis) for axis in axes] not in ([1], [-1]):
+        return ""
+    inner = _same(reduction.operand(0)).producer
+    metric = _METRICS.get(reduction.op, "")
+    if reduction.op == "ReduceSum" and inner is not None and (inner.op, inner.domain) == ("Abs", ""):
+        inner, metric = _same(inner.operand(0)).producer, "cityblock"
+    if inner is None or (inner.op, inner.domain) != ("Sub", ""):
+        return ""
+    return metric if {_same(v) for v in inner.inputs if v is not None} == set(body.inputs) else ""
+
+
+@rule("Scan")
+def scan_to_distances(graph: Graph, node: Node) -> bool:
+    """Compute all distances at once where a Scan does so row by row, as converters of nearest neighbours write them."""
+    if len(node.inputs) != 2 or node.captures or node.version < _SCAN_OF_ROWS:
+        return False
+    places = [f"scan_{side}_{what}" for side in ("input", "output") for what in ("axes", "directions")]
+    if int(node.attrs.get("num_scan_inputs", 0)) != 1 or any(any(node.attrs.get(name, ())) for name in places):
+        return False
+    rows, points = node.operand(0), node.operand(1)
+    metric = _metric(node.body)
+    if not metric or rows.dtype != points.dtype or rows.dtype not in ("float32", "float64"):
+        return False
+    if rows.rank != 2 or points.rank != 2:
+        return False
+    state, found = node.outputs
+    names = [graph.fresh(found.name or "distances") for _ in range(2)]
+    distances = graph.add(
+        "Distances", [rows, points], {"metric": metric}, domain=OWN_DOMAIN, version=1, outputs=names[:1], at=node,
+        sources=node.sources,
+    )  # fmt: skip
+    across = graph.add(
+        "Transpose", [distances.output], {"perm": [1, 0]}, outputs=names[1:], at=node, sources=node.sources
+    )
+    graph.replace_uses(state, rows)
+    graph.replace_uses(found, across.output)
+    return True
+
+
+RULES: tuple[Rule, ...] = (number_labels, split_sum, scan_to_distances)

@@ -127,6 +127,8 @@ class _Context:
         return True
 
 
+_BEYOND = 1 << 48
+"""Bytes that no machine has: what the runtime calls too large."""
 _refusals = threading.local()
 
 
@@ -514,6 +516,8 @@ class NativeProgram:
                 return
         if error.code == lib.TC_NO_MEMORY:
             raise_error(error, self.program.name)
+        if error.code == lib.TC_TOO_LARGE:
+            reserve_bytes(_BEYOND, f"region {self.program.name}", "the sizes that its inputs ask for, or more")
         message = ffi.string(error.message).decode("utf-8", "replace")
         called, failed = _INSTRUCTION.match(message), _CONDITION.match(message)
         where = self.program.name

@@ -21,7 +21,8 @@ from tinycomp.targets.c.tuning.choices import choose
 from tinycomp.targets.common.checks import Verdict
 
 FAMILIES = (
-    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.control_flow", "ops.conv",
+    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.classical",
+    "ops.control_flow", "ops.conv",
     "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
     "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent",
     "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.trees", "quantized.run_time_products",

@@ -277,11 +277,11 @@ class Emitter:
             self.demands.append(Condition(value, text, f"{node.label} ({node.qualified_op})"))
 
     def demand_axes(self, axes: Sequence[Size], rank: int, node: Node) -> None:
-        """State that a run must find axes within a rank, and each another one."""
+        """State that a run must find axes within a rank, and no axis twice."""
         named: Size = 0
         for mark in marked_axes(axes, rank):
             named = named + if_zero(mark, 0, 1)
-        self.demand(len(axes) - named, f"axes of rank {rank} are out of range or repeated", node)
+        self.demand(len(axes) - named, f"an axis is named twice, or is none of rank {rank}", node)
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""

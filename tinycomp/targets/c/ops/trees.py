@@ -21,21 +21,28 @@ _TRACKS = 1 << 30
 
 
 def ensemble_check(node: Node) -> Verdict:
-    """Tell whether the trees are sound and compare in float32, and rows have the columns that they ask for."""
+    """Tell whether the trees are sound, of the type of the rows, and these have the columns that they ask for."""
+    dtype = node.operand(0).dtype
     try:
-        ensemble = ensemble_of(node.op, node.attrs)
+        ensemble = ensemble_of(node.op, node.attrs, dtype)
         if node.op == "TreeEnsembleClassifier":
             labels = class_labels(node.op, node.attrs, ensemble.outputs)
             if labels.dtype == object:
                 return reject("labels are texts")
     except ModelError as error:
         return reject(str(error))
-    if ensemble.threshold.dtype != np.float32 or ensemble.weights.dtype != np.float32:
-        return reject(f"trees of {ensemble.threshold.dtype}")
+    if not ensemble.threshold.dtype == ensemble.weights.dtype == dtype:
+        return reject(f"trees of {ensemble.threshold.dtype} for rows of {dtype}")
+    if node.op == "TreeEnsemble" and dtype == "float64" and ensemble.target_transform != "NONE":
+        return reject(f"{ensemble.target_transform} in float64")
     columns = (node.operand(0).shape or (None, None))[1]
     if not isinstance(columns, int) or columns < ensemble.features:
         return reject(f"rows have {columns} columns, the trees ask for {ensemble.features}")
     return True
+
+
+def _is_wide(ensemble: Ensemble) -> bool:
+    return ensemble.threshold.dtype == np.float64
 
 
 def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View) -> None:
@@ -44,9 +51,8 @@ def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View)
     rows, columns = sized_type(x)[1]
     count = len(ensemble.feature)
     feature = np.where(ensemble.missing & (ensemble.leaf < 0), ensemble.feature | _TRACKS, ensemble.feature)
-    nodes = np.empty((count, 4), np.int32)
-    nodes[:, 0], nodes[:, 1] = feature, ensemble.threshold.view(np.int32)
-    nodes[:, 2:] = ensemble.children
+    thresholds = ensemble.threshold.view(np.int32).reshape(count, -1)
+    nodes = np.concatenate([feature[:, None], thresholds, ensemble.children], 1).astype(np.int32)
     params: dict[str, float | Size] = {
         "rows": rows, "features": columns, "outputs": ensemble.outputs, "nodes": count,
         "leaves": len(ensemble.weights), "trees": len(ensemble.roots),
@@ -55,33 +61,34 @@ def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View)
     base = ensemble.base if ensemble.base.any() else None
     tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths]), ensemble.weights]
     operands = [emit.constant(np.ascontiguousarray(table)) for table in tables]
-    emit.call("tree_ensemble_f32", [to, x, *operands, None if base is None else emit.constant(base)], params, node)
+    kernel = f"tree_ensemble_{'f64' if _is_wide(ensemble) else 'f32'}"
+    emit.call(kernel, [to, x, *operands, None if base is None else emit.constant(base)], params, node)
 
 
 @FAMILY.lower(
-    "TreeEnsemble", "TreeEnsembleRegressor", domain=_ML, check=all_of(dtypes("float32"), ranks(2), ensemble_check),
-    layout=LayoutRule.ROW_MAJOR,
+    "TreeEnsemble", "TreeEnsembleRegressor", domain=_ML,
+    check=all_of(dtypes("float32", "float64", operands=(0,)), ranks(2), ensemble_check), layout=LayoutRule.ROW_MAJOR,
 )  # fmt: skip
 def trees(emit: Emitter, node: Node) -> None:
     """Emit the scores of all targets, and what transforms them."""
-    ensemble = ensemble_of(node.op, node.attrs)
-    if ensemble.target_transform == "NONE":
+    ensemble = ensemble_of(node.op, node.attrs, node.operand(0).dtype)
+    if ensemble.target_transform == "NONE" and ensemble.weights.dtype == node.output.dtype:
         emit_scores(emit, node, ensemble, node.output)
         return
     rows = sized_type(node.output)[1][0]
-    scores = emit.scratch(rows * ensemble.outputs * 4)
+    scores = emit.scratch(rows * ensemble.outputs * ensemble.weights.itemsize)
     emit_scores(emit, node, ensemble, scores)
-    emit_classes(emit, node, scores, ensemble.outputs, ensemble.target_transform)
+    emit_classes(emit, node, scores, ensemble, ensemble.target_transform)
 
 
 def emit_classes(
-    emit: Emitter, node: Node, scores: View, classes: int, transform: str, labels: np.ndarray | None = None,
-    only: int = -1, positive: bool = False, mirrored: bool = False,
-) -> None:  # fmt: skip
+    emit: Emitter, node: Node, scores: View, ensemble: Ensemble, transform: str, labels: np.ndarray | None = None
+) -> None:
     """Emit what makes transformed scores, and classes where there are labels: the last result, and the first."""
     params: dict[str, float | Size] = {
-        "rows": sized_type(node.operand(0))[1][0], "classes": classes, "transform": TRANSFORMS.index(transform),
-        "only": only, "positive": int(positive), "mirrored": int(mirrored),
+        "rows": sized_type(node.operand(0))[1][0], "classes": ensemble.outputs,
+        "transform": TRANSFORMS.index(transform), "only": ensemble.only, "positive": int(ensemble.positive),
+        "mirrored": int(ensemble.mirrored), "wide": int(_is_wide(ensemble)),
     }  # fmt: skip
     chosen = None if labels is None else node.outputs[0]
     table = None if labels is None else emit.constant(labels)
@@ -89,16 +96,13 @@ def emit_classes(
 
 
 @FAMILY.lower(
-    "TreeEnsembleClassifier", domain=_ML, check=all_of(dtypes("float32", operands=(0,)), ranks(2), ensemble_check),
-    layout=LayoutRule.ROW_MAJOR,
+    "TreeEnsembleClassifier", domain=_ML,
+    check=all_of(dtypes("float32", "float64", operands=(0,)), ranks(2), ensemble_check), layout=LayoutRule.ROW_MAJOR,
 )  # fmt: skip
 def tree_classes(emit: Emitter, node: Node) -> None:
     """Emit the scores of all classes, and what makes labels of them."""
-    ensemble = ensemble_of(node.op, node.attrs)
+    ensemble = ensemble_of(node.op, node.attrs, node.operand(0).dtype)
     labels = class_labels(node.op, node.attrs, ensemble.outputs)
-    scores = emit.scratch(sized_type(node.operand(0))[1][0] * ensemble.outputs * 4)
+    scores = emit.scratch(sized_type(node.operand(0))[1][0] * ensemble.outputs * ensemble.weights.itemsize)
     emit_scores(emit, node, ensemble, scores)
-    emit_classes(
-        emit, node, scores, ensemble.outputs, ensemble.transform, labels, ensemble.only, ensemble.positive,
-        ensemble.mirrored,
-    )  # fmt: skip
+    emit_classes(emit, node, scores, ensemble, ensemble.transform, labels)

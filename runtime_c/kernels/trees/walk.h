@@ -1,0 +1,268 @@
+/* Walks through ensembles of trees whose numbers are of the type trees_real: what the leaves that each row reaches say,
+ * added up. tree_ensemble_f32.h and tree_ensemble_f64.h include this, each with names of its own. State: the nodes with
+ * their children side by side, the row of weights of every leaf, roots and depths.
+ *
+ * A step of one row waits for the step before it, so several go side by side: rows in one tree, or one row in several
+ * trees. A leaf is its own child, so that no step needs a branch; after some steps the walk ends if nobody has moved.
+ * The weights of a row are added in the order of the trees, however rows are cut. */
+#include "vocabulary.h"
+
+#ifndef TINYCOMP_KERNELS_TREES_WALK_H
+#define TINYCOMP_KERNELS_TREES_WALK_H
+
+enum { TREES_Y, TREES_X, TREES_NODES, TREES_LEAVES, TREES_ROOTS, TREES_WEIGHTS, TREES_BASE };
+
+enum { TREES_LANES = 8, TREES_BLOCK = 64, TREES_STRIDE = 4 };
+
+/* The feature of a node that sends NaN to its first child has this bit in the table. */
+enum { TREES_TRACKS = 1 << 30 };
+
+#endif
+
+#define trees_node TREES_TYPED(trees_node)
+#define trees_state TREES_TYPED(trees_state)
+#define trees_state_at TREES_TYPED(trees_state_at)
+#define trees_step TREES_TYPED(trees_step)
+#define trees_walk TREES_TYPED(trees_walk)
+#define trees_mirror TREES_TYPED(trees_mirror)
+#define trees_both_signs TREES_TYPED(trees_both_signs)
+#define trees_add TREES_TYPED(trees_add)
+#define trees_add_lanes TREES_TYPED(trees_add_lanes)
+#define trees_of_rows TREES_TYPED(trees_of_rows)
+#define trees_of_row TREES_TYPED(trees_of_row)
+
+/* int32 words of a node in the constant table: its feature, the bits of its threshold, its children. */
+#define TREES_WORDS (3 + (int)(sizeof(trees_real) / sizeof(int32_t)))
+
+typedef struct trees_node {
+  trees_real threshold;
+  int32_t feature;
+  int32_t child[2]; /* where the value is at most the threshold, and where it is not */
+} trees_node;
+
+/* Where the parts of the state lie. */
+typedef struct trees_state {
+  const trees_node *nodes;
+  const int32_t *leaves, *roots, *depths;
+} trees_state;
+
+static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const void *state) {
+  trees_state at = {.nodes = state};
+  at.leaves = (const int32_t *)(at.nodes + p->nodes);
+  at.roots = at.leaves + p->nodes;
+  at.depths = at.roots + p->trees;
+  return at;
+}
+
+static void TREES_PREPARE(tc_prepare *prepare) {
+  const tc_tree_ensemble_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare, p->nodes > 0 && p->nodes <= INT32_MAX && p->leaves > 0 && p->leaves <= INT32_MAX,
+             "%lld nodes and %lld leaves", (long long)p->nodes, (long long)p->leaves);
+  TC_REQUIRE(prepare, p->features > 0 && p->features < TREES_TRACKS / 2 && p->outputs > 0, "%lld columns, %lld outputs",
+             (long long)p->features, (long long)p->outputs);
+  TC_REQUIRE(prepare, p->aggregate >= TC_TREES_AVERAGE && p->aggregate <= TC_TREES_MAX, "there is no aggregate %lld",
+             (long long)p->aggregate);
+  tc_touch(prepare, TREES_Y, TC_PRODUCT(prepare, p->rows, p->outputs), sizeof(trees_real));
+  tc_touch(prepare, TREES_X, TC_PRODUCT(prepare, p->rows, p->features), sizeof(trees_real));
+  tc_touch(prepare, TREES_NODES, TC_PRODUCT(prepare, p->nodes, TREES_WORDS), sizeof(int32_t));
+  tc_touch(prepare, TREES_LEAVES, p->nodes, sizeof(int32_t));
+  tc_touch(prepare, TREES_ROOTS, TC_PRODUCT(prepare, p->trees, 2), sizeof(int32_t));
+  tc_touch(prepare, TREES_WEIGHTS, TC_PRODUCT(prepare, p->leaves, p->outputs), sizeof(trees_real));
+  tc_touch(prepare, TREES_BASE, p->outputs, sizeof(trees_real));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  prepare->state_bytes = TC_PRODUCT(prepare, p->nodes, sizeof(trees_node) + sizeof(int32_t)) +
+                         TC_PRODUCT(prepare, p->trees, 2, sizeof(int32_t));
+  TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features);
+  prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
+  prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
+  prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
+  prepare->work.flops = (double)p->rows * (double)p->trees * (double)p->outputs;
+}
+
+/* A node that sends NaN to its first child, as one that does so by comparing like all others: x <= t is no -x <= the
+ * number below -t, which NaN is not either. Behind the features of a row lie the negative ones. */
+static trees_node trees_mirror(trees_node node, int64_t features) {
+  const trees_real least = (trees_real)-INFINITY, below = TREES_BELOW(-node.threshold, least);
+  node.feature = (int32_t)((node.feature & ~TREES_TRACKS) + features);
+  const int32_t first = node.child[0];
+  node.child[0] = node.child[1];
+  node.child[1] = first;
+  /* No number is above infinity, and none is at most NaN. */
+  node.threshold = node.threshold == (trees_real)INFINITY ? (trees_real)NAN
+                   : node.threshold != node.threshold     ? (trees_real)INFINITY
+                                                          : below;
+  return node;
+}
+
+/* What a damaged table would make the walk do is mended here: every node leads to later ones and to a leaf's weights.
+ */
+static void TREES_PACK(const tc_prepare *prepare, void *state) {
+  const tc_tree_ensemble_f32_params *p = prepare->params;
+  const int32_t *from = prepare->constants[TREES_NODES], *roots = prepare->constants[TREES_ROOTS];
+  const int32_t *leaf = prepare->constants[TREES_LEAVES];
+  trees_node *nodes = state;
+  int32_t *leaves = (int32_t *)(nodes + p->nodes), *to = leaves + p->nodes;
+  for (int64_t i = 0; i < p->nodes; i++, from += TREES_WORDS) {
+    trees_node node = {.feature = from[0], .child = {from[TREES_WORDS - 2], from[TREES_WORDS - 1]}};
+    memcpy(&node.threshold, &from[1], sizeof(node.threshold));
+    const bool inner = node.child[0] > i && node.child[0] < p->nodes && node.child[1] > i && node.child[1] < p->nodes &&
+                       node.feature >= 0 && (node.feature & ~(p->tracks ? TREES_TRACKS : 0)) < p->features;
+    if (!inner) {
+      node = (trees_node){.child = {(int32_t)i, (int32_t)i}};
+    }
+    nodes[i] = inner && (node.feature & TREES_TRACKS) ? trees_mirror(node, p->features) : node;
+    leaves[i] = !inner && leaf[i] >= 0 && leaf[i] < p->leaves ? leaf[i] : 0;
+  }
+  for (int64_t t = 0; t < p->trees; t++) {
+    to[t] = roots[t] >= 0 && roots[t] < p->nodes ? roots[t] : 0;
+    to[p->trees + t] = (int32_t)tc_min(tc_max(roots[p->trees + t], 0), (int32_t)p->nodes);
+  }
+}
+
+TC_INLINE int32_t trees_step(const trees_node *nodes, const trees_real *x, int32_t at) {
+  const trees_node *node = nodes + at;
+  return node->child[!(x[node->feature] <= node->threshold)];
+}
+
+/* Leads all lanes down from where they are. */
+static void trees_walk(const trees_node *nodes, const trees_real *const *x, int64_t depth, int32_t *at) {
+  int32_t lane[TREES_LANES];
+#pragma GCC unroll 8
+  for (int i = 0; i < TREES_LANES; i++) {
+    lane[i] = at[i];
+  }
+  for (int64_t d = 0; d < depth; d += TREES_STRIDE) {
+    int32_t moved = 0;
+    for (int step = 0; step < TREES_STRIDE; step++) {
+#pragma GCC unroll 8
+      for (int i = 0; i < TREES_LANES; i++) {
+        const int32_t next = trees_step(nodes, x[i], lane[i]);
+        moved |= step == TREES_STRIDE - 1 ? next ^ lane[i] : 0;
+        lane[i] = next;
+      }
+    }
+    if (!moved) {
+      break;
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < TREES_LANES; i++) {
+    at[i] = lane[i];
+  }
+}
+
+/* Adds one leaf to the scores of a row. */
+TC_INLINE void trees_add(const tc_tree_ensemble_f32_params *p, const trees_real *weights, trees_real *y) {
+  for (int64_t i = 0; i < p->outputs; i++) {
+    y[i] = p->aggregate == TC_TREES_MIN   ? (weights[i] < y[i] ? weights[i] : y[i])
+           : p->aggregate == TC_TREES_MAX ? (weights[i] > y[i] ? weights[i] : y[i])
+                                          : y[i] + weights[i];
+  }
+}
+
+static void trees_add_lanes(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
+                            const int32_t *at, int64_t count, trees_real *y, int64_t step) {
+  if (p->outputs == 1 && p->aggregate <= TC_TREES_SUM) {
+    for (int64_t i = 0; i < count; i++) {
+      y[i * step] += weights[state->leaves[at[i]]];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    trees_add(p, weights + state->leaves[at[i]] * p->outputs, y + i * step);
+  }
+}
+
+/* Rows side by side, one tree after another. */
+static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
+                          const trees_real *x, int64_t stride, int64_t rows, trees_real *y) {
+  for (int64_t tree = 0; tree < p->trees; tree++) {
+    for (int64_t row = 0; row < rows; row += TREES_LANES) {
+      const trees_real *lanes[TREES_LANES];
+      int32_t at[TREES_LANES];
+      for (int i = 0; i < TREES_LANES; i++) {
+        lanes[i] = x + (row + i) * stride;
+        at[i] = state->roots[tree];
+      }
+      trees_walk(state->nodes, lanes, state->depths[tree], at);
+      trees_add_lanes(p, state, weights, at, TREES_LANES, y + row * p->outputs, p->outputs);
+    }
+  }
+}
+
+/* Trees side by side for one row. */
+static void trees_of_row(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
+                         const trees_real *x, trees_real *y) {
+  const trees_real *lanes[TREES_LANES];
+  for (int i = 0; i < TREES_LANES; i++) {
+    lanes[i] = x;
+  }
+  for (int64_t tree = 0; tree < p->trees; tree += TREES_LANES) {
+    const int64_t count = tc_min(p->trees - tree, TREES_LANES);
+    int32_t at[TREES_LANES];
+    int64_t depth = 0;
+    for (int i = 0; i < TREES_LANES; i++) {
+      const int64_t number = tree + tc_min(i, count - 1);
+      at[i] = state->roots[number];
+      depth = tc_max(depth, state->depths[number]);
+    }
+    trees_walk(state->nodes, lanes, depth, at);
+    trees_add_lanes(p, state, weights, at, count, y, 0);
+  }
+}
+
+/* Copies rows, the negative ones of each behind it. */
+static void trees_both_signs(const trees_real *x, int64_t rows, int64_t features, trees_real *to) {
+  for (int64_t row = 0; row < rows; row++, x += features, to += 2 * features) {
+    for (int64_t i = 0; i < features; i++) {
+      to[i] = x[i];
+      to[features + i] = -x[i];
+    }
+  }
+}
+
+static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_tree_ensemble_f32_params *p = call->params;
+  const trees_state state = trees_state_at(p, call->state);
+  const trees_real *weights = call->operands[TREES_WEIGHTS], *base = call->operands[TREES_BASE];
+  const int64_t first = begin * TREES_BLOCK, last = tc_min(end * TREES_BLOCK, p->rows);
+  const trees_real start = p->aggregate == TC_TREES_MIN ? INFINITY : p->aggregate == TC_TREES_MAX ? -INFINITY : 0;
+  for (int64_t row = first; row < last; row += TREES_BLOCK) {
+    const int64_t rows = tc_min(last - row, TREES_BLOCK), count = rows * p->outputs;
+    const trees_real *x = (const trees_real *)call->operands[TREES_X] + row * p->features;
+    const int64_t stride = p->tracks ? 2 * p->features : p->features;
+    if (p->tracks) {
+      trees_both_signs(x, rows, p->features, call->scratch);
+      x = call->scratch;
+    }
+    trees_real *y = (trees_real *)call->operands[TREES_Y] + row * p->outputs;
+    for (int64_t i = 0; i < count; i++) {
+      y[i] = start;
+    }
+    const int64_t full = rows / TREES_LANES * TREES_LANES;
+    trees_of_rows(p, &state, weights, x, stride, full, y);
+    for (int64_t i = full; i < rows; i++) {
+      trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
+    }
+    for (int64_t i = 0; i < count; i++) {
+      const bool silent = p->aggregate > TC_TREES_SUM && isinf(y[i]); /* no leaf speaks of this output */
+      const trees_real sum = p->aggregate == TC_TREES_AVERAGE ? y[i] / (trees_real)p->trees : y[i];
+      y[i] = silent ? 0 : sum + (base ? base[i % p->outputs] : 0);
+    }
+  }
+}
+
+#undef TREES_WORDS
+#undef trees_node
+#undef trees_state
+#undef trees_state_at
+#undef trees_step
+#undef trees_walk
+#undef trees_mirror
+#undef trees_both_signs
+#undef trees_add
+#undef trees_add_lanes
+#undef trees_of_rows
+#undef trees_of_row

@@ -1,0 +1,85 @@
+"""What compiling may spend: constants that grow, work that a small model asks for, and time."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tinycomp
+from tinycomp.errors import ExecutionError, OptionError
+from tinycomp.passes import fold_constants
+from tinycomp.passes.fold_constants import FoldConstants
+
+
+def model_of(nodes: list[onnx.NodeProto], output: str, **constants: np.ndarray) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Mul", [output, "x"], ["y"], name="last")], "bomb",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def filled(name: str = "c0") -> onnx.NodeProto:
+    value = numpy_helper.from_array(np.array([0.5], np.float32))
+    return helper.make_node("ConstantOfShape", ["shape"], [name], value=value)
+
+
+def doubling(count: int) -> onnx.ModelProto:
+    nodes = [helper.make_node("Concat", [f"c{i}", f"c{i}"], [f"c{i + 1}"], axis=0) for i in range(count)]
+    return model_of([filled(), *nodes], f"c{count}", shape=np.array([8]))
+
+
+def chain(count: int, size: int) -> onnx.ModelProto:
+    nodes = [helper.make_node("Exp" if i % 2 else "Neg", [f"c{i}"], [f"c{i + 1}"]) for i in range(count)]
+    return model_of([filled(), *nodes], f"c{count}", shape=np.array([size]))
+
+
+def test_constants_of_a_small_model_grow_by_64_mib_in_all_passes_together():
+    graph = tinycomp.from_onnx(doubling(28))  # 8 GiB at the end
+    with fold_constants.sharing_budget(graph):
+        for _ in range(4):
+            FoldConstants().run(graph)
+    assert sum(value.const.nbytes for value in graph.constants if value.const is not None) < 2 << 26
+    reasons = [remark.reason for remark in graph.remarks if remark.rule == "Concat"]
+    assert any("bytes to the constants" in reason for reason in reasons), reasons
+
+
+def test_larger_models_may_grow_more():
+    weights = np.ones(1 << 22, np.float32)
+    graph = tinycomp.from_onnx(model_of([helper.make_node("Concat", ["w"] * 6, ["c"], axis=0)], "c", w=weights))
+    assert FoldConstants().run(graph)
+
+
+def test_work_is_counted_over_all_passes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fold_constants, "_LEAST_WORK", 5000)
+    module = tinycomp.compile(chain(20, 400))
+    assert np.isfinite(module(np.ones(1, np.float32))).all()
+    graph = tinycomp.from_onnx(chain(20, 400))
+    with fold_constants.sharing_budget(graph):
+        assert FoldConstants().run(graph)
+        folded = len(graph)
+        FoldConstants().run(graph)
+        assert len(graph) == folded > 10
+    assert any("operations to compute" in remark.reason for remark in graph.remarks)
+
+
+def test_products_count_their_work(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fold_constants, "_LEAST_WORK", 20_000)
+    for size, is_folded in ((20, True), (40, False)):
+        graph = tinycomp.from_onnx(
+            model_of([filled(), helper.make_node("MatMul", ["c0", "c0"], ["c1"])], "c1", shape=np.array([size, size]))
+        )
+        FoldConstants().run(graph)
+        assert (len(graph) == 1) == is_folded
+
+
+def test_the_time_of_compiling_is_limited():
+    with pytest.raises(ExecutionError, match=r"pass inline-functions: the time is up; expected an end within 1e-09 s"):
+        tinycomp.compile(chain(3, 4), timeout=1e-9)
+    assert tinycomp.compile(chain(3, 4), timeout=1000)(np.ones(1, np.float32)).shape == (4,)
+    with pytest.raises(OptionError, match="timeout"):
+        tinycomp.compile(chain(3, 4), timeout=-1)

@@ -1,0 +1,253 @@
+"""Files that change, vanish, or are no files while they are read: an error, and the process lives on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tinycomp
+from tinycomp.cli.entry import main
+from tinycomp.driver.compiler import Compiler
+from tinycomp.errors import ArtifactError, ModelError, TinycompError, WriteError
+from tinycomp.memory import mapped
+from tinycomp.memory.mapped import map_file, mapping_of, open_regular
+from tinycomp.runtime.archive import Archive
+from tinycomp.runtime.cache import Cache
+from tinycomp.runtime.files import write_file
+
+PAGE = 4096
+WEIGHTS = np.arange(64 * 1024, dtype=np.float32).reshape(64, 1024)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model whose weights lie in a file of their own, in a folder of its own."""
+    (tmp_path / "model" / "parts").mkdir(parents=True)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(WEIGHTS, "w")],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path = tmp_path / "model" / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="parts/weights.bin", size_threshold=0)
+    return path
+
+
+def weights_of(model: Path) -> Path:
+    return model.parent / "parts" / "weights.bin"
+
+
+def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, act: Callable[[], object]) -> None:
+    """Let something happen just before a function is called."""
+    function = getattr(owner, name)
+
+    def acting(*args: Any, **options: Any) -> Any:
+        act()
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, acting)
+
+
+# Files that are cut off -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_mapped_file_loses_reads_as_zeros(tmp_path: Path):
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * 4 * PAGE)
+    with path.open("rb") as file:
+        data = map_file(file, path)
+    os.truncate(path, PAGE)
+    assert data[:PAGE].tolist() == [ord("x")] * PAGE
+    assert not data[PAGE:].any()
+    mapping = mapping_of(data)
+    assert mapping is not None
+    os.truncate(path, 4 * PAGE)
+    with pytest.raises(ModelError, match=r"the file has changed .* cut off or written to meanwhile"):
+        mapping.check()
+
+
+def test_what_cannot_be_guarded_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * 2 * PAGE)
+    monkeypatch.setattr(mapped._guard, "add", lambda address, length: -1)
+    with path.open("rb") as file:
+        data = map_file(file, path)
+    os.truncate(path, 0)
+    assert mapping_of(data) is None
+    assert data.tobytes() == b"x" * 2 * PAGE
+
+
+def test_guards_are_given_back(tmp_path: Path):
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * PAGE)
+    for _ in range(5000):  # more than there are at a time
+        with path.open("rb") as file:
+            data = map_file(file, path)
+    mapping = mapping_of(data)
+    assert mapping is not None
+    assert mapping.guard >= 0
+
+
+OTHER_FAULT = """
+import mmap, os, sys
+from tinycomp.memory.mapped import map_file
+path = sys.argv[1]
+with open(path, "rb") as file:
+    guarded = map_file(file, path)
+    foreign = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+os.truncate(path, 0)
+print(guarded[5000], flush=True)
+foreign[5000]
+"""
+
+
+def test_faults_of_others_still_end_the_process(tmp_path: Path):
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * 4 * PAGE)
+    ended = subprocess.run([sys.executable, "-c", OTHER_FAULT, str(path)], capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["0"]
+    assert ended.returncode == -signal.SIGBUS
+
+
+def test_weights_cut_off_while_compiling(model: Path, monkeypatch: pytest.MonkeyPatch):
+    before(monkeypatch, Compiler, "partition_in_place", lambda: os.truncate(weights_of(model), 100))
+    with pytest.raises(ModelError, match="the file has changed since the model was compiled"):
+        tinycomp.compile(model)
+
+
+def test_a_module_cut_off_while_it_is_loaded(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "module.tcm"
+    tinycomp.compile(model).save(path)
+    whole = path.read_bytes()
+    before(monkeypatch, Archive, "array", lambda: os.truncate(path, 100))
+    before(monkeypatch, Archive, "from_bytes", lambda: os.truncate(path, len(whole) // 2))
+    with pytest.raises(ArtifactError):
+        tinycomp.load(path)
+
+
+def test_a_module_cut_off_after_its_checksums(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "module.tcm"
+    tinycomp.compile(model).save(path)
+    monkeypatch.setattr(Archive, "from_bytes", cut_after(Archive.from_bytes, path))
+    with pytest.raises(ArtifactError, match="the file has changed while it was read"):
+        tinycomp.load(path)
+
+
+def cut_after(function: Callable[..., Any], path: Path) -> Any:
+    def cutting(*args: Any) -> Any:
+        result = function(*args)
+        os.truncate(path, 100)
+        return result
+
+    return cutting
+
+
+# Links ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_becomes_a_link_is_not_followed(model: Path, tmp_path: Path):
+    """Whoever may write beside the model gets no other file read: 300 tries, while a thread swaps folder and link."""
+    outside, parts = tmp_path / "outside", model.parent / "parts"
+    outside.mkdir()
+    (outside / "weights.bin").write_bytes(np.full_like(WEIGHTS, 7).tobytes())
+    aside, done = model.parent / "aside", threading.Event()
+
+    def swap() -> None:
+        for turn in itertools.count():
+            if done.is_set():
+                break
+            if turn % 2 == 0:
+                parts.rename(aside)
+                parts.symlink_to(outside)
+            else:
+                parts.unlink()
+                aside.rename(parts)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    read = 0
+    try:
+        for _ in range(300):
+            try:
+                graph = tinycomp.from_onnx(model)
+            except TinycompError:
+                continue
+            read += 1
+            (constant,) = graph.constants
+            np.testing.assert_array_equal(constant.const, WEIGHTS)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_numbers_of_bytes_are_read_to_the_last_digit(model: Path):
+    proto = onnx.load(model, load_external_data=False)
+    for offset, is_right in (("0" * 40, True), ("0" * 40 + "4", False), ("1" + "0" * 40, False), ("0" * 101, False)):
+        for entry in proto.graph.initializer[0].external_data:
+            if entry.key == "offset":
+                entry.value = offset
+        model.write_bytes(proto.SerializeToString())
+        if is_right:
+            np.testing.assert_array_equal(tinycomp.from_onnx(model).constants[0].const, WEIGHTS)
+        else:
+            with pytest.raises(ModelError, match=r"outside the external file|the offset of the external data"):
+                tinycomp.from_onnx(model)
+
+
+# Pipes in place of files ----------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_is_not_waited_for(model: Path, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(pipe)
+    with pytest.raises(ModelError, match="not a regular file"):
+        tinycomp.from_onnx(pipe)
+    with pytest.raises(ArtifactError, match="not a regular file"):
+        tinycomp.load(pipe)
+    with pytest.raises(WriteError, match="Nobody reads from this pipe"):
+        write_file(pipe, b"data")
+    weights_of(model).unlink()
+    os.mkfifo(weights_of(model))
+    with pytest.raises(ModelError, match="is not a regular file"):
+        tinycomp.from_onnx(model)
+
+
+@pytest.mark.parametrize("name", ["model.tir", "model.tcm", "model.onnx"])
+def test_commands_do_not_wait_for_pipes(name: str, tmp_path: Path):
+    os.mkfifo(tmp_path / name)
+    assert main(["report", str(tmp_path / name)]) != 0
+
+
+def test_inputs_are_no_pipes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    os.mkfifo(tmp_path / "x.npy")
+    assert main(["run", str(model), "--input", str(tmp_path / "x.npy")]) != 0
+    assert "not a regular file" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_pipe_in_the_cache_is_no_entry(tmp_path: Path):
+    cache = Cache(tmp_path / "cache", ".so", "something")
+    cache.prepare()
+    cache.store("key", b"data", "target", "region")
+    place = cache.place("key", b"data")
+    place.unlink()
+    os.mkfifo(place)
+    assert cache.find("key") is None
+    (tmp_path / "cache" / "key.json").unlink()
+    os.mkfifo(tmp_path / "cache" / "key.json")
+    assert cache.find("key") is None
+    assert cache.entries() == []

@@ -1,0 +1,254 @@
+"""What ONNX leaves open (docs/semantics.md): the host and the C target do the same, bit by bit or error by error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tinycomp
+from tinycomp.errors import TinycompError
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass
+class Case:
+    """One node and what it reads.
+
+    Attributes:
+        op: The operator.
+        feeds: Its operands, None for absent ones.
+        attrs: Its attributes.
+        constants: Which operands are constants; the others come in a run.
+        outputs: The number of its results.
+        opset: The opset.
+        declared: The declared shape of the first result, if there is one.
+        wanted: The first result, or a part of the error; None where only agreement is asked for.
+    """
+
+    op: str
+    feeds: Sequence[np.ndarray | None]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    constants: Sequence[int] = ()
+    outputs: int = 1
+    opset: int = 21
+    declared: Sequence[int] | None = None
+    wanted: Any = None
+
+    def model(self) -> onnx.ModelProto:
+        names = ["" if x is None else f"x{i}" for i, x in enumerate(self.feeds)]
+        inputs, constants = [], []
+        for index, (name, x) in enumerate(zip(names, self.feeds, strict=True)):
+            if x is not None and index in self.constants:
+                constants.append(numpy_helper.from_array(x, name))
+            elif x is not None:
+                kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+                inputs.append(helper.make_tensor_value_info(name, kind, list(x.shape)))
+        results = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(self.outputs)]
+        if self.declared is not None:
+            results = [helper.make_tensor_value_info("y0", TensorProto.INT64, list(self.declared))]
+        node = helper.make_node(self.op, names, [r.name for r in results], name="node", **self.attrs)
+        graph = helper.make_graph([node], "case", inputs, results, constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
+
+    def run(self, target: Any) -> list[np.ndarray] | str:
+        """Return the results, or the text of the error."""
+        fed = {f"x{i}": x for i, x in enumerate(self.feeds) if x is not None and i not in self.constants}
+        try:
+            return [np.asarray(y) for y in tinycomp.compile(self.model(), target).run(fed).values()]
+        except TinycompError as error:
+            return str(error)
+
+    def __str__(self) -> str:
+        parts = ["absent" if x is None else "x".join(map(str, x.shape)) or x.tolist() for x in self.feeds]
+        values = [x.reshape(-1)[:3].tolist() for x in self.feeds[1:] if x is not None and x.size]
+        return (
+            f"{self.op} {self.feeds[0].dtype if self.feeds[0] is not None else ''} {parts} {values} {self.attrs or ''}"
+        )
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def i64(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def scalar(value: float | bool, dtype: str = "float32") -> np.ndarray:
+    return np.array(value, dtype)
+
+
+def texts(*values: str) -> np.ndarray:
+    return np.array(values, object)
+
+
+def integers() -> Iterator[Case]:
+    for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint32"):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        a = np.array([5, low, low, 0, high, 7], dtype)
+        b = np.array([0, -1 if low < 0 else high, 0, 0, high, 2], dtype)
+        yield Case("Div", [a, b])
+        yield Case("Mod", [a, b])
+        yield Case("Mod", [a, b], {"fmod": 1})
+        yield Case("Abs", [a])
+        if low < 0:
+            yield Case("Neg", [a])
+    yield Case("Div", [np.array([5, INT64_MIN]), np.array([0, -1])], wanted=[0, INT64_MIN])
+    yield Case("Mod", [np.array([5, INT64_MIN]), np.array([0, -1])], wanted=[0, 0])
+    yield Case("Mod", [f32(1, -1, 0, np.inf, 5), f32(0, 0, 0, 2, np.inf)], {"fmod": 1})
+    yield Case("Pow", [np.array([2, 0, -2, 3, 2], "i4"), np.array([-1, -1, 3, 40, 31], "i4")])
+    yield Case("Pow", [np.array([2, 0, -2], "i4"), f32(-1, -1, 0.5)])
+    yield Case("BitShift", [np.array([1, 2, 3], "u4"), np.array([31, 32, 255], "u4")], {"direction": "LEFT"})
+    yield Case("BitShift", [np.array([255, 2, 3], "u1"), np.array([7, 8, 255], "u1")], {"direction": "RIGHT"})
+
+
+def conversions() -> Iterator[Case]:
+    numbers = f32(np.nan, np.inf, -np.inf, 1e30, -1e30, 300.7, -1.5)
+    for kind in ("INT8", "INT32", "INT64", "UINT8", "UINT32", "UINT64", "BOOL"):
+        yield Case("Cast", [numbers], {"to": getattr(TensorProto, kind)})
+    yield Case("Cast", [f32(1e6, -1e6)], {"to": TensorProto.FLOAT16}, wanted=[np.inf, -np.inf])
+    yield Case("Cast", [texts("99999999999999999999")], {"to": TensorProto.INT64})
+    yield Case("Cast", [texts("300")], {"to": TensorProto.UINT8})
+    for text in ("abc", "", "nan", "0x10"):
+        yield Case("Cast", [texts(text)], {"to": TensorProto.INT64}, wanted="cannot cast text to int64")
+    for scale in (0.0, -1.0, np.nan, np.inf):
+        yield Case("QuantizeLinear", [f32(1, -1, 0), scalar(scale), scalar(3, "uint8")])
+        yield Case("DequantizeLinear", [np.array([1, -1, 0], "i1"), scalar(scale)])
+        given = [f32(1, 2), scalar(scale), scalar(3, "uint8")]
+        yield Case("QuantizeLinear", given, constants=(1, 2), wanted="a quantisation scale is not positive")
+    numbers = [f32(np.nan, np.inf, -np.inf, 1e30), scalar(1), scalar(3, "uint8")]
+    yield Case("QuantizeLinear", numbers, constants=(1, 2), wanted=[0, 255, 0, 255])
+    for x in (f32(0, 0, 0), f32(np.nan, 1), f32(), f32(-3, 5), f32(np.inf, 1)):
+        yield Case("DynamicQuantizeLinear", [x], outputs=3)
+
+
+def shapes() -> Iterator[Case]:
+    x = np.ones((2, 3), np.float32)
+    for wanted in ((-5, 2), (-1, -1), (0, 0), (3, -1), (-2, -3), (0, -1), (2, 2)):
+        yield Case("Reshape", [x, i64(*wanted)], constants=(1,))
+        yield Case("Reshape", [x, i64(*wanted)])
+    for wanted in ((0, -1), (3, 0), (0, -1, 1), (-1, 3), (1, -1)):
+        yield Case("Reshape", [x[:0], i64(*wanted)])
+        yield Case("Reshape", [x[:0], i64(*wanted)], constants=(1,))
+    yield Case("Reshape", [x, i64(0, -1)], {"allowzero": 1})
+    for pads in ((7, 8), (-1, 9), (0, -3)):
+        for mode in ("reflect", "edge", "wrap", "constant"):
+            yield Case("Pad", [f32(1, 2, 3), i64(*pads)], {"mode": mode})
+    yield Case("Pad", [f32(1, 2, 3), i64(4, 0)], {"mode": "reflect"}, wanted=[1, 2, 3, 2, 1, 2, 3])
+    yield Case("Pad", [f32(1), i64(2, 2)], {"mode": "reflect"}, constants=(1,), wanted=[1, 1, 1, 1, 1])
+    yield Case("Pad", [f32(), i64(1, 1)], {"mode": "edge"}, constants=(1,), wanted="nothing to pad from")
+    image = np.ones((1, 1, 2, 2), np.float32)
+    for scale in (np.nan, np.inf, 0.0, -1.0):
+        for constants in ((), (2,)):
+            yield Case(
+                "Resize", [image, None, f32(1, 1, scale, 1)], constants=constants, wanted="scale is not positive"
+            )
+    yield Case("Resize", [image, None, None, i64(1, 1, -1, 2)], wanted="negative")
+    yield Case("Resize", [image, None, None, i64(1, 1, 0, 2)])
+    yield Case("Resize", [image[:, :, :0], None, None, i64(1, 1, 2, 2)])
+    yield Case("Resize", [np.full((1, 1, 2, 2), np.nan, "f4"), None, f32(1, 1, 2, 2)], {"mode": "linear"}, (2,))
+    for start, limit, delta in ((0, np.nan, 1), (0, np.inf, 1), (np.nan, 1, 1), (0, 1, np.nan), (1, 0, -np.inf)):
+        yield Case("Range", [scalar(start), scalar(limit), scalar(delta)], wanted=[])
+    yield Case("Range", [scalar(0), scalar(1), scalar(0)])
+    yield Case("Range", [i64(0)[0], i64(5)[0], i64(0)[0]], wanted="the step is 0")
+    yield Case("Range", [scalar(0), scalar(1), scalar(0.3)])
+    for depth in (i64(-1)[0], scalar(np.nan), scalar(np.inf), scalar(-2)):
+        yield Case("OneHot", [i64(1, 2), depth, f32(0, 1)], wanted="negative")
+    yield Case("OneHot", [i64(1, 2), scalar(3.7), f32(0, 1)])
+    yield Case("OneHot", [i64(1, 2), i64(0)[0], f32(0, 1)])
+    yield Case("Slice", [f32(1, 2), i64(0), i64(2), i64(0), i64(0)], wanted="a step is 0")
+    yield Case("Slice", [f32(1, 2, 3), i64(INT64_MIN), i64(INT64_MAX), i64(0), i64(1)], wanted=[1, 2, 3])
+    yield Case("Slice", [f32(1, 2, 3), i64(INT64_MAX), i64(INT64_MIN), i64(0), i64(-1)], wanted=[3, 2, 1])
+    yield Case("Tile", [f32(1, 2), i64(-1)])
+    yield Case("Expand", [f32(1, 2), i64(3)])
+    yield Case("ConstantOfShape", [i64(-1)])
+    yield Case("Split", [f32(1, 2, 3), i64(1, 1)], outputs=2)
+    yield Case("Split", [f32(1, 2, 3), i64(-1, 4)], outputs=2)
+    yield Case("Trilu", [np.ones((3, 3), np.float32), scalar(2**40, "int64")])
+    yield Case("Unsqueeze", [f32(1, 2), i64(0, 0)])
+    yield Case("CumSum", [f32(1, 2), i64(3)[0]])
+    for k in (5, -1):
+        yield Case("TopK", [f32(1, 2, 3), i64(k)], outputs=2)
+    yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 3))
+    yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 2), wanted=[[0, 2]])
+
+
+def indices() -> Iterator[Case]:
+    yield Case("Gather", [f32(1, 2, 3), i64(-4)])
+    yield Case("Gather", [f32(1, 2, 3), i64(3)])
+    yield Case("GatherND", [f32(1, 2, 3), i64(5)[:, None]])
+    yield Case("ScatterElements", [f32(1, 2, 3), i64(1, 1), f32(7, 8)], wanted=[1, 8, 3])
+    yield Case("ScatterElements", [f32(1, 2, 3), i64(1, 9), f32(7, 8)])
+    yield Case("Compress", [f32(1, 2), np.array([True, False, True])])
+    yield Case("Compress", [f32(1, 2, 3), np.array([True])], wanted=[1])
+    yield Case("ReverseSequence", [np.ones((3, 2), np.float32), i64(9, 1)])
+    yield Case("ReverseSequence", [np.ones((3, 2), np.float32), i64(-1, 1)])
+    yield Case("TensorScatter", [np.zeros((1, 4, 2), "f4"), np.ones((1, 3, 2), "f4"), i64(3)], opset=24)
+    image = np.ones((1, 1, 2, 2), np.float32)
+    yield Case("RoiAlign", [image, np.full((1, 4), np.nan, np.float32), i64(0)])
+    yield Case("RoiAlign", [image, np.ones((1, 4), np.float32), i64(3)])
+    yield Case("GridSample", [image, np.full((1, 1, 1, 2), np.nan, np.float32)])
+    weights = [np.ones((1, 6, 3), np.float32), np.ones((1, 6, 2), np.float32)]
+    for length in (9, -1):
+        given = [np.ones((2, 1, 3), np.float32), *weights, None, np.array([length], "i4")]
+        yield Case("GRU", given, {"hidden_size": 2}, (1, 2), 2)
+    tokens = np.ones((1, 1, 2, 4), np.float32)
+    for length in (9, -3):
+        yield Case("Attention", [tokens, tokens, tokens, None, None, None, i64(length)], opset=24)
+
+
+def floats() -> Iterator[Case]:
+    nan = np.nan
+    yield Case("TopK", [f32(1, nan, 3, nan), i64(3)], outputs=2)
+    yield Case("ArgMax", [f32(1, nan, 3, nan)], wanted=[1])
+    yield Case("ArgMax", [np.ones((0, 2), np.float32)], wanted="empty")
+    yield Case("Max", [f32(1, nan), f32(nan, 2)], wanted=[nan, nan])
+    yield Case("Min", [f32(0.0, -0.0), f32(-0.0, 0.0)])
+    yield Case("Clip", [f32(nan, 5), scalar(1), scalar(2)], wanted=[nan, 2])
+    yield Case("Clip", [f32(0, 1.5, 5), scalar(2), scalar(1)], wanted=[1, 1, 1])
+    for dtype in ("float32", "int32"):
+        for op in ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd", "ReduceMean"):
+            yield Case(op, [np.ones((0, 2), dtype), i64(0)], constants=(1,))
+    yield Case("Softmax", [f32(np.inf, 1, 2)])
+    yield Case("Softmax", [f32(-np.inf, -np.inf)])
+    yield Case("Softmax", [np.ones((2, 0), np.float32)])
+    yield Case("Round", [f32(0.5, 1.5, -0.5, 2.5, nan)], wanted=[0, 2, -0.0, 2, nan])
+    yield Case("Sign", [f32(nan, -0.0, 0.0)])
+    yield Case("Relu", [f32(nan, -0.0, -1)])
+    yield Case("Sqrt", [f32(-1, 0, -0.0)])
+    yield Case("Log", [f32(0, -1, np.inf)])
+    yield Case("Where", [np.array([True, False]), f32(nan, 1), f32(1, nan)], wanted=[nan, nan])
+    for ratio in (2.0, nan):
+        yield Case("Dropout", [f32(1, 2, 3), scalar(ratio)])
+    yield Case("Dropout", [f32(1, 2, 3), scalar(2.0)], constants=(1,))
+    yield Case("MatMul", [np.ones((2, 0), np.float32), np.ones((0, 3), np.float32)])
+    window = {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}
+    yield Case("MaxPool", [np.full((1, 1, 2, 2), nan, np.float32)], window)
+    yield Case("AveragePool", [np.ones((1, 1, 2, 2), np.float32)], window)
+    given = [np.full((1, 2, 4), nan, "f4"), np.full((1, 1, 2), nan, "f4"), i64(5), f32(0.5), f32(0.1)]
+    yield Case("NonMaxSuppression", given)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", [*integers(), *conversions(), *shapes(), *indices(), *floats()], ids=str)
+def test_host_and_target_agree(case: Case):
+    found, host = case.run("c"), case.run([])
+    if isinstance(found, str) or isinstance(host, str):
+        assert isinstance(found, str), host
+        assert isinstance(host, str), found
+        assert not isinstance(case.wanted, (list, np.ndarray)), found
+        assert case.wanted is None or case.wanted in found, found
+        assert case.wanted is None or case.wanted in host, host
+        return
+    assert not isinstance(case.wanted, str), found
+    for a, b in zip(found, host, strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+    if case.wanted is not None:
+        np.testing.assert_array_equal(found[0], np.array(case.wanted, found[0].dtype))

@@ -1,0 +1,37 @@
+"""Locks that a forked child finds open, whoever holds them in the parent: the threads that hold them are not there."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from types import TracebackType
+
+
+class Lock:
+    """A lock as ``threading.Lock``, for use in a ``with`` statement."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._lock.locked():  # not in a child that was forked meanwhile
+            self._lock.release()
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _open_all() -> None:
+    for lock in list(_locks):
+        lock._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_all)
