@@ -504,7 +504,8 @@ enum { TC_TREES_AVERAGE, TC_TREES_SUM, TC_TREES_MIN, TC_TREES_MAX };
  * sends a row to its first child where x[feature] <= threshold, or where that is NaN and its feature has bit 30, else
  * to its second; children come behind their parents, and what does not is a leaf. Infinite minima and maxima become 0.
  * Operands: y[rows, outputs], x[rows, features], nodes (int32 [nodes, 4]: feature, bits of the threshold, children),
- * leaves (int32 [nodes]: the row of weights), roots (int32 [2, trees]: nodes, then depths), weights[leaves, outputs],
+ * leaves (int32 [nodes]: the row of weights), roots (int32 [3, trees]: nodes, then depths, then the only
+ * output that the leaves of a tree say anything about, or -1), weights[leaves, outputs],
  * base[outputs] (optional). */
 typedef struct tc_tree_ensemble_f32_params {
   int64_t rows, features, outputs;

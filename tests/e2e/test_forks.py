@@ -17,10 +17,7 @@ from tinycomp.memory.gc_pause import gc_paused
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.regions import BoundedCache
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")
 CHILDREN = 20
 
 

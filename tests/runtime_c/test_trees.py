@@ -55,7 +55,7 @@ def walk(
         "rows": len(x), "features": x.shape[1], "outputs": e.outputs, "nodes": len(e.feature), "leaves": len(e.weights),
         "trees": len(e.roots), "aggregate": AGGREGATES.index(e.aggregate), "tracks": 1,
     } | changes  # fmt: skip
-    roots = np.stack([e.roots, e.depths])
+    roots = np.stack([e.roots, e.depths, e.columns])
     operands = [x, *map(Weight, (table if nodes is None else nodes, e.leaf, roots, e.weights, e.base))]
     kind = e.threshold.dtype.name
     return run_single(f"tree_ensemble_f{kind[-2:]}", operands, params, (kind, (len(x), e.outputs)), isa, pool)
@@ -105,6 +105,18 @@ def test_missing_values_at_strange_thresholds(isa: str) -> None:
                 np.zeros(1, np.int32), np.ones(1, np.int32), "SUM", "NONE", np.zeros(1, F32),
             )  # fmt: skip
             np.testing.assert_array_equal(walk(made, x, isa), made.scores(x), f"{threshold} {missing}")
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("rows", [3, 20])
+def test_trees_that_speak_of_one_output(rows: int, aggregate: str, isa: str) -> None:
+    made = ensemble(7, trees=9, outputs=3, features=3, depth=4, aggregate=aggregate)
+    owner = np.searchsorted(made.roots, np.flatnonzero(made.leaf >= 0), side="right") - 1
+    others = np.arange(3) != (owner % 3)[:, None]
+    made.weights[others & (owner < 8)[:, None]] = 0
+    assert made.columns.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, -1]
+    x = data(rows, 3)
+    np.testing.assert_allclose(walk(made, x, isa), made.scores(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)

@@ -96,14 +96,6 @@ def _root(body: Body, x: Value, p: int) -> Value:
     return x if p == 1 else body("Pow", x, body.float32(1 / p))
 
 
-def _lp_norm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    x = operands[0]
-    if x is None or not x.rank:
-        return None
-    size = _length(body, x, [int(node.attrs.get("axis", -1))], int(node.attrs.get("p", 2)))
-    return body("Div", x, body("Where", body("Equal", size, body.float32(0)), body.float32(1), size))
-
-
 def _global_lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x = operands[0]
     if x is None or not x.rank or x.rank < 3:
@@ -137,7 +129,6 @@ DEFINITIONS = MappingProxyType({
     "LayerNormalization": Definition(
         _layer_norm, lambda node: _is_float32(node) and len(node.used_outputs()) > 1 and bool(node.outputs[0].name)
     ),
-    "LpNormalization": Definition(_lp_norm, _is_float32),
     "LpPool": Definition(_lp_pool, _is_float32),
     "MeanVarianceNormalization": Definition(_mean_variance_norm, _is_float32),
 })  # fmt: skip

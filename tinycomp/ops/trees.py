@@ -75,6 +75,15 @@ class Ensemble:
         return int(self.weights.shape[1])
 
     @property
+    def columns(self) -> Array:
+        """Return the only output that the weights of each tree are not 0 for, int32[trees]; -1 if there are several."""
+        at = np.flatnonzero(self.leaf >= 0)
+        owner = np.searchsorted(self.roots, at, side="right") - 1  # the nodes of a tree follow its root
+        speaks = np.zeros((len(self.roots), self.outputs), bool)
+        np.logical_or.at(speaks, owner, self.weights[self.leaf[at]] != 0)
+        return np.where(speaks.sum(1) <= 1, speaks.argmax(1), -1).astype(np.int32)
+
+    @property
     def target_transform(self) -> str:
         """Return the transform of targets: a single one has none but ``PROBIT``."""
         return self.transform if self.outputs > 1 or self.transform == "PROBIT" else "NONE"

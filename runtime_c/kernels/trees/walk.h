@@ -1,6 +1,6 @@
 /* Walks through ensembles of trees whose numbers are of the type trees_real: what the leaves that each row reaches say,
  * added up. tree_ensemble_f32.h and tree_ensemble_f64.h include this, each with names of its own. State: the nodes with
- * their children side by side, the row of weights of every leaf, roots and depths.
+ * their children side by side, the row of weights of every leaf, roots, depths and columns.
  *
  * A step of one row waits for the step before it, so several go side by side: rows in one tree, or one row in several
  * trees. A leaf is its own child, so that no step needs a branch; after some steps the walk ends if nobody has moved.
@@ -27,7 +27,6 @@ enum { TREES_TRACKS = 1 << 30 };
 #define trees_mirror TREES_TYPED(trees_mirror)
 #define trees_both_signs TREES_TYPED(trees_both_signs)
 #define trees_add TREES_TYPED(trees_add)
-#define trees_add_lanes TREES_TYPED(trees_add_lanes)
 #define trees_of_rows TREES_TYPED(trees_of_rows)
 #define trees_of_row TREES_TYPED(trees_of_row)
 
@@ -43,7 +42,7 @@ typedef struct trees_node {
 /* Where the parts of the state lie. */
 typedef struct trees_state {
   const trees_node *nodes;
-  const int32_t *leaves, *roots, *depths;
+  const int32_t *leaves, *roots, *depths, *columns;
 } trees_state;
 
 static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const void *state) {
@@ -51,6 +50,7 @@ static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const vo
   at.leaves = (const int32_t *)(at.nodes + p->nodes);
   at.roots = at.leaves + p->nodes;
   at.depths = at.roots + p->trees;
+  at.columns = at.depths + p->trees;
   return at;
 }
 
@@ -66,15 +66,15 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   tc_touch(prepare, TREES_X, TC_PRODUCT(prepare, p->rows, p->features), sizeof(trees_real));
   tc_touch(prepare, TREES_NODES, TC_PRODUCT(prepare, p->nodes, TREES_WORDS), sizeof(int32_t));
   tc_touch(prepare, TREES_LEAVES, p->nodes, sizeof(int32_t));
-  tc_touch(prepare, TREES_ROOTS, TC_PRODUCT(prepare, p->trees, 2), sizeof(int32_t));
+  tc_touch(prepare, TREES_ROOTS, TC_PRODUCT(prepare, p->trees, 3), sizeof(int32_t));
   tc_touch(prepare, TREES_WEIGHTS, TC_PRODUCT(prepare, p->leaves, p->outputs), sizeof(trees_real));
   tc_touch(prepare, TREES_BASE, p->outputs, sizeof(trees_real));
   if (tc_refused(prepare)) {
     return;
   }
   prepare->state_bytes = TC_PRODUCT(prepare, p->nodes, sizeof(trees_node) + sizeof(int32_t)) +
-                         TC_PRODUCT(prepare, p->trees, 2, sizeof(int32_t));
-  TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features);
+                         TC_PRODUCT(prepare, p->trees, 3, sizeof(int32_t));
+  TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features, p->outputs, p->aggregate);
   prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
   prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
@@ -118,6 +118,8 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
   for (int64_t t = 0; t < p->trees; t++) {
     to[t] = roots[t] >= 0 && roots[t] < p->nodes ? roots[t] : 0;
     to[p->trees + t] = (int32_t)tc_min(tc_max(roots[p->trees + t], 0), (int32_t)p->nodes);
+    const int32_t column = roots[2 * p->trees + t];
+    to[2 * p->trees + t] = p->aggregate <= TC_TREES_SUM && column >= 0 && column < p->outputs ? column : -1;
   }
 }
 
@@ -153,25 +155,22 @@ static void trees_walk(const trees_node *nodes, const trees_real *const *x, int6
   }
 }
 
-/* Adds one leaf to the scores of a row. */
-TC_INLINE void trees_add(const tc_tree_ensemble_f32_params *p, const trees_real *weights, trees_real *y) {
-  for (int64_t i = 0; i < p->outputs; i++) {
-    y[i] = p->aggregate == TC_TREES_MIN   ? (weights[i] < y[i] ? weights[i] : y[i])
-           : p->aggregate == TC_TREES_MAX ? (weights[i] > y[i] ? weights[i] : y[i])
-                                          : y[i] + weights[i];
+/* Adds one leaf to the scores of a row; `column` is the only one that it speaks of, or -1. */
+TC_INLINE void trees_add(const tc_tree_ensemble_f32_params *p, const trees_real *weights, int32_t column,
+                         trees_real *y) {
+  if (column >= 0) {
+    y[column] += weights[column];
+    return;
   }
-}
-
-static void trees_add_lanes(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
-                            const int32_t *at, int64_t count, trees_real *y, int64_t step) {
-  if (p->outputs == 1 && p->aggregate <= TC_TREES_SUM) {
-    for (int64_t i = 0; i < count; i++) {
-      y[i * step] += weights[state->leaves[at[i]]];
+  if (p->aggregate <= TC_TREES_SUM) {
+    for (int64_t i = 0; i < p->outputs; i++) {
+      y[i] += weights[i];
     }
     return;
   }
-  for (int64_t i = 0; i < count; i++) {
-    trees_add(p, weights + state->leaves[at[i]] * p->outputs, y + i * step);
+  for (int64_t i = 0; i < p->outputs; i++) {
+    const bool takes = p->aggregate == TC_TREES_MIN ? weights[i] < y[i] : weights[i] > y[i];
+    y[i] = takes ? weights[i] : y[i];
   }
 }
 
@@ -187,7 +186,10 @@ static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_stat
         at[i] = state->roots[tree];
       }
       trees_walk(state->nodes, lanes, state->depths[tree], at);
-      trees_add_lanes(p, state, weights, at, TREES_LANES, y + row * p->outputs, p->outputs);
+      for (int i = 0; i < TREES_LANES; i++) {
+        const trees_real *leaf = weights + state->leaves[at[i]] * p->outputs;
+        trees_add(p, leaf, state->columns[tree], y + (row + i) * p->outputs);
+      }
     }
   }
 }
@@ -209,7 +211,9 @@ static void trees_of_row(const tc_tree_ensemble_f32_params *p, const trees_state
       depth = tc_max(depth, state->depths[number]);
     }
     trees_walk(state->nodes, lanes, depth, at);
-    trees_add_lanes(p, state, weights, at, count, y, 0);
+    for (int64_t i = 0; i < count; i++) {
+      trees_add(p, weights + state->leaves[at[i]] * p->outputs, state->columns[tree + i], y);
+    }
   }
 }
 
@@ -263,6 +267,5 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_mirror
 #undef trees_both_signs
 #undef trees_add
-#undef trees_add_lanes
 #undef trees_of_rows
 #undef trees_of_row

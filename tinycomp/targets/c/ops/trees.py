@@ -59,7 +59,7 @@ def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View)
         "aggregate": AGGREGATES.index(ensemble.aggregate), "tracks": int(bool((feature & _TRACKS).any())),
     }  # fmt: skip
     base = ensemble.base if ensemble.base.any() else None
-    tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths]), ensemble.weights]
+    tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths, ensemble.columns]), ensemble.weights]
     operands = [emit.constant(np.ascontiguousarray(table)) for table in tables]
     kernel = f"tree_ensemble_{'f64' if _is_wide(ensemble) else 'f32'}"
     emit.call(kernel, [to, x, *operands, None if base is None else emit.constant(base)], params, node)
