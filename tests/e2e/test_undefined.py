@@ -177,6 +177,10 @@ def shapes() -> Iterator[Case]:
     for k in (5, -1):
         yield Case("TopK", [f32(1, 2, 3), i64(k)], outputs=2)
     yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 3))
+    boxes = np.array([[[0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 6, 6]]], np.float32)
+    for count in (2, 3):
+        given = [boxes, f32(0.9, 0.8, 0.7).reshape(1, 1, 3), i64(5), f32(0.5), f32(0.1)]
+        yield Case("NonMaxSuppression", given, declared=(count, 3), wanted="the model" if count == 3 else None)
     yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 2), wanted=[[0, 2]])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.errors import ExecutionError, FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
 from tinycomp.runtime.files import write_file
@@ -241,9 +241,24 @@ class Module:
     def _run(self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None) -> list[Any]:
         arrays = self._check(args, named)
         if timeout is None and self._parts.memory_limit is None:
-            return self._parts.plan.run(arrays)
+            return self._as_declared(self._parts.plan.run(arrays))
         with limited(self._parts.memory_limit, timeout):
-            return self._parts.plan.run(arrays)
+            return self._as_declared(self._parts.plan.run(arrays))
+
+    def _as_declared(self, results: list[Any]) -> list[Any]:
+        """Return results that are as large as the model says, where it says so by numbers."""
+        for spec, result in zip(self._parts.outputs, results, strict=True):
+            declared = spec.shape
+            if declared is None or not isinstance(result, np.ndarray) or result.shape == declared:
+                continue
+            pairs = zip(result.shape, declared, strict=False)
+            if len(declared) != result.ndim or any(isinstance(d, int) and d != n for n, d in pairs):
+                raise ExecutionError(
+                    "the result has another shape than the model declares", where=f'output "{spec.name}"',
+                    expected=str(spec), found=f"shape {list(result.shape)}",
+                    hint="Correct the output's shape in the model, or leave unknown dimensions open there.",
+                )  # fmt: skip
+        return results
 
     def _targets(self, outputs: Mapping[str, Any]) -> list[Any]:
         """Return the arrays that are given for results in order, None where there is none."""

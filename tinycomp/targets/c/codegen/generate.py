@@ -11,7 +11,7 @@ from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.elements import element_sources, with_elements
-from tinycomp.ops.rows import name_rows
+from tinycomp.ops.rows import declared_rows, name_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -55,13 +55,22 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
     """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
+    declared = declared_rows(graph)
     most = name_rows(graph)
     is_symbolic = is_symbolic or bool(most)
     demanded = (*_within_bounds(graph), *_conditions(graph)) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)), symbolic.expecting(_typical(most)):
         program = _generated(name, graph, table, settings, is_symbolic, most, outer)
-    return dataclasses.replace(program, conditions=(*demanded, *program.conditions))
+    counts = tuple(_count(name, *declared[name]) for name in most if name in declared) if outer is None else ()
+    return dataclasses.replace(program, conditions=(*demanded, *counts, *program.conditions))
+
+
+def _count(name: str, rows: int, node: Node) -> Condition:
+    """Demand of a run that a node finds as much as its model says."""
+    value = symbolic.symbol(name) - rows
+    assert isinstance(value, Expression)
+    return Condition(value, f"the model says that it finds {rows}", f"{node.label} ({node.qualified_op})")
 
 
 def _typical(most: Mapping[str, Size]) -> dict[str, int]:

@@ -51,9 +51,6 @@ def _searchable(node: Node) -> Verdict:
     x = node.operand(0)
     if x.rank == 0:
         return reject("its operand has no dimensions")
-    declared = node.output.shape
-    if declared is not None and isinstance(declared[-1], int):
-        return reject(f"the model says that it finds {declared[-1]} elements")
     return x.dtype in (*NUMBERS, "bool", "float16", "bfloat16") or reject(f"its operand is {x.dtype}")
 
 
