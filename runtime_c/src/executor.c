@@ -512,15 +512,17 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
     tc_error_set(error, TC_FAILED, "it found a size of %lld, not one from 0 to %lld", (long long)size, (long long)most);
     return tc_step_locate(error, found_by, step);
   }
-  if (size == context->sized.values[step->symbol]) {
-    return TC_OK;
-  }
+  const bool is_known =
+      size == context->sized.values[step->symbol]; /* as the most that it may be, or from a run before */
   memcpy(context->values, context->sized.values, (size_t)tc_formulas_values(formulas) * sizeof(int64_t));
   context->values[step->symbol] = size;
-  context->is_sized = false; /* until all steps are ready */
+  context->is_sized = is_known; /* until all steps are ready */
   error->code = TC_OK;
   if (tc_formulas_evaluate(formulas, context->values, tc_formulas_stage_of(formulas, step->symbol), error)) {
     return error->code;
+  }
+  if (is_known) { /* only conditions had to be asked */
+    return TC_OK;
   }
   exchange_values(context);
   if (refinish_behind(program, context, found_by, error)) {

@@ -304,7 +304,7 @@ CASES: list[Case] = [
         ),
         {"x": X},
         TinycompError,
-        "[1, 2]",
+        "the model says that it finds 5",
         options={"target": "c"},
     ),
     # 45 raw_data

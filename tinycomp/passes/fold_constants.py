@@ -54,9 +54,9 @@ class FoldConstants(Pass):
         keep_quantized: Leave DequantizeLinear of constants alone, and so all that follows, so that weights stay small
             and targets can match quantised operators.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
-            is no larger than its constant operands is free. None is 64 MiB, or eight times the constants that there
+            is no larger than its constant operands is free. None is 1 GiB, or eight times the constants that there
             are where that is more.
-        max_work: Most elements and multiply-accumulates that may be computed. None is 2^28, or 256 for each element
+        max_work: Most elements and multiply-accumulates that may be computed. None is 2^29, or 256 for each element
             of the constants that there are where that is more.
 
     So a small model neither fills the memory nor keeps the compiler busy. Passes that run inside :func:`sharing_budget`
@@ -82,8 +82,8 @@ _CLOSED = frozenset({COMPOSITE, REGION})
 """Domains of nodes whose bodies are closed."""
 
 
-_LEAST_GROWTH, _GROWTH = 1 << 26, 8
-_LEAST_WORK, _WORK = 1 << 28, 256
+_LEAST_GROWTH, _GROWTH = 1 << 30, 8
+_LEAST_WORK, _WORK = 1 << 29, 256
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -80,13 +80,6 @@ def settled(*operands: int) -> Check:
         return True
 
     return check
-
-
-def known(sizes: Sequence[Size | None]) -> list[Size]:
-    """Return the elements of an operand that is :func:`settled`, of which none is unknown."""
-    held = [size for size in sizes if size is not None]
-    assert len(held) == len(sizes), sizes
-    return held
 
 
 float32 = dtypes("float32")

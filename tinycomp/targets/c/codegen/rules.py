@@ -18,12 +18,13 @@ An element-wise operator is not lowered alone: it adds its steps to the program 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Node
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.element_program import Build
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter
 from tinycomp.targets.common.checks import Check, Verdict
@@ -114,3 +115,10 @@ def known_rank(node: Node) -> Verdict:
 def taken(node: Node) -> Verdict:
     """Return the check of a composite, whose own checks have been asked already."""
     return True
+
+
+def known(sizes: Sequence[Size | None]) -> list[Size]:
+    """Return the elements of an operand that has passed the check ``settled``: none of them is unknown."""
+    held = [size for size in sizes if size is not None]
+    assert len(held) == len(sizes), sizes
+    return held

@@ -17,8 +17,8 @@ from tinycomp.symbolic import Size, if_zero, is_positive, maximum, minimum, prod
 from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, eight, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
-from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
-from tinycomp.targets.common.checks import Verdict, all_of, dtypes, known, settled, sized_type
+from tinycomp.targets.c.codegen.rules import LoweringRules, known, known_rank, taken
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
 
