@@ -41,7 +41,10 @@ void tc_shelf_close(tc_shelf *shelf);
 
 static inline int64_t tc_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tc_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* The sum of a parameter, of which nothing is known yet, and a small number that is not negative: the largest number
+ * where no sum is. */
+static inline int64_t tc_plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+static inline int64_t tc_ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 static inline int64_t tc_round_up(int64_t a, int64_t b) { return tc_ceil_div(a, b) * b; }
 
 #endif

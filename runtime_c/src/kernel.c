@@ -75,7 +75,7 @@ void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_si
 void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size) {
   tc_touch(prepare, operand, tc_span(prepare, rows, stride, columns), element_size);
   tc_move(prepare, operand, TC_COUNT(rows, columns), element_size);
-  if (prepare->extents[operand] > 0 && rows > 1 && stride > columns) {
+  if (prepare->extents[operand] > 0 && rows > 1 && stride > columns && !tc_refused(prepare)) {
     prepare->reaches[operand] =
         (tc_reach){.rows = rows, .stride = stride * element_size, .columns = columns * element_size};
   }

@@ -19,7 +19,8 @@ static void TC_NAME(tc_attention_combine_f32_prepare)(tc_prepare *prepare) {
   const int64_t batch = is_cut ? p->batch : 0;
   tc_touch_matrices(prepare, COMBINE_Y, (const int64_t[]){batch, p->heads, p->rows, p->value_depth},
                     (const int64_t[]){p->y_batch, p->y_head, p->y_row, 1}, sizeof(float));
-  const int64_t partial = TC_PRODUCT(prepare, batch, p->heads, p->rows, cached_chunks(p->keys), p->value_depth + 2);
+  const int64_t partial =
+      TC_PRODUCT(prepare, batch, p->heads, p->rows, cached_chunks(p->keys), tc_plus(p->value_depth, 2));
   tc_touch(prepare, COMBINE_PARTIAL, partial, sizeof(float));
   tc_touch(prepare, COMBINE_SINK, p->heads, sizeof(float));
   prepare->units = TC_PRODUCT(prepare, batch, p->heads, p->rows);

@@ -60,7 +60,8 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   ATTENTION_TOUCH(ATTENTION_MASK, p->heads, p->rows, p->keys, mask, p->mask_row, p->mask_column);
 #undef ATTENTION_TOUCH
   const int64_t widths =
-      TC_PRODUCT(prepare, p->depth + tc_round_up(tc_max(p->value_depth, 0), TC_LANES), ATTENTION_KEYS);
+      TC_PRODUCT(prepare, p->depth, ATTENTION_KEYS) +
+      TC_PRODUCT(prepare, tc_ceil_div(tc_max(p->value_depth, 0), TC_LANES), TC_LANES, ATTENTION_KEYS);
   if (tc_refused(prepare)) {
     return;
   }

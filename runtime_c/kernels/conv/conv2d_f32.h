@@ -88,7 +88,7 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   const tc_conv2d_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES, "there is no algorithm %lld here",
              (long long)p->algorithm);
-  TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
+  TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
   if (!tc_refused(prepare)) {
     conv_check(prepare);
   }

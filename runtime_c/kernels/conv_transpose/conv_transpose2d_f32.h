@@ -83,7 +83,7 @@ static void deconv_check(tc_prepare *prepare) {
 
 static void TC_NAME(tc_conv_transpose2d_f32_prepare)(tc_prepare *prepare) {
   const tc_conv_transpose2d_f32_params *p = prepare->params;
-  TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
+  TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
   if (!tc_refused(prepare)) {
     deconv_check(prepare);
   }

@@ -42,7 +42,7 @@ static void qconv_check(tc_prepare *prepare) {
   const tc_window window = TC_WINDOW(p);
   const q8_result result = Q8_RESULT(p);
   tc_check_window(prepare, &window);
-  TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
+  TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
   if (tc_refused(prepare)) {
     return;
   }

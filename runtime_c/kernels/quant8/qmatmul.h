@@ -43,7 +43,7 @@ static qmatmul_plan qmatmul_plan_make(const tc_qmatmul_params *p) {
 static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
   const tc_qmatmul_params *p = prepare->params;
   const int64_t macs = TC_PRODUCT(prepare, p->batch0, p->batch1, p->m, p->n, p->k);
-  TC_PRODUCT(prepare, p->m, p->n + TC_PANEL, p->k + 4);
+  TC_PRODUCT(prepare, p->m, tc_plus(p->n, TC_PANEL), tc_plus(p->k, 4));
   TC_REQUIRE(
       prepare,
       (p->x_type == TC_TYPE_U8 || p->x_type == TC_TYPE_I8) && (p->w_type == TC_TYPE_U8 || p->w_type == TC_TYPE_I8),

@@ -62,7 +62,7 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   const tc_recurrent_f32_params *p = prepare->params;
   recurrent_check(prepare, p);
   TC_PRODUCT(prepare, p->steps, p->batch, p->hidden);
-  const int64_t width = TC_PRODUCT(prepare, p->hidden + TC_LANES, sizeof(float));
+  const int64_t width = TC_PRODUCT(prepare, tc_plus(p->hidden, TC_LANES), sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
