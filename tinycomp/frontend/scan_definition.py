@@ -24,6 +24,8 @@ def _scan(body: Body, node: Node, operands: Sequence[Value | None]) -> Sequence[
     if len(given) != len(node.inputs) or any(v.rank is None for v in scanned):
         return None
     axes = _each(node, "scan_input_axes", scans)
+    if any(not -rank <= axis < rank for v, axis in zip(scanned, axes, strict=True) if (rank := v.rank) is not None):
+        return None
     trips = _length(body, scanned[0], axes[0])
     loop = _loop_body(node, given, states, axes, trips)
     count = len(loop.outputs) - 1

@@ -16,7 +16,7 @@ import onnx
 
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import UNKNOWN, TensorType, Type, dtype_name, numpy_dtype
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, TensorType, Type, dtype_name, numpy_dtype
 from tinycomp.ops.activation import softmax_along
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
@@ -314,7 +314,7 @@ def _precision(number: int | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _body_types(node: Node) -> tuple[list[Type], list[Type]]:
     """Return what each graph takes and returns: the scores, or probabilities, (B, Hq, L, S)."""
     q, k = (v.type if v is not None else UNKNOWN for v in node.inputs[:2])
-    if not isinstance(q, TensorType) or q == UNKNOWN:
+    if not isinstance(q, TensorType) or q.dtype == UNKNOWN_DTYPE:
         return [UNKNOWN], [UNKNOWN]
     shape = None
     if isinstance(k, TensorType) and q.shape is not None and k.shape is not None and len(q.shape) == len(k.shape) == 4:

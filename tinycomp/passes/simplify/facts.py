@@ -55,13 +55,13 @@ def same_shape_of_equal_size(a: Shape | None, b: Shape | None) -> bool:
 
 
 def reshape_target(dims: Shape | None, source: Shape | None = None) -> list[int] | None:
-    """Return the operand of a Reshape to ``dims``; at most one dimension may be left to the Reshape, none be zero.
+    """Return the operand of a Reshape to ``dims``; at most one dimension may be left to the Reshape, none be 0 or huge.
 
     Args:
         dims: The shape.
         source: That of the Reshape's operand, whose dimensions it can copy where they stay in their place.
     """
-    if dims is None or 0 in dims:
+    if dims is None or any(isinstance(d, int) and not 0 < d < 2**63 for d in dims):
         return None
     if sum(not isinstance(d, int) for d in dims) > 1 and source is not None:
         copied = {i for i, (d, s) in enumerate(zip(dims, source, strict=False)) if isinstance(d, str) and d == s}

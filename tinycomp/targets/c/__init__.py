@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from tinycomp.ir.graph import COMPOSITE, Node
+from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
@@ -18,7 +19,7 @@ from tinycomp.targets.c.composites import add_composites
 from tinycomp.targets.c.ops.control_flow import CONTROL_FLOW, whole
 from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
-from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.checks import Verdict, all_of
 
 FAMILIES = (
     "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.classical",
@@ -31,6 +32,14 @@ FAMILIES = (
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 """The lowering of every operator that the target knows, by domain and name."""
+
+
+def _known_dtypes(node: Node) -> Verdict:
+    """Check that there is no operand of which nobody knows what its elements are."""
+    for index, value in enumerate(node.inputs):
+        if value is not None and value.dtype == UNKNOWN_DTYPE:
+            return reject(f'nobody knows the element type of operand {index} ("{value.name}")')
+    return True
 
 
 def _accepts(node: Node) -> Verdict:
@@ -57,7 +66,7 @@ def _make_target() -> Target:
     for (domain, name), rule in TABLE.items():
         if domain == COMPOSITE:
             continue  # its own check has taken it
-        check = whole(_accepts) if not domain and name in CONTROL_FLOW else with_sizes(rule.check)
+        check = whole(_accepts) if not domain and name in CONTROL_FLOW else with_sizes(all_of(_known_dtypes, rule.check))
         target.op(f"{domain}::{name}" if domain else name)(check)
 
     @target.codegen
