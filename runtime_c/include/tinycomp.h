@@ -198,6 +198,18 @@ const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
 int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
+/* Before tc_program_finish: what kernels take the second-level cache to hold, instead of what this machine's does. */
+void tc_program_assume_cache(tc_program *program, int64_t bytes);
+/* What a finished static program calls a kernel with beside its parameters and operands: to call kernels without it. */
+typedef struct tc_step_plan {
+  int64_t units, scratch_bytes, state_bytes;
+  const void *state; /* of the program, aligned to 64 bytes; NULL where there is none */
+} tc_step_plan;
+/* False where there is no such instruction, or it is control flow. */
+int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan);
+/* The i-th stretch of bytes that a run clears before it begins, of an output or of the arena (-1); false where there are
+ * no more. */
+int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
 /* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
 /* Bytes of a context of a finished program: arena, scratch of all threads, pointers. */

@@ -411,7 +411,7 @@ typedef struct tc_task {
   const tc_step *step;
   const tc_context *context;
   int64_t l2_bytes;
-  _Atomic(const char *) *failure;
+  tc_failure *failure;
   int threads;
   int64_t piece;   /* units */
   double deadline; /* in seconds, or 0 for none */
@@ -581,7 +581,7 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
                          tc_error *error) {
   const tc_program *program = context->program;
   const int pool_threads = pool ? tc_pool_threads(pool) : 1;
-  _Atomic(const char *) failure = NULL;
+  tc_failure failure = NULL;
   tc_task task = {.context = context,
                   .l2_bytes = program->l2_bytes,
                   .failure = &failure,

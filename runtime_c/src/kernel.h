@@ -2,10 +2,18 @@
 #ifndef TINYCOMP_KERNEL_H
 #define TINYCOMP_KERNEL_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base.h"
+
+/* Where a failure is noted, by whichever thread. With TC_STANDALONE kernels are called by one thread, without the
+ * rest of the runtime. */
+#ifdef TC_STANDALONE
+typedef const char *tc_failure;
+#else
+#include <stdatomic.h>
+typedef _Atomic(const char *) tc_failure;
+#endif
 
 enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12 };
 
@@ -48,7 +56,7 @@ typedef struct tc_call {
   const void *state;
   void *scratch; /* this thread's own */
   int64_t l2_bytes;
-  _Atomic(const char *) *failure;
+  tc_failure *failure;
 } tc_call;
 
 /* Validates the call and fills the second part of its tc_prepare. Constants are not yet checked: a hook may read one
@@ -169,8 +177,12 @@ void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float
 
 /* Makes the run fail with a message that lives for ever; the first one is reported. */
 static inline void tc_fail(const tc_call *call, const char *message) {
+#ifdef TC_STANDALONE
+  *call->failure = *call->failure ? *call->failure : message;
+#else
   const char *none = NULL;
   atomic_compare_exchange_strong(call->failure, &none, message);
+#endif
 }
 
 #endif

@@ -441,3 +441,26 @@ int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work 
 }
 
 int64_t tc_program_state_bytes(const tc_program *program) { return program->state_bytes; }
+
+void tc_program_assume_cache(tc_program *program, int64_t bytes) { program->l2_bytes = bytes; }
+
+int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan) {
+  if (!program->finished || instruction < 0 || instruction >= program->step_count ||
+      program->own.steps[instruction].control) {
+    return false;
+  }
+  const tc_step *step = &program->own.steps[instruction];
+  *plan = (tc_step_plan){step->units, step->scratch_bytes, step->state_bytes, step->state};
+  return true;
+}
+
+int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
+  if (i < 0 || i >= program->own.holes.count) {
+    return false;
+  }
+  const tc_stretch *stretch = &program->own.holes.items[i];
+  *buffer = stretch->buffer;
+  *begin = stretch->begin;
+  *end = stretch->end;
+  return true;
+}

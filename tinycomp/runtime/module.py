@@ -106,6 +106,11 @@ class Module:
         return self._graph
 
     @property
+    def plan(self) -> Plan:
+        """The steps of a run, with the programs of its regions: for tools that look inside."""
+        return self._parts.plan
+
+    @property
     def threads(self) -> int:
         """Return how many threads a run may use."""
         return self._parts.threads

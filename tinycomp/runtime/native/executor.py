@@ -184,17 +184,21 @@ class _Loaded:
         isa: An instruction set, or None for the default.
         weights: Where programs over the same constants find each other's packed weights.
         is_body: Whether it is a body, the sizes of whose results are asked for.
+        cache: What the second-level cache holds, in bytes; 0 for what this machine's does.
     """
 
     def __init__(
-        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None, is_body: bool
-    ) -> None:
+        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None, is_body: bool,
+        cache: int = 0,
+    ) -> None:  # fmt: skip
         self.program = program
         self._arrays = constants
         self._isa, self._weights = isa, weights
         self._constants: list[Any] = []
         self.bodies: list[_Loaded] = []
         self.handle = self._create(isa)
+        if cache:
+            lib.tc_program_assume_cache(self.handle, cache)
         self.sizes = _Sizes(program, self.handle) if program.is_symbolic else None
         if self.sizes is None:
             _refuse_sizes(program)
@@ -331,6 +335,7 @@ class NativeProgram:
             else the best one.
         weights: Where programs over the same constants find each other's packed weights.
         beside: Bytes that a run needs beside the memory of this program, for the budget in force.
+        cache: What kernels take the second-level cache to hold, in bytes; 0 for what this machine's does.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
@@ -346,12 +351,13 @@ class NativeProgram:
         isa: str | None = None,
         weights: Weights | None = None,
         beside: int = 0,
+        cache: int = 0,
     ) -> None:
         self.program = program
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._loaded = _Loaded(program, program.constants, isa, weights, False)
+        self._loaded = _Loaded(program, program.constants, isa, weights, False, cache)
         self.handle, self._sizes = self._loaded.handle, self._loaded.sizes
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)

@@ -1,0 +1,102 @@
+"""The processors that a project can be made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tinycomp.errors import UnsupportedError, did_you_mean
+from tinycomp.runtime.native.processor import available_isas
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What a project must know of the processor that it is for.
+
+    Attributes:
+        name: What ``--cpu`` calls it.
+        isa: The instruction set of the C runtime whose kernels and packed weights fit.
+        description: For people.
+        flags: What a compiler has to be told.
+        alignment: Of weights, in bytes.
+        compiler: What builds for it; empty for the machine's own.
+    """
+
+    name: str
+    isa: str
+    description: str
+    flags: str = ""
+    alignment: int = 16
+    compiler: str = ""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The headers of its SIMD vocabulary."""
+        return (f"simd_{self.isa}.h",)
+
+    @property
+    def intrinsics(self) -> str:
+        """The header with its intrinsics, if it has any."""
+        return {"avx2": "immintrin.h", "neon": "arm_neon.h"}.get(self.isa, "")
+
+    @property
+    def guard(self) -> tuple[str, ...]:
+        """Lines that stop a compiler that builds for another one."""
+        macro = {"avx2": "__AVX2__", "neon": "__aarch64__"}.get(self.isa)
+        lines = [
+            "#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__",
+            '#error "the weights are packed for processors of little-endian byte order"',
+            "#endif",
+        ]
+        if macro is not None:
+            lines += [f"#ifndef {macro}", f'#error "build with {self.flags or "the flags of the Makefile"}"', "#endif"]
+        return tuple(lines)
+
+
+_ARM = "-mthumb -mcpu={cpu}"
+
+PROCESSORS: Mapping[str, Processor] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Processor("generic", "scalar", "any little-endian processor"),
+            Processor("x86-64-v3", "avx2", "x86 processors with AVX2, FMA and F16C", "-mavx2 -mfma -mf16c", 64),
+            Processor("armv8-a", "neon", "64-bit Arm processors", "", 64, "aarch64-linux-gnu-gcc"),
+            *(
+                Processor(f"cortex-{short}", "scalar", f"Arm Cortex-{short.upper()}", f"-mthumb -mcpu=cortex-{short}{fpu}", 16,
+                          "arm-none-eabi-gcc")
+                for short, fpu in (
+                    ("m0", ""), ("m4", " -mfloat-abi=hard -mfpu=fpv4-sp-d16"), ("m7", " -mfloat-abi=hard -mfpu=fpv5-d16"),
+                    ("m33", " -mfloat-abi=hard -mfpu=fpv5-sp-d16"), ("m55", " -mfloat-abi=hard"),
+                )
+            ),
+            Processor("rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc"),
+        )
+    }
+)  # fmt: skip
+"""By what ``--cpu`` calls them; ``host`` is the best of them that runs here."""
+
+
+def processor_named(name: str) -> Processor:
+    """Return a processor by its name; ``"host"`` for the best that runs here.
+
+    Raises:
+        UnsupportedError: If there is none of this name, or if its weights cannot be packed on this machine.
+    """
+    if name == "host":
+        best = next((isa for isa in ("avx2", "neon") if isa in available_isas()), "scalar")
+        return next(each for each in PROCESSORS.values() if each.isa == best)
+    if name not in PROCESSORS:
+        raise UnsupportedError(
+            "no such processor", where="cpu", expected=f"one of host, {', '.join(PROCESSORS)}", found=name,
+            hint=did_you_mean(name, ("host", *PROCESSORS)),
+        )  # fmt: skip
+    processor = PROCESSORS[name]
+    if processor.isa not in available_isas():
+        raise UnsupportedError(
+            f"weights for {processor.isa} cannot be packed on this machine", where=name,
+            expected=f"an instruction set of {', '.join(available_isas())}",
+            hint="Export on a machine that has it, or for the processor generic.",
+        )  # fmt: skip
+    return processor
