@@ -54,7 +54,17 @@ class Processor:
         return tuple(lines)
 
 
-_ARM = "-mthumb -mcpu={cpu}"
+_CORTEX = {
+    "m0": "", "m4": " -mfloat-abi=hard -mfpu=fpv4-sp-d16", "m7": " -mfloat-abi=hard -mfpu=fpv5-d16",
+    "m33": " -mfloat-abi=hard -mfpu=fpv5-sp-d16", "m55": " -mfloat-abi=hard",
+}  # fmt: skip
+"""How each Cortex-M is told of its floating-point unit."""
+
+
+def _cortex(short: str, fpu: str) -> Processor:
+    flags = f"-mthumb -mcpu=cortex-{short}{fpu}"
+    return Processor(f"cortex-{short}", "scalar", f"Arm Cortex-{short.upper()}", flags, 16, "arm-none-eabi-gcc")
+
 
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
     {
@@ -63,15 +73,10 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             Processor("generic", "scalar", "any little-endian processor"),
             Processor("x86-64-v3", "avx2", "x86 processors with AVX2, FMA and F16C", "-mavx2 -mfma -mf16c", 64),
             Processor("armv8-a", "neon", "64-bit Arm processors", "", 64, "aarch64-linux-gnu-gcc"),
-            *(
-                Processor(f"cortex-{short}", "scalar", f"Arm Cortex-{short.upper()}", f"-mthumb -mcpu=cortex-{short}{fpu}", 16,
-                          "arm-none-eabi-gcc")
-                for short, fpu in (
-                    ("m0", ""), ("m4", " -mfloat-abi=hard -mfpu=fpv4-sp-d16"), ("m7", " -mfloat-abi=hard -mfpu=fpv5-d16"),
-                    ("m33", " -mfloat-abi=hard -mfpu=fpv5-sp-d16"), ("m55", " -mfloat-abi=hard"),
-                )
+            *(_cortex(short, fpu) for short, fpu in _CORTEX.items()),
+            Processor(
+                "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc"
             ),
-            Processor("rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc"),
         )
     }
 )  # fmt: skip

@@ -40,6 +40,7 @@ class Port:
 
     @property
     def elements(self) -> int:
+        """How many there are."""
         return int(np.prod([int(dim or 0) for dim in self.spec.shape or ()]))
 
 
@@ -59,6 +60,7 @@ class Names:
 
     @property
     def macro(self) -> str:
+        """The prefix of macros."""
         return self.prefix.upper()
 
 
@@ -98,7 +100,7 @@ def header(calls: Calls, names: Names) -> str:
         f"/* Bytes of memory for a run, aligned to {upper}_ALIGNMENT; nothing in it outlives a run. */",
         f"#define {upper}_MEMORY_BYTES {max(calls.arena_bytes, 1)}",
         f"#define {upper}_ALIGNMENT 64",
-        f"/* Bytes of weights, which are never written. */",
+        "/* Bytes of weights, which are never written. */",
         f"#define {upper}_WEIGHTS_BYTES {max(len(calls.weights), 1)}",
         "",
     ]
@@ -206,8 +208,9 @@ def _action(step: Action, calls: Calls, names: Names, params: Mapping[str, str])
     operands = ", ".join(_pointer(operand, names) for operand in step.operands)
     value = _params(step)
     state = "NULL" if step.state is None else f"weights + {step.state}"
+    what = step.kernel + (f": {', '.join(step.sources)}" if step.sources else "")
     return [
-        f"  {{ {c_comment(f'{step.kernel}: ' + ', '.join(step.sources))}" if step.sources else f"  {{ /* {step.kernel} */",
+        f"  {{ {c_comment(what)}",
         f"    void *const operands[] = {{{operands}}};",
         f"    const tc_call call = {{{'&' + params[value] if value else 'NULL'}, operands, {state}, arena + "
         f"{calls.scratch}, {calls.cache}, &failure}};",
@@ -257,6 +260,7 @@ def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
         "#pragma GCC diagnostic push",
         '#pragma GCC diagnostic ignored "-Wunused-function"',
         '#pragma GCC diagnostic ignored "-Wunused-const-variable"',
+        '#pragma GCC diagnostic ignored "-Wunknown-pragmas"',
         "#endif",
         *[f'#include "runtime/{name}"' for name in headers],
         "#ifdef __GNUC__",
@@ -295,7 +299,7 @@ def weights(calls: Calls, names: Names, processor: Processor) -> str:
             "/* Packed weights and constants: little-endian, as the kernels read them. */",
             f'#include "{names.prefix}_weights.h"',
             "",
-            f"#ifndef {names.macro}_WEIGHTS_ATTRIBUTES /* such as __attribute__((section(\".qspi\"))) */",
+            f'#ifndef {names.macro}_WEIGHTS_ATTRIBUTES /* such as __attribute__((section(".qspi"))) */',
             f"#define {names.macro}_WEIGHTS_ATTRIBUTES",
             "#endif",
             "",
@@ -349,7 +353,8 @@ def test(names: Names, feeds: Sequence[np.ndarray[Any, Any]], results: Sequence[
         x, y = f"{port.name}_data[i]", f"{port.name}_expected[i]"
         same = f"{x} == {y}"
         if is_float:
-            same = f"({same} || fabs((double){x} - (double){y}) <= 1e-5 + 1e-5 * fabs((double){y}) || ({x} != {x} && {y} != {y}))"
+            near = f"fabs((double){x} - (double){y}) <= 1e-5 + 1e-5 * fabs((double){y})"
+            same = f"({same} || {near} || ({x} != {x} && {y} != {y}))"
         lines += [f"  for (long i = 0; i < {port.elements}; i++) {{", f"    wrong += !({same});", "  }"]
     total = sum(port.elements for port in names.outputs)
     lines += [
@@ -377,7 +382,8 @@ def makefile(names: Names, processor: Processor) -> str:
 # Builds lib{names.prefix}.a, and with `make check` runs its test.
 CC ?= cc
 CFLAGS ?= -O3
-ALL_CFLAGS = -std=c11 -Wall -Wextra -pedantic -ffp-contract=fast -fno-math-errno -ffunction-sections {processor.flags} $(CFLAGS)
+ALL_CFLAGS = -std=c11 -Wall -Wextra -pedantic -ffp-contract=fast -fno-math-errno -ffunction-sections \\
+  {processor.flags} $(CFLAGS)
 INCLUDES = -I. -Iruntime/src -Iruntime/include
 
 lib{names.prefix}.a: {names.prefix}.o {names.prefix}_weights.o rows.o
@@ -441,8 +447,8 @@ def readme(calls: Calls, names: Names, processor: Processor, buffers: Iterable[t
     return f"""\
 # {names.prefix} in C
 
-A model as portable C11: no heap, no threads, no files; of the C library only `memcpy`, `memmove`, `memset` and `math.h`.
-Made for {processor.description}.
+A model as portable C11: no heap, no threads, no files; of the C library only `memcpy`, `memset` and `math.h`. Made for
+{processor.description}.
 
 ```sh
 make check        # builds lib{names.prefix}.a and runs test.c, whose results are known
@@ -454,9 +460,9 @@ make check        # builds lib{names.prefix}.a and runs test.c, whose results ar
 int status = {names.prefix}_run({arguments});
 ```
 
-`{names.prefix}_run` has memory of its own and serves one caller at a time. `{names.prefix}_run_in` takes {names.macro}_MEMORY_BYTES bytes
-of yours, and nothing else is written: as many may run at a time as there are memories. Define `{names.macro}_NO_STATIC_MEMORY`
-for both files to leave the first one out.
+`{names.prefix}_run` has memory of its own and serves one caller at a time. `{names.prefix}_run_in` takes
+`{names.macro}_MEMORY_BYTES` bytes of yours, and nothing else is written: as many may run at a time as there are memories.
+Define `{names.macro}_NO_STATIC_MEMORY` to leave the first one out.
 
 | name | | type | in the model |
 |---|---|---|---|

@@ -17,6 +17,8 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
 
+MOST_TAPS = 4096
+"""Definitions of windows with more positions than this would be too long."""
 _END = np.iinfo(np.int64).max
 
 
@@ -80,6 +82,8 @@ def _conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     if x is None or w is None or not filters or x.rank != len(filters) or len(filters) < 3:
         return None
     kernel, rank = filters[2:], len(filters) - 2
+    if math.prod(kernel) > MOST_TAPS:
+        return None
     pads, group = _geometry(node, x, kernel), int(node.attrs.get("group", 1))
     if pads is None:
         return None

@@ -55,6 +55,13 @@ class _Definition:
         return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1  # the first one is the body
 
     @property
+    def least_operands(self) -> int:
+        """The fewest operands."""
+        parameters = inspect.signature(self.function).parameters.values()
+        needed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+        return len(needed) - 1
+
+    @property
     def attributes(self) -> frozenset[str]:
         """The attributes that the operator may have."""
         parameters = inspect.signature(self.function).parameters.values()
@@ -124,7 +131,9 @@ def extension(
                 expected=f"one of {sorted(definition.attributes)}",
                 hint=did_you_mean(name, definition.attributes),
             )
-    if definition.required - attrs.keys() or (definition.operands is not None and len(operands) > definition.operands):
+    if definition.required - attrs.keys() or len(operands) < definition.least_operands:
+        return None
+    if definition.operands is not None and len(operands) > definition.operands:
         return None
     graph = Graph(op, infer=infer_node_types, opsets={"": max(opset, definition.since), OWN: 1})
     formals = []

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import defs
 
+from tinycomp.frontend.convolution_definition import MOST_TAPS
 from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, Definition, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Graph, Node, Value
@@ -188,6 +189,8 @@ def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> V
         return _shifted_conv(body, node, (x, x_point), (w, w_point))
     shape, filters = shape_of(x), shape_of(w)
     if x is None or w is None or shape is None or filters is None or not {dtype_of(x), dtype_of(w)} <= BYTES:
+        return None
+    if math.prod(filters[2:]) > MOST_TAPS:
         return None
     keys = ("strides", "dilations", "pads", "auto_pad")
     geometry = {k: node.attrs[k] for k in keys if k in node.attrs}

@@ -561,6 +561,8 @@ def slice_bound(bound: Size, step: Size, size: Size) -> Size:
     return by_direction(step, maximum(minimum(place, size), 0), maximum(minimum(place, size - 1), -1))
 
 
+_MOST_BOUNDS = 64
+"""A Slice that claims to have more axes than this has none of ours."""
 _FAR = 1 << 40
 """Beyond every size."""
 
@@ -600,7 +602,7 @@ def _bounds_given(node: Node, index: int, name: str) -> list[Size | None] | None
         return list(node.attrs[name]) if name in node.attrs else None
     if value.contents is None:
         count = (value.static_shape or (None,))[0]
-        return None if count is None else [None] * count
+        return None if count is None or count > _MOST_BOUNDS else [None] * count
     return list(value.contents)
 
 

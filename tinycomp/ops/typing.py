@@ -247,6 +247,8 @@ def _certain_trips(node: Node) -> Dim:
     is_endless = going is body.inputs[1] or (going.const is not None and bool(going.const.all()))
     if count is None or not is_endless or (condition is not None and not _is_true(condition)):
         return None
+    if count.const is not None and count.const.size != 1:
+        return None
     if count.const is not None:
         return max(0, int(count.const.reshape(-1)[0]))
     trips = None if count.contents is None or len(count.contents) != 1 else count.contents[0]

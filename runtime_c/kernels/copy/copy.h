@@ -153,7 +153,7 @@ COPY_STRIDED(uint64_t)
 static void copy_piece(char *to, const char *from, int64_t element_size, const tc_rows_walk *walk) {
   const int64_t to_step = walk->step[COPY_TO], from_step = walk->step[COPY_FROM], count = walk->count;
   if (to_step == 1 && from_step == 1) {
-    memmove(to, from, (size_t)(count * element_size)); /* a program from a file may let both overlap */
+    tc_memmove(to, from, (size_t)(count * element_size)); /* a program from a file may let both overlap */
     return;
   }
   switch (element_size) {

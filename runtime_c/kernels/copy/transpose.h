@@ -23,15 +23,23 @@ TC_INLINE tc_u32x4 tc_u32x4_load(const uint32_t *p) {
   return v;
 }
 
+/* Picks elements of two vectors by their numbers, which are literals. */
+#ifdef __clang__
+#define TC_SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TC_SHUFFLE(type, a, b, ...) __builtin_shuffle(a, b, (type){__VA_ARGS__})
+#endif
+
 /* Turns a square of 4 x 4. */
 TC_INLINE void tc_transpose_4x4(uint32_t *to, int64_t to_row, const uint32_t *from, int64_t from_row) {
-  const tc_u32x4 low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, second = {2, 3, 6, 7};
+#define TC_SHUFFLE4(a, b, ...) TC_SHUFFLE(tc_u32x4, a, b, __VA_ARGS__)
   const tc_u32x4 a = tc_u32x4_load(from), b = tc_u32x4_load(from + from_row);
   const tc_u32x4 c = tc_u32x4_load(from + 2 * from_row), d = tc_u32x4_load(from + 3 * from_row);
-  const tc_u32x4 ab0 = __builtin_shuffle(a, b, low), ab1 = __builtin_shuffle(a, b, high);
-  const tc_u32x4 cd0 = __builtin_shuffle(c, d, low), cd1 = __builtin_shuffle(c, d, high);
-  const tc_u32x4 rows[4] = {__builtin_shuffle(ab0, cd0, first), __builtin_shuffle(ab0, cd0, second),
-                            __builtin_shuffle(ab1, cd1, first), __builtin_shuffle(ab1, cd1, second)};
+  const tc_u32x4 ab0 = TC_SHUFFLE4(a, b, 0, 4, 1, 5), ab1 = TC_SHUFFLE4(a, b, 2, 6, 3, 7);
+  const tc_u32x4 cd0 = TC_SHUFFLE4(c, d, 0, 4, 1, 5), cd1 = TC_SHUFFLE4(c, d, 2, 6, 3, 7);
+  const tc_u32x4 rows[4] = {TC_SHUFFLE4(ab0, cd0, 0, 1, 4, 5), TC_SHUFFLE4(ab0, cd0, 2, 3, 6, 7),
+                            TC_SHUFFLE4(ab1, cd1, 0, 1, 4, 5), TC_SHUFFLE4(ab1, cd1, 2, 3, 6, 7)};
+#undef TC_SHUFFLE4
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
     memcpy(to + i * to_row, &rows[i], sizeof(rows[i]));
@@ -40,26 +48,29 @@ TC_INLINE void tc_transpose_4x4(uint32_t *to, int64_t to_row, const uint32_t *fr
 
 /* One stage of turning a square by halves: every two rows that are half a square apart are woven into two neighbours.
  */
-#define TC_WEAVE(low, high, to, from, half)                                   \
-  _Pragma("GCC unroll 8") for (int i = 0; i < (half); i++) {                  \
-    (to)[2 * i] = __builtin_shuffle((from)[i], (from)[i + (half)], low);      \
-    (to)[2 * i + 1] = __builtin_shuffle((from)[i], (from)[i + (half)], high); \
+#define TC_WEAVE(weave, to, from, half)                            \
+  _Pragma("GCC unroll 8") for (int i = 0; i < (half); i++) {       \
+    (to)[2 * i] = weave##_low((from)[i], (from)[i + (half)]);      \
+    (to)[2 * i + 1] = weave##_high((from)[i], (from)[i + (half)]); \
   }
+#define TC_WEAVE8_low(a, b) TC_SHUFFLE(tc_u16x8, a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define TC_WEAVE8_high(a, b) TC_SHUFFLE(tc_u16x8, a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define TC_WEAVE16_low(a, b) TC_SHUFFLE(tc_u8x16, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define TC_WEAVE16_high(a, b) TC_SHUFFLE(tc_u8x16, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
 typedef uint16_t tc_u16x8 __attribute__((vector_size(16)));
 typedef uint8_t tc_u8x16 __attribute__((vector_size(16)));
 
 /* Turns a square of 8 x 8: after three stages the rows are the columns. */
 TC_INLINE void tc_transpose_8x8(uint16_t *to, int64_t to_row, const uint16_t *from, int64_t from_row) {
-  const tc_u16x8 low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
   tc_u16x8 a[8], b[8];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i++) {
     memcpy(&a[i], from + i * from_row, sizeof(a[i]));
   }
-  TC_WEAVE(low, high, b, a, 4)
-  TC_WEAVE(low, high, a, b, 4)
-  TC_WEAVE(low, high, b, a, 4)
+  TC_WEAVE(TC_WEAVE8, b, a, 4)
+  TC_WEAVE(TC_WEAVE8, a, b, 4)
+  TC_WEAVE(TC_WEAVE8, b, a, 4)
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i++) {
     memcpy(to + i * to_row, &b[i], sizeof(b[i]));
@@ -68,23 +79,26 @@ TC_INLINE void tc_transpose_8x8(uint16_t *to, int64_t to_row, const uint16_t *fr
 
 /* Turns a square of 16 x 16 in four stages. */
 TC_INLINE void tc_transpose_16x16(uint8_t *to, int64_t to_row, const uint8_t *from, int64_t from_row) {
-  const tc_u8x16 low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  const tc_u8x16 high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   tc_u8x16 a[16], b[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++) {
     memcpy(&a[i], from + i * from_row, sizeof(a[i]));
   }
-  TC_WEAVE(low, high, b, a, 8)
-  TC_WEAVE(low, high, a, b, 8)
-  TC_WEAVE(low, high, b, a, 8)
-  TC_WEAVE(low, high, a, b, 8)
+  TC_WEAVE(TC_WEAVE16, b, a, 8)
+  TC_WEAVE(TC_WEAVE16, a, b, 8)
+  TC_WEAVE(TC_WEAVE16, b, a, 8)
+  TC_WEAVE(TC_WEAVE16, a, b, 8)
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++) {
     memcpy(to + i * to_row, &a[i], sizeof(a[i]));
   }
 }
 #undef TC_WEAVE
+#undef TC_WEAVE8_low
+#undef TC_WEAVE8_high
+#undef TC_WEAVE16_low
+#undef TC_WEAVE16_high
+#undef TC_SHUFFLE
 
 TC_INLINE void tc_square_uint64_t(uint64_t *to, int64_t to_row, const uint64_t *from, int64_t from_row) {
   for (int t = 0; t < 4; t++) {

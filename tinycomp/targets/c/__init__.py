@@ -66,7 +66,8 @@ def _make_target() -> Target:
     for (domain, name), rule in TABLE.items():
         if domain == COMPOSITE:
             continue  # its own check has taken it
-        check = whole(_accepts) if not domain and name in CONTROL_FLOW else with_sizes(all_of(_known_dtypes, rule.check))
+        of_bodies = not domain and name in CONTROL_FLOW
+        check = whole(_accepts) if of_bodies else with_sizes(all_of(_known_dtypes, rule.check))
         target.op(f"{domain}::{name}" if domain else name)(check)
 
     @target.codegen

@@ -1,0 +1,70 @@
+"""Models with one thing wrong that once got past every check: what each must get."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import tinycomp
+from tinycomp.errors import MemoryLimitError, TinycompError, TinycompWarning
+
+
+def model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18, "ai.onnx.preview": 1]> {text}')
+
+
+def test_operands_of_unknown_elements_stay_on_the_host() -> None:
+    damaged = model("m (float[4] data, int64[2, 1] at, float[2] new) => (float[4] y) { y = ScatterND(data, at, new) }")
+    damaged.graph.input[2].type.tensor_type.elem_type = 0
+    report = tinycomp.compile(damaged, "c").report()
+    assert report.where("y") is None or report.why("y")
+    assert 'nobody knows the element type of operand 2 ("new")' in str(report.why("y")[0].reasons)
+
+
+def test_a_shape_beyond_what_integers_hold_is_refused() -> None:
+    huge = model("m (float[3, 9223372036854775807, 5] x) => (float[a, b] y) { y = Flatten<axis = 1>(x) }")
+    with pytest.raises(MemoryLimitError, match="more memory would be needed"):
+        tinycomp.compile(huge, "c")
+
+
+def test_a_scan_along_an_axis_that_is_not_there_fails_with_its_name() -> None:
+    text = """m (float s, float[4] x) => (float t) {
+        t = Scan<num_scan_inputs = 1, scan_input_axes = [1], body = b (float a, float c) => (float d) { d = Add(a, c) }>
+            (s, x) }"""
+    with pytest.raises(TinycompError, match="Scan"):
+        tinycomp.compile(model(text), "c")(np.float32(0), np.zeros(4, np.float32))
+
+
+def test_bounds_of_more_axes_than_an_array_can_have() -> None:
+    text = """m (float[4] x, int64[1] a, int64[1] b, int64[1] c, int64[2147483648] d) => (float[n] y) {
+        y = Slice(x, a, b, c, d) }"""
+    tinycomp.compile(model(text), "c")
+
+
+def test_a_kernel_of_four_billion_positions() -> None:
+    text = "m (float[2, 4, 2] x, float[4, 1, 4294967296] w) => (float[2, 4, 2] y) { y = Conv<group = 4>(x, w) }"
+    with pytest.raises(TinycompError):
+        tinycomp.compile(model(text), "c")(np.ones((2, 4, 2), np.float32), np.ones((4, 1, 0), np.float32))
+
+
+def test_an_operator_of_scikit_learn_without_operands() -> None:
+    text = """<ir_version: 9, opset_import: ["ai.onnx.ml": 4]> m (float[5] x) => (int64[5] y) {
+        y = ai.onnx.ml.LabelEncoder<keys_strings = ["a"], values_int64s = [0]>() }"""
+    with pytest.raises(TinycompError, match="LabelEncoder"):
+        tinycomp.compile(onnx.parser.parse_model(text), "c")
+
+
+def test_a_trip_count_without_elements() -> None:
+    text = """m (float s) => (float t) {
+        n = Constant<value = int64[0] {}>()
+        t = Loop<body = b (int64 i, bool go, float a) => (bool went, float d) { went = Identity(go) d = Add(a, a) }>
+            (n, , s) }"""
+    with pytest.raises(TinycompError):
+        tinycomp.compile(model(text), "c")(np.float32(1))
+
+
+def test_contents_that_do_not_fill_the_declared_shape() -> None:
+    text = "m (float[2, 3] x) => (int64[0] y) { a = Shape<start = 0, end = 1>(x) y = Identity(a) }"
+    with pytest.warns(TinycompWarning, match="the declaration is ignored"):
+        tinycomp.compile(model(text), "c")
