@@ -461,8 +461,8 @@ int status = {names.prefix}_run({arguments});
 ```
 
 `{names.prefix}_run` has memory of its own and serves one caller at a time. `{names.prefix}_run_in` takes
-`{names.macro}_MEMORY_BYTES` bytes of yours, and nothing else is written: as many may run at a time as there are memories.
-Define `{names.macro}_NO_STATIC_MEMORY` to leave the first one out.
+`{names.macro}_MEMORY_BYTES` bytes of yours, and nothing else is written: as many may run at a time as there are
+memories. Define `{names.macro}_NO_STATIC_MEMORY` to leave the first one out.
 
 | name | | type | in the model |
 |---|---|---|---|

@@ -287,10 +287,12 @@ def _from_sizes(node: Node) -> list[np.ndarray] | None:
         elements, shape = value.contents, value.static_shape
         if not value.name:
             arrays.append(np.empty(0))
-        elif elements is None or shape is None or len(elements) != math.prod(shape) or not all(isinstance(element, int) for element in elements):  # the model may declare another
+        elif elements is None or shape is None or not all(isinstance(element, int) for element in elements):
             return None
-        else:
+        elif len(elements) == math.prod(shape):
             arrays.append(np.array(elements, numpy_dtype(value.dtype)).reshape(shape))
+        else:  # the model declares another size than there is
+            return None
     return arrays
 
 
