@@ -10,6 +10,13 @@
 /* How the words of the SIMD vocabularies are declared. */
 #define TC_INLINE static inline __attribute__((always_inline, unused))
 
+/* Asks for what is read soon, into the second-level cache; small processors have none. */
+#if defined(__thumb__) || defined(__riscv)
+#define TC_PREFETCH(p) ((void)(p))
+#else
+#define TC_PREFETCH(p) __builtin_prefetch(p, 0, 2)
+#endif
+
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
 #define TC_MAX_BYTES ((int64_t)1 << 48)
 

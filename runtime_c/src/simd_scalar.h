@@ -5,6 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#ifdef __ARM_FEATURE_DSP
+#include <arm_acle.h>
+#endif
+
 #include "kernel.h"
 
 enum { TC_LANES = 1 };
@@ -89,7 +93,15 @@ TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return a >> 2; }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return a > b ? a : b; }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return a < b ? a : b; }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return (float)a; }
-TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return (int32_t)rintf(a); }
+TC_INLINE tc_vi tc_vf_to_int(tc_vf a) {
+#if defined(__ARM_FP) && defined(__thumb2__) /* to nearest even, unless somebody has changed that */
+  tc_vi rounded;
+  __asm__("vcvtr.s32.f32 %1, %1\n\tvmov %0, %1" : "=r"(rounded), "+t"(a));
+  return rounded;
+#else
+  return (int32_t)rintf(a);
+#endif
+}
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
   const int8_t *halves = p;
   return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
@@ -109,18 +121,28 @@ TC_INLINE tc_vi tc_vi_sub_pairs(tc_vi a, tc_vi b) {
 }
 TC_INLINE int64_t tc_pair_place(int64_t lane, int64_t half) { return 2 * lane + half; }
 TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
+#ifdef __ARM_FEATURE_DSP
+  return __smlad(a, b, sum);
+#else
   return tc_vi_add(sum, tc_vi_add((int16_t)a * (int16_t)b, (a >> 16) * (b >> 16)));
+#endif
 }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load(p); }
 /* Any weights. */
 enum { TC_DOT4_MOST = 256 };
 TC_INLINE bool tc_has_dot4(void) { return true; }
 TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
+#ifdef __ARM_FEATURE_DSP
+  const uint32_t u = (uint32_t)a, v = (uint32_t)b;
+  sum = __smlad((int32_t)__uxtb16(u), __sxtb16(v), sum);
+  return __smlad((int32_t)__uxtb16(u >> 8), __sxtb16(v >> 8), sum);
+#else
   uint8_t x[4];
   int8_t w[4];
   memcpy(x, &a, sizeof(x));
   memcpy(w, &b, sizeof(w));
   return tc_vi_add(sum, x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
+#endif
 }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return a & b; }
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return (int32_t)((uint32_t)a >> n); }

@@ -68,3 +68,13 @@ def test_contents_that_do_not_fill_the_declared_shape() -> None:
     text = "m (float[2, 3] x) => (int64[0] y) { a = Shape<start = 0, end = 1>(x) y = Identity(a) }"
     with pytest.warns(TinycompWarning, match="the declaration is ignored"):
         tinycomp.compile(model(text), "c")
+
+
+@pytest.mark.parametrize(
+    "scales", ["float[4] {1, 1, inf, 1}", "float[1, 4] {1, 1, 2, 2}", "float {2}", "float[3] {1, 1, 2}"]
+)
+def test_scales_of_a_resize_that_are_none(scales: str) -> None:
+    text = f"""m (float[1, 1, 2, 2] x) => (float[a, b, c, d] y) {{
+        s = Constant<value = {scales.replace("inf", "3e38")}>() y = Resize<mode = "nearest">(x, , s) }}"""
+    with pytest.raises(TinycompError):
+        tinycomp.compile(model(text), "c")(np.ones((1, 1, 2, 2), np.float32))

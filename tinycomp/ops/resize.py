@@ -406,11 +406,12 @@ def _resized_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | N
         return [None]
     axes = [axis % len(x) for axis in node.attrs.get("axes") or range(len(x))]
     result = list(x)
-    if wanted is not None and wanted.contents:
+    factors = None if scales is None else np.asarray(scales, np.float64)
+    if wanted is not None and wanted.contents and len(wanted.contents) == len(axes):
         for axis, size in zip(axes, wanted.contents, strict=True):
             result[axis] = size
-    elif scales is not None and len(scales):
-        for axis, scale in zip(axes, np.asarray(scales, np.float64).tolist(), strict=True):
+    elif factors is not None and factors.shape == (len(axes),) and np.isfinite(factors).all():
+        for axis, scale in zip(axes, factors.tolist(), strict=True):
             result[axis] = _scaled_size(result[axis], scale)
     else:
         return [None]

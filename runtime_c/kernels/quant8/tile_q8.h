@@ -65,7 +65,7 @@ TC_INLINE tc_vi q8_dot(const q8_form form, tc_vi sum, tc_vi a, tc_vi b) {
 }
 
 TC_INLINE void q8_tile_step(const int mr, const int nv, const q8_form form, const char *panel, const char *const *row,
-                            int64_t at, q8_sums *sum) {
+                            ptrdiff_t at, q8_sums *sum) {
   tc_vi column[4];
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
@@ -120,16 +120,18 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
     }
   }
   const char *panel = t->panel, *ahead = t->ahead;
-  for (int64_t tap = 0; tap < t->taps; tap++) {
+  const ptrdiff_t bytes = (ptrdiff_t)t->words * 4, ahead_step = (ptrdiff_t)t->ahead_step;
+  const char *const *rows = t->rows;
+  for (ptrdiff_t tap = (ptrdiff_t)t->taps; tap > 0; tap--, rows += t->row_stride) {
     const char *row[12];
 #pragma GCC unroll 12
     for (int m = 0; m < mr; m++) {
-      row[m] = t->rows[tap * t->row_stride + m];
+      row[m] = rows[m];
     }
-    for (int64_t word = 0; word < t->words; word++) {
-      __builtin_prefetch(ahead, 0, 2);
-      ahead += t->ahead_step;
-      q8_tile_step(mr, nv, form, panel, row, word * 4, &sum);
+    for (ptrdiff_t at = 0; at < bytes; at += 4) {
+      TC_PREFETCH(ahead);
+      ahead += ahead_step;
+      q8_tile_step(mr, nv, form, panel, row, at, &sum);
       panel += nv * TC_LANES * q8_form_word_bytes(form);
     }
   }
