@@ -44,11 +44,12 @@ SEES: dict[str, frozenset[str]] = {
     "driver.restore": COMPILING,
     "driver.load": COMPILING,
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
+    "export_c": BASE | {"runtime", "checking", "export_c"},
     "quantization": COMPILING | {"quantization"},
     "generation": frozenset({"errors", "runtime", "generation"}),
     "backend": COMPILING | {"backend"},
-    "cli": COMPILING | {"backend", "data", "quantization", "generation", "cli", "__init__"},
-    "__init__": COMPILING | {"quantization", "generation"},
+    "cli": COMPILING | {"backend", "data", "quantization", "generation", "export_c", "cli", "__init__"},
+    "__init__": COMPILING | {"quantization", "generation", "export_c"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import, as parts or modules of one. A new part must be given its place here."""

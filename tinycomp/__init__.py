@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.pipeline import Pipeline
     from tinycomp.driver.tune import tune
     from tinycomp.errors import TinycompError
+    from tinycomp.export_c import to_c
     from tinycomp.frontend import export_model as to_onnx
     from tinycomp.generation import generate
     from tinycomp.ir.graph import Graph
@@ -36,6 +37,7 @@ _WHERE = {
     "load": ("tinycomp.driver.load", "load"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
+    "to_c": ("tinycomp.export_c", "to_c"),
     "to_ep_context": ("tinycomp.driver.ep_context", "export_ep_context"),
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.driver.tune", "tune"),
@@ -53,6 +55,7 @@ __all__ = [
     "load",
     "quantize",
     "reject",
+    "to_c",
     "to_ep_context",
     "to_onnx",
     "tune",

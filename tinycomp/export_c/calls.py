@@ -7,6 +7,7 @@ to call kernels with parameters, pointers and packed weights that never change.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -238,7 +239,7 @@ def _places_of_values(plan: Plan, weights: _Weights, alignment: int) -> _Slots:
         for slot, buffer in zip(step.writes, region.program.outputs, strict=True):
             if slot >= FIRST_FREE and slot not in places:
                 first[slot], last[slot] = number, number
-                sizes[slot] = int(np.prod(buffer.shape)) * array_dtype(buffer.dtype).itemsize
+                sizes[slot] = math.prod(int(dim) for dim in buffer.shape) * array_dtype(buffer.dtype).itemsize
         for slot in step.reads:
             if slot in first:
                 last[slot] = number
@@ -302,7 +303,7 @@ class _Region:
         return Call(call.kernel, params, tuple(operands), state, plan.units, call.source)
 
     def _place(self, operand: Operand) -> Place:
-        offset = int(operand.offset)  # type: ignore[call-overload]
+        offset = int(operand.offset)
         if operand.space == "none":
             return Place("absent")
         if operand.space == "constant":

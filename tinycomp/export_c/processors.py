@@ -21,6 +21,8 @@ class Processor:
         flags: What a compiler has to be told.
         alignment: Of weights, in bytes.
         compiler: What builds for it; empty for the machine's own.
+        board: The machine of qemu that has such a processor, where a trial is possible; else empty.
+        clock: Nanoseconds of a tick of that machine's system timer.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Processor:
     flags: str = ""
     alignment: int = 16
     compiler: str = ""
+    board: str = ""
+    clock: float = 40.0
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -55,15 +59,20 @@ class Processor:
 
 
 _CORTEX = {
-    "m0": "", "m4": " -mfloat-abi=hard -mfpu=fpv4-sp-d16", "m7": " -mfloat-abi=hard -mfpu=fpv5-d16",
-    "m33": " -mfloat-abi=hard -mfpu=fpv5-sp-d16", "m55": " -mfloat-abi=hard",
-}  # fmt: skip
-"""How each Cortex-M is told of its floating-point unit."""
+    "m0": ("", "mps2-an385", 40.0),
+    "m4": (" -mfloat-abi=hard -mfpu=fpv4-sp-d16", "mps2-an386", 40.0),
+    "m7": (" -mfloat-abi=hard -mfpu=fpv5-d16", "mps2-an500", 40.0),
+    "m33": (" -mfloat-abi=hard -mfpu=fpv5-sp-d16", "mps3-an547", 31.25),
+    "m55": (" -mfloat-abi=hard", "mps3-an547", 31.25),
+}
+"""How a compiler is told of each Cortex-M's floating-point unit, a board of qemu that runs its code, and its clock."""
 
 
-def _cortex(short: str, fpu: str) -> Processor:
-    flags = f"-mthumb -mcpu=cortex-{short}{fpu}"
-    return Processor(f"cortex-{short}", "scalar", f"Arm Cortex-{short.upper()}", flags, 16, "arm-none-eabi-gcc")
+def _cortex(short: str) -> Processor:
+    unit, board, clock = _CORTEX[short]
+    flags = f"-mthumb -mcpu=cortex-{short}{unit}"
+    name = f"cortex-{short}"
+    return Processor(name, "scalar", f"Arm Cortex-{short.upper()}", flags, 16, "arm-none-eabi-gcc", board, clock)
 
 
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
@@ -73,7 +82,7 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             Processor("generic", "scalar", "any little-endian processor"),
             Processor("x86-64-v3", "avx2", "x86 processors with AVX2, FMA and F16C", "-mavx2 -mfma -mf16c", 64),
             Processor("armv8-a", "neon", "64-bit Arm processors", "", 64, "aarch64-linux-gnu-gcc"),
-            *(_cortex(short, fpu) for short, fpu in _CORTEX.items()),
+            *map(_cortex, _CORTEX),
             Processor(
                 "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc"
             ),

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.checking import random_feeds
 from tinycomp.errors import UnsupportedError
 from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
-from tinycomp.export_c.processors import processor_named
+from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.runtime.csource.source import c_identifier
 from tinycomp.runtime.files import make_folder, write_files
@@ -32,10 +33,12 @@ class Project:
         memory_bytes: Memory of a run, for all values in between.
         weights_bytes: Packed weights and constants.
         kernels: The kernels that it calls.
+        processor: What it is for.
     """
 
     files: Mapping[str, str]
     name: str
+    processor: Processor
     memory_bytes: int
     weights_bytes: int
     kernels: tuple[str, ...]
@@ -55,6 +58,7 @@ class Project:
         """Return what was exported, without the text."""
         return {
             "name": self.name,
+            "cpu": self.processor.name,
             "memory_bytes": self.memory_bytes,
             "weights_bytes": self.weights_bytes,
             "kernels": list(self.kernels),
@@ -62,7 +66,7 @@ class Project:
         }
 
 
-def export_c(
+def to_c(
     module: Module, cpu: str = "generic", *, name: str = "model", feeds: Sequence[Array] | None = None, seed: int = 0
 ) -> Project:
     """Turn a compiled module into a C project that needs neither Python nor a heap, threads or files.
@@ -107,11 +111,9 @@ def export_c(
     }
     runtime = files_of(calls.kernels, processor.vocabulary)
     files |= {f"runtime/{path}": content for path, content in runtime.items()}
-    return Project(files, name, calls.arena_bytes, len(calls.weights), calls.kernels)
+    return Project(files, name, processor, calls.arena_bytes, len(calls.weights), calls.kernels)
 
 
 def _random(module: Module, seed: int) -> list[Array]:
-    from tinycomp.checking import random_feeds
-
     feeds = random_feeds(module.inputs, seed)
     return [np.asarray(feeds[spec.name]) for spec in module.inputs]

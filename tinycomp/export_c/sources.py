@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import tinycomp
 from tinycomp.errors import UnsupportedError
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
@@ -24,7 +23,7 @@ def runtime_folder() -> Path:
     Raises:
         UnsupportedError: If there is none.
     """
-    package = Path(tinycomp.__file__).parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / "runtime_c", package.parent / "runtime_c"):
         if (folder / "kernels" / "bodies.h").is_file():
             return folder

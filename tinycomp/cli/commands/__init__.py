@@ -11,6 +11,7 @@ SUMMARIES = MappingProxyType(
     {
         "demo": "compile the digits classifier that comes with tinycomp and run it; needs no download",
         "compile": "compile a model and save the result",
+        "export-c": "turn a model into a C project without Python, also for microcontrollers",
         "quantize": "turn a float model into an int8 one, calibrated with data of yours, or its weights into int4",
         "tune": "measure a model's kernels on this machine, for compile --tuning",
         "run": "run a model once and show its results",
@@ -29,5 +30,5 @@ SUMMARIES = MappingProxyType(
 
 def load(name: str) -> Command:
     """Return the command called ``name``."""
-    command: Command = importlib.import_module(f"{__name__}.{name}").COMMAND
+    command: Command = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").COMMAND
     return command

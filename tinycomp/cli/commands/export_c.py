@@ -1,0 +1,93 @@
+"""``tinycomp export-c``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+import tinycomp
+from tinycomp.cli.exits import FAILED, OK, UsageError
+from tinycomp.cli.models import load_graph
+from tinycomp.cli.options import add_model, add_shape
+from tinycomp.cli.session import Command, Session
+from tinycomp.errors import visible
+from tinycomp.export_c import PROCESSORS, Project, to_c
+from tinycomp.export_c.trial import Trial, run_trial
+from tinycomp.ir.graph import Graph
+
+_EXAMPLE = """\
+tinycomp export-c digits-int8 -o digits
+tinycomp export-c model.onnx --shape image=1,3,224,224 --cpu x86-64-v3 --name classify -o project
+tinycomp export-c digits-int8 --cpu cortex-m4 --run"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_shape(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write the project")
+    parser.add_argument(
+        "--cpu", default="generic", choices=("host", *PROCESSORS), help="what it is for (default: generic)"
+    )
+    parser.add_argument("--name", default="model", help="in front of all that the project exports (default: model)")
+    parser.add_argument(
+        "--run", dest="trial", action="store_true",
+        help="build the project, run its test, here or in qemu, and show what it took",
+    )  # fmt: skip
+
+
+def _run(options: Namespace, session: Session) -> int:
+    if options.output is None and not options.trial:
+        raise UsageError("what for?", expected="-o DIR, --run, or both", hint="Name a folder to write to.")
+    graph = load_graph(options)
+    shapes = _fixed(graph, session)
+    with session.progress(f"compiling {options.model}"):
+        project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1), options.cpu, name=options.name)
+    if options.output is not None:
+        project.write(options.output)
+        session.show(f"Wrote {len(project.files)} files to {options.output}.")
+    trial = None
+    if options.trial:
+        with session.progress("building and running"):
+            trial = run_trial(project)
+    session.show(*_table(project, trial))
+    result: dict[str, Any] = project.to_dict()
+    if trial is not None:
+        result["trial"] = trial.to_dict()
+    session.result(result)
+    return OK if trial is None or trial.passed else FAILED
+
+
+def _fixed(graph: Graph, session: Session) -> dict[str, tuple[int | str | None, ...]] | None:
+    """Return shapes in which every size that a run would show is 1, which is said; None if there is none."""
+    shapes: dict[str, tuple[int | str | None, ...]] = {}
+    for value in graph.inputs:
+        dims = value.shape or ()
+        if not all(isinstance(dim, int) for dim in dims):
+            shapes[value.name] = tuple(dim if isinstance(dim, int) else 1 for dim in dims)
+            wanted = "x".join(map(str, shapes[value.name]))
+            session.show(f"{visible(value.name)} is {wanted} in the project; --shape gives it another shape.")
+    return shapes or None
+
+
+def _table(project: Project, trial: Trial | None) -> list[Table | str]:
+    table = Table("", "bytes", title=f"{project.name} for {project.processor.description}", title_justify="left")
+    table.columns[1].justify = "right"
+    table.add_row("memory of a run", f"{project.memory_bytes:,}")
+    table.add_row("weights and constants", f"{project.weights_bytes:,}")
+    if trial is None:
+        return [table]
+    if trial.code_bytes is not None:
+        table.add_row("code", f"{trial.code_bytes:,}")
+    if trial.stack_bytes is not None:
+        table.add_row("stack", f"{trial.stack_bytes:,}")
+    lines: list[Table | str] = [table]
+    if trial.instructions is not None:
+        lines.append(f"{trial.instructions / 1e6:,.3f} million instructions")
+    lines.append("All results are as expected." if trial.passed else f"Results differ: {visible(trial.output.strip())}")
+    return lines
+
+
+COMMAND = Command(_EXAMPLE, _configure, _run)

@@ -1,0 +1,224 @@
+"""Building an exported project and running its test: here, or on a microcontroller that qemu emulates.
+
+With ``-icount shift=0`` every instruction of the emulated processor takes one nanosecond of the board's time, so that
+its system timer counts instructions: the same number in every run, within the timer's step of some 40.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinycomp.errors import ExecutionError, UnsupportedError
+from tinycomp.export_c.processors import Processor
+from tinycomp.export_c.project import Project
+
+_SECONDS = 600
+_WARNINGS = ("-Wall", "-Wextra", "-pedantic")
+_FLAGS = ("-std=c11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")
+
+_STARTUP = """\
+/* Starts an emulated Cortex-M, counts instructions with its system timer, and finds out how deep the stack was. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern uint32_t stack_top, data_begin, data_end, data_load, bss_begin, bss_end;
+extern void initialise_monitor_handles(void);
+int main(void);
+
+#define CONTROL (*(volatile uint32_t *)0xE000E010)
+#define RELOAD (*(volatile uint32_t *)0xE000E014)
+#define VALUE (*(volatile uint32_t *)0xE000E018)
+enum { PAINTED = 32768, PAINT = 0x5A5A5A5A };
+static volatile uint32_t wraps;
+static uintptr_t outside;
+
+static void reset(void) {
+#if defined(__ARM_FP)
+  *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
+  __asm volatile("dsb\\n\\tisb");
+#endif
+  memcpy(&data_begin, &data_load, (uintptr_t)&data_end - (uintptr_t)&data_begin);
+  memset(&bss_begin, 0, (uintptr_t)&bss_end - (uintptr_t)&bss_begin);
+  initialise_monitor_handles();
+  exit(main());
+}
+static void fault(void) {
+  printf("fault\\n");
+  exit(3);
+}
+static void tick(void) { wraps++; }
+__attribute__((section(".vectors"), used)) const void *const vectors[16] = {
+    &stack_top, (void *)reset, (void *)fault, (void *)fault, (void *)fault, (void *)fault, (void *)fault, 0, 0, 0, 0,
+    (void *)fault, (void *)fault, 0, (void *)fault, (void *)tick};
+
+void test_begin(void) {
+  outside = (uintptr_t)__builtin_frame_address(0);
+  for (volatile uint32_t *p = (volatile uint32_t *)(outside - PAINTED); (uintptr_t)p < outside - 64; p++) {
+    *p = PAINT;
+  }
+  RELOAD = 0xFFFFFF;
+  VALUE = 0;
+  CONTROL = 7;
+}
+void test_end(void) {
+  const uint32_t value = VALUE, wrapped = wraps;
+  CONTROL = 0;
+  const volatile uint32_t *p = (const volatile uint32_t *)(outside - PAINTED);
+  while (*p == PAINT) {
+    p++;
+  }
+  printf("ticks %llu\\nstack %lu\\n", (unsigned long long)wrapped * 0x1000000 + (0xFFFFFF - value),
+         (unsigned long)(outside - (uintptr_t)p));
+}
+"""
+_LINKER = """\
+ENTRY(vectors)
+MEMORY {
+  FLASH (rx) : ORIGIN = 0x00000000, LENGTH = @FLASH@
+  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = @RAM@
+}
+SECTIONS {
+  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(8); } > FLASH
+  .ARM.extab : { *(.ARM.extab*) } > FLASH
+  .ARM.exidx : { *(.ARM.exidx*) } > FLASH
+  data_load = LOADADDR(.data);
+  .data : { data_begin = .; *(.data*) . = ALIGN(8); data_end = .; } > RAM AT > FLASH
+  .bss (NOLOAD) : { bss_begin = .; *(.bss*) *(COMMON) . = ALIGN(8); bss_end = .; end = .; } > RAM
+  stack_top = ORIGIN(RAM) + LENGTH(RAM);
+}
+"""
+_MEMORY = {"mps3-an547": ("512K", "512K")}
+"""Flash and RAM of a board; 4 MB each of the others."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a run of a project's test showed.
+
+    Attributes:
+        passed: Whether all results were as expected.
+        output: What the test printed.
+        instructions: Of the run; None where they cannot be counted.
+        stack_bytes: The depth of the stack during the run; None where it was not measured.
+        code_bytes: Machine code and tables of the model without its weights; None where it was not measured.
+    """
+
+    passed: bool
+    output: str
+    instructions: int | None = None
+    stack_bytes: int | None = None
+    code_bytes: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was measured."""
+        return {
+            "passed": self.passed, "instructions": self.instructions, "stack_bytes": self.stack_bytes,
+            "code_bytes": self.code_bytes,
+        }  # fmt: skip
+
+
+def missing_tools(processor: Processor) -> list[str]:
+    """Return the programs that a trial for a processor needs and this machine lacks."""
+    needed = [processor.compiler or "cc"]
+    if processor.board:
+        needed.append("qemu-system-arm")
+    return [tool for tool in needed if shutil.which(tool) is None]
+
+
+def run_trial(project: Project) -> Trial:
+    """Build a project in a temporary folder, without warnings, and run its test.
+
+    Raises:
+        UnsupportedError: If the tools are missing, or nothing here runs such code.
+        ExecutionError: If the compiler or the emulator fails.
+    """
+    processor = project.processor
+    missing = missing_tools(processor)
+    if missing:
+        raise UnsupportedError(
+            "tools are missing", where=processor.name, expected=", ".join(missing), found="not on the PATH",
+            hint="On Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm.",
+        )  # fmt: skip
+    if processor.compiler and not processor.board:
+        raise UnsupportedError("nothing here runs such code", where=processor.name, expected="a processor with a board")
+    with tempfile.TemporaryDirectory() as folder:
+        project.write(folder)
+        return _on_board(project, Path(folder)) if processor.board else _here(project, Path(folder))
+
+
+def _here(project: Project, folder: Path) -> Trial:
+    objects = _objects(project, folder, "cc", [])
+    _call(["cc", "-o", "test", *objects, "-lm"], folder)
+    done = subprocess.run(["./test"], cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+    return Trial(done.returncode == 0, done.stdout)
+
+
+def _on_board(project: Project, folder: Path) -> Trial:
+    processor = project.processor
+    flash, ram = _MEMORY.get(processor.board, ("4M", "4M"))
+    (folder / "startup.c").write_text(_STARTUP)
+    (folder / "board.ld").write_text(_LINKER.replace("@FLASH@", flash).replace("@RAM@", ram))
+    flags = processor.flags.split()
+    objects = _objects(project, folder, processor.compiler, ["-DTEST_SETUP"])
+    _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
+    link = [
+        "--specs=rdimon.specs",
+        "-nostartfiles",
+        "-T",
+        "board.ld",
+        "-Wl,--gc-sections",
+        "-Wl,--no-warn-rwx-segments",
+    ]
+    _call([processor.compiler, *flags, *link, "startup.o", *objects, "-lm", "-o", "test.elf"], folder)
+    command = [
+        "qemu-system-arm", "-M", processor.board, "-nographic", "-monitor", "none", "-serial", "none",
+        "-semihosting-config", "enable=on,target=native", "-icount", "shift=0", "-kernel", "test.elf",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+    ticks, stack = (re.search(rf"^{what} (\d+)$", done.stdout, re.MULTILINE) for what in ("ticks", "stack"))
+    if ticks is None or stack is None:
+        raise ExecutionError(
+            "the emulated board did not finish", where=processor.board, found=(done.stdout + done.stderr)[-500:]
+        )
+    count = round(int(ticks[1]) * processor.clock)
+    return Trial(done.returncode == 0, done.stdout, count, int(stack[1]), _code_bytes(project, folder))
+
+
+def _objects(project: Project, folder: Path, compiler: str, test: list[str]) -> list[str]:
+    """Compile every file of the project; return the names of the objects."""
+    name, flags = project.name, project.processor.flags.split()
+    include = ["-I.", "-Iruntime/src", "-Iruntime/include", "-DTC_STANDALONE"]
+    objects = []
+    for source in (f"{name}.c", f"{name}_weights.c", "runtime/src/rows.c", "test.c"):
+        target = Path(source).stem + ".o"
+        extra = test if source == "test.c" else []
+        _call([compiler, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target], folder)
+        objects.append(target)
+    return objects
+
+
+def _code_bytes(project: Project, folder: Path) -> int:
+    """Return the bytes of code and tables that the linker kept of the model."""
+    compiler, run = project.processor.compiler, f"{project.name}_run"
+    kept = ["-nostartfiles", "-nostdlib", "-r", "-Wl,--gc-sections", f"-Wl,-u,{run}", f"-Wl,-e,{run}"]
+    _call([compiler, *project.processor.flags.split(), *kept, f"{project.name}.o", "rows.o", "-o", "code.o"], folder)
+    prefix = compiler.removesuffix("gcc")
+    sizes = _call([f"{prefix}size", "code.o"], folder).splitlines()[-1].split()
+    return int(sizes[0]) + int(sizes[1])
+
+
+def _call(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+    if done.returncode:
+        raise ExecutionError(
+            "the build failed", where=" ".join(command)[:200], found=f"exit code {done.returncode}", snippet=done.stderr
+        )
+    return done.stdout
