@@ -7,6 +7,7 @@ from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 RUNTIME = Path(__file__).resolve().parent / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
@@ -32,8 +33,22 @@ class ParallelBuild(build_ext):
             self.compiler.compile = compile_all
 
 
+class WithKernels(build_py):
+    """Add the C runtime's sources, of which exported projects take the kernels that they call."""
+
+    def run(self):
+        """Build the package."""
+        super().run()
+        if not self.editable_mode:
+            for folder, pattern in (("include", "*.h"), ("src", "*.[ch]"), ("kernels", "**/*.h"), ("kernels", "*.def")):
+                for path in sorted((RUNTIME / folder).glob(pattern)):
+                    target = Path(self.build_lib, "tinycomp", "runtime_c", path.relative_to(RUNTIME))
+                    self.mkpath(str(target.parent))
+                    self.copy_file(str(path), str(target))
+
+
 setup(
     cffi_modules=["runtime_c/build_ffi.py:make_ffi"],
     ext_modules=extensions(),
-    cmdclass={"build_ext": ParallelBuild},
+    cmdclass={"build_ext": ParallelBuild, "build_py": WithKernels},
 )

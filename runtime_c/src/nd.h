@@ -62,7 +62,13 @@ typedef struct tc_rows_walk {
   int64_t count;
 } tc_rows_walk;
 
-tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit);
-void tc_rows_next(tc_rows_walk *walk);
+/* Kernels that stand alone have a walk of their own. */
+#ifdef TC_STANDALONE
+#define TC_WALK static
+#else
+#define TC_WALK
+#endif
+TC_WALK tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit);
+TC_WALK void tc_rows_next(tc_rows_walk *walk);
 
 #endif

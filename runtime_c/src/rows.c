@@ -12,7 +12,7 @@ static void place_piece(tc_rows_walk *walk) {
   }
 }
 
-tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit) {
+TC_WALK tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit) {
   const tc_nd *nd = &rows->nd;
   tc_rows_walk walk = {.rows = rows, .part = unit % rows->pieces};
   memcpy(walk.row_offsets, nd->starts, sizeof(walk.row_offsets));
@@ -31,7 +31,7 @@ tc_rows_walk tc_rows_seek(const tc_rows *rows, int64_t unit) {
   return walk;
 }
 
-void tc_rows_next(tc_rows_walk *walk) {
+TC_WALK void tc_rows_next(tc_rows_walk *walk) {
   const tc_nd *nd = &walk->rows->nd;
   if (++walk->part == walk->rows->pieces) {
     walk->part = 0;

@@ -16,7 +16,6 @@ from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
-from tinycomp.runtime.csource.source import c_identifier
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
 
@@ -81,7 +80,7 @@ def to_c(
     Raises:
         UnsupportedError: If a node has no form in C, or a size is known only in a run; it names the node and says why.
     """
-    if c_identifier(name) != f"v_{name}" or not name.isascii() or not name.islower():
+    if not (name.isidentifier() and name.isascii() and name.islower()):
         raise UnsupportedError(
             "not a name for a project", where="name", expected="an identifier in lower case", found=name
         )

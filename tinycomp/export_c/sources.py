@@ -13,8 +13,8 @@ _INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 _ENTRY = re.compile(r"(?:^static void|^#define [A-Z_]+) TC_NAME\(tc_(\w+)\)(?:\(|$)", re.MULTILINE)
 """A function that a kernel consists of, or the name of one whose body is shared."""
 _FOLDERS = ("src", "include")
-_WALKS = "src/rows.c"
-"""The one C file that kernels need beside their headers."""
+_BESIDE = ("src/rows.c", "src/standalone.h")
+"""What kernels need beside their headers."""
 
 
 def runtime_folder() -> Path:
@@ -57,7 +57,7 @@ def files_of(kernels: Iterable[str], vocabulary: Iterable[str]) -> dict[str, str
     root = runtime_folder()
     chosen = {f"src/{name}" for name in vocabulary}
     files: dict[str, str] = {}
-    waiting = [*headers_of(kernels), *sorted(chosen), "src/vocabulary.h", _WALKS]
+    waiting = [*headers_of(kernels), *sorted(chosen), "src/vocabulary.h", *_BESIDE]
     while waiting:
         name = waiting.pop()
         if name in files or (name.startswith("src/simd_") and name not in chosen):

@@ -262,6 +262,8 @@ def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
         '#pragma GCC diagnostic ignored "-Wunused-const-variable"',
         '#pragma GCC diagnostic ignored "-Wunknown-pragmas"',
         "#endif",
+        '#include "runtime/src/standalone.h"',
+        '#include "runtime/src/rows.c"',
         *[f'#include "runtime/{name}"' for name in headers],
         "#ifdef __GNUC__",
         "#pragma GCC diagnostic pop",
@@ -282,7 +284,7 @@ def weights_header(names: Names) -> str:
         "",
         f'#include "{names.prefix}.h"',
         "",
-        f"extern const unsigned char {names.prefix}_weights[{names.macro}_WEIGHTS_BYTES];",
+        f"extern const unsigned char {names.prefix}_weights[]; /* {names.macro}_WEIGHTS_BYTES */",
         "",
         "#endif",
         "",
@@ -386,7 +388,7 @@ ALL_CFLAGS = -std=c11 -Wall -Wextra -pedantic -ffp-contract=fast -fno-math-errno
   {processor.flags} $(CFLAGS)
 INCLUDES = -I. -Iruntime/src -Iruntime/include
 
-lib{names.prefix}.a: {names.prefix}.o {names.prefix}_weights.o rows.o
+lib{names.prefix}.a: {names.prefix}.o {names.prefix}_weights.o
 \t$(AR) rcs $@ $^
 
 {names.prefix}.o: {names.prefix}.c {names.prefix}.h {names.prefix}_kernels.h
@@ -394,9 +396,6 @@ lib{names.prefix}.a: {names.prefix}.o {names.prefix}_weights.o rows.o
 
 {names.prefix}_weights.o: {names.prefix}_weights.c {names.prefix}.h
 \t$(CC) $(ALL_CFLAGS) $(INCLUDES) -c $< -o $@
-
-rows.o: runtime/src/rows.c
-\t$(CC) $(ALL_CFLAGS) -DTC_STANDALONE $(INCLUDES) -c $< -o $@
 
 test: test.c lib{names.prefix}.a
 \t$(CC) $(ALL_CFLAGS) $(INCLUDES) $< lib{names.prefix}.a -lm -o $@
@@ -422,9 +421,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-add_library({names.prefix} STATIC {names.prefix}.c {names.prefix}_weights.c runtime/src/rows.c)
+add_library({names.prefix} STATIC {names.prefix}.c {names.prefix}_weights.c)
 target_include_directories({names.prefix} PUBLIC . PRIVATE runtime/src runtime/include)
-target_compile_definitions({names.prefix} PRIVATE TC_STANDALONE)
 target_compile_options({names.prefix} PRIVATE -ffp-contract=fast -fno-math-errno){flags}
 target_link_libraries({names.prefix} PUBLIC m)
 
@@ -447,8 +445,8 @@ def readme(calls: Calls, names: Names, processor: Processor, buffers: Iterable[t
     return f"""\
 # {names.prefix} in C
 
-A model as portable C11: no heap, no threads, no files; of the C library only `memcpy`, `memset` and `math.h`. Made for
-{processor.description}.
+A model as portable C11: no heap, no threads, no files; of the C library only `math.h`, `memcpy`, `memset` and, where a
+compiler makes it of a loop, `memmove`. Made for {processor.description}.
 
 ```sh
 make check        # builds lib{names.prefix}.a and runs test.c, whose results are known

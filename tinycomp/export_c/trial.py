@@ -20,7 +20,7 @@ from tinycomp.export_c.project import Project
 
 _SECONDS = 600
 _WARNINGS = ("-Wall", "-Wextra", "-pedantic")
-_FLAGS = ("-std=c11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")
+_FLAGS = ("-std=c11", "-ffp-contract=fast", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")
 
 _STARTUP = """\
 /* Starts an emulated Cortex-M, counts instructions with its system timer, and finds out how deep the stack was. */
@@ -133,8 +133,12 @@ def missing_tools(processor: Processor) -> list[str]:
     return [tool for tool in needed if shutil.which(tool) is None]
 
 
-def run_trial(project: Project) -> Trial:
+def run_trial(project: Project, optimise: str = "-O3") -> Trial:
     """Build a project in a temporary folder, without warnings, and run its test.
+
+    Args:
+        project: What to build.
+        optimise: How far the compiler goes.
 
     Raises:
         UnsupportedError: If the tools are missing, or nothing here runs such code.
@@ -151,23 +155,23 @@ def run_trial(project: Project) -> Trial:
         raise UnsupportedError("nothing here runs such code", where=processor.name, expected="a processor with a board")
     with tempfile.TemporaryDirectory() as folder:
         project.write(folder)
-        return _on_board(project, Path(folder)) if processor.board else _here(project, Path(folder))
+        return (_on_board if processor.board else _here)(project, Path(folder), optimise)
 
 
-def _here(project: Project, folder: Path) -> Trial:
-    objects = _objects(project, folder, "cc", [])
+def _here(project: Project, folder: Path, optimise: str) -> Trial:
+    objects = _objects(project, folder, "cc", optimise, [])
     _call(["cc", "-o", "test", *objects, "-lm"], folder)
     done = subprocess.run(["./test"], cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
     return Trial(done.returncode == 0, done.stdout)
 
 
-def _on_board(project: Project, folder: Path) -> Trial:
+def _on_board(project: Project, folder: Path, optimise: str) -> Trial:
     processor = project.processor
     flash, ram = _MEMORY.get(processor.board, ("4M", "4M"))
     (folder / "startup.c").write_text(_STARTUP)
     (folder / "board.ld").write_text(_LINKER.replace("@FLASH@", flash).replace("@RAM@", ram))
     flags = processor.flags.split()
-    objects = _objects(project, folder, processor.compiler, ["-DTEST_SETUP"])
+    objects = _objects(project, folder, processor.compiler, optimise, ["-DTEST_SETUP"])
     _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
     link = [
         "--specs=rdimon.specs",
@@ -192,15 +196,18 @@ def _on_board(project: Project, folder: Path) -> Trial:
     return Trial(done.returncode == 0, done.stdout, count, int(stack[1]), _code_bytes(project, folder))
 
 
-def _objects(project: Project, folder: Path, compiler: str, test: list[str]) -> list[str]:
+def _objects(project: Project, folder: Path, compiler: str, optimise: str, test: list[str]) -> list[str]:
     """Compile every file of the project; return the names of the objects."""
     name, flags = project.name, project.processor.flags.split()
-    include = ["-I.", "-Iruntime/src", "-Iruntime/include", "-DTC_STANDALONE"]
+    include = ["-I.", "-Iruntime/src", "-Iruntime/include"]
     objects = []
-    for source in (f"{name}.c", f"{name}_weights.c", "runtime/src/rows.c", "test.c"):
+    for source in (f"{name}.c", f"{name}_weights.c", "test.c"):
         target = Path(source).stem + ".o"
         extra = test if source == "test.c" else []
-        _call([compiler, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target], folder)
+        _call(
+            [compiler, optimise, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target],
+            folder,
+        )
         objects.append(target)
     return objects
 
@@ -209,7 +216,7 @@ def _code_bytes(project: Project, folder: Path) -> int:
     """Return the bytes of code and tables that the linker kept of the model."""
     compiler, run = project.processor.compiler, f"{project.name}_run"
     kept = ["-nostartfiles", "-nostdlib", "-r", "-Wl,--gc-sections", f"-Wl,-u,{run}", f"-Wl,-e,{run}"]
-    _call([compiler, *project.processor.flags.split(), *kept, f"{project.name}.o", "rows.o", "-o", "code.o"], folder)
+    _call([compiler, *project.processor.flags.split(), *kept, f"{project.name}.o", "-o", "code.o"], folder)
     prefix = compiler.removesuffix("gcc")
     sizes = _call([f"{prefix}size", "code.o"], folder).splitlines()[-1].split()
     return int(sizes[0]) + int(sizes[1])

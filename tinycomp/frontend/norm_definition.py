@@ -94,7 +94,7 @@ def _root(body: Body, x: Value, p: int) -> Value:
 
 def _global_lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x = operands[0]
-    if x is None or not x.rank or x.rank < 3:
+    if x is None or not x.rank or x.rank < 3 or node.attrs.get("p", 2) < 1:
         return None
     return _length(body, x, range(2, x.rank), int(node.attrs.get("p", 2)))
 
@@ -102,7 +102,7 @@ def _global_lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) ->
 def _lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     """Define the norms of windows by means over padded data, each of which counts all of its window."""
     x, shape = operands[0], shape_of(operands[0])
-    if x is None or shape is None:
+    if x is None or shape is None or node.attrs.get("p", 2) < 1:
         return None
     kernel, p = [int(n) for n in node.attrs["kernel_shape"]], int(node.attrs.get("p", 2))
     keys = ("strides", "dilations", "pads", "auto_pad")

@@ -254,7 +254,7 @@ TC_INLINE void wino_store_line(const int width, const bool partial, const wino_t
 
 /* A tile that the image holds whole, and a whole vector of its channels, are the usual case. */
 TC_INLINE void wino_store(const int out, const wino_target *to, int64_t channel, int64_t count, tc_vf bias,
-                          const tc_vf lines[WINO_OUT][WINO_IN]) {
+                          tc_vf lines[WINO_OUT][WINO_IN]) {
   const bool usual = to->width == out && count == TC_LANES;
   for (int64_t i = 0; i < to->height; i++) {
     tc_vf sums[WINO_OUT];

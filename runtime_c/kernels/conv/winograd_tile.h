@@ -77,7 +77,7 @@ static void wino_filter_matrix(int out, double g[WINO_IN][3]) {
 /* Transforms a vector of 3x3 filters for tiles of `out` pixels, first down their columns and then along their rows, in
  * double precision because it happens once. Filters are `filter_stride` floats apart, products `stride`; lanes past
  * `count` become zero. */
-TC_INLINE void wino_filter_2d(const int out, const double g[WINO_IN][3], const float *filters, int64_t filter_stride,
+TC_INLINE void wino_filter_2d(const int out, double g[WINO_IN][3], const float *filters, int64_t filter_stride,
                               int64_t count, float *to, int64_t stride) {
   double taps[9][TC_LANES] = {{0}}, lines[WINO_IN][3][TC_LANES];
   for (int64_t lane = 0; lane < count; lane++) {

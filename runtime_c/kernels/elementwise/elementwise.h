@@ -165,7 +165,8 @@ static void element_place_inputs(const tc_call *call, const tc_rows_walk *walk, 
   }
 }
 
-static void element_run_steps(const tc_call *call, const tc_rows_walk *walk, element_block_values *values) {
+static void element_run_steps(const tc_call *call, const tc_rows_walk *walk, const element_function *functions,
+                              element_block_values *values) {
   const element_plan *plan = call->state;
   const int64_t first = plan->inputs + plan->immediates;
   for (int64_t i = 0; i < plan->steps; i++) {
@@ -182,9 +183,9 @@ static void element_run_steps(const tc_call *call, const tc_rows_walk *walk, ele
                                walk->count * plan->inner,
                                step->a,
                                step->b,
-                               step->from,
-                               step->into};
-    step->run(&rows);
+                               functions[i].from,
+                               functions[i].into};
+    functions[i].run(&rows);
     values->at[first + i] = to;
     values->step[first + i] = 1;
   }
@@ -192,13 +193,17 @@ static void element_run_steps(const tc_call *call, const tc_rows_walk *walk, ele
 
 static void TC_NAME(tc_elementwise)(const tc_call *call, int64_t begin, int64_t end) {
   const element_plan *plan = call->state;
+  element_function functions[TC_ELEMENT_STEPS];
+  for (int64_t i = 0; i < plan->steps; i++) {
+    functions[i] = element_find(plan->step[i].kind, plan->step[i].op, plan->step[i].type);
+  }
   element_block_values values;
   memset(values.gathered, 0, sizeof(values.gathered));
   element_place_immediates(call, &values);
   tc_rows_walk walk = tc_rows_seek(&plan->rows, begin);
   for (int64_t unit = begin; unit < end; unit++) {
     element_place_inputs(call, &walk, &values);
-    element_run_steps(call, &walk, &values);
+    element_run_steps(call, &walk, functions, &values);
     tc_rows_next(&walk);
   }
 }

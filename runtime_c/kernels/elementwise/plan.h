@@ -24,8 +24,7 @@ typedef struct element_source {
 } element_source;
 
 typedef struct element_plan_step {
-  element_fn run;
-  const cast_type *from, *into; /* of a conversion */
+  int64_t kind, op, type; /* which function it is: a state holds no pointers */
   int64_t source[3];
   double a, b;
   int size;       /* of an element of the result */
@@ -50,9 +49,13 @@ static void element_plan_steps(element_plan *plan, const element_program *progra
   for (int64_t i = 0; i < plan->steps; i++) {
     const element_function found = element_find(program->step[i].kind, program->step[i].op, program->step[i].type);
     element_plan_step *step = &plan->step[i];
-    *step = (element_plan_step){
-        found.run, found.from, found.into, {0}, program->step[i].a, program->step[i].b, cast_types[found.result].size,
-        -1,        0};
+    *step = (element_plan_step){.kind = program->step[i].kind,
+                                .op = program->step[i].op,
+                                .type = program->step[i].type,
+                                .a = program->step[i].a,
+                                .b = program->step[i].b,
+                                .size = cast_types[found.result].size,
+                                .output = -1};
     for (int s = 0; s < 3; s++) { /* a source that is not there may be any */
       step->source[s] = program->step[i].source[s < found.sources ? s : 0];
       if (!found.repeats && step->source[s] < sources) {

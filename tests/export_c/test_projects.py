@@ -1,0 +1,173 @@
+"""Exported projects: built by a compiler without a warning, their results are those of the module."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tinycomp
+from tests.models import MISSING, models_folder
+from tinycomp.data import digits_model
+from tinycomp.errors import UnsupportedError
+from tinycomp.export_c import Project, to_c
+from tinycomp.export_c.sources import files_of, headers_of
+from tinycomp.export_c.trial import missing_tools, run_trial
+from tinycomp.runtime.module import Module
+from tinycomp.runtime.native.library import kernel_names
+from tinycomp.runtime.native.processor import available_isas
+
+TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
+
+
+def module_of(path: Path) -> Module:
+    graph = tinycomp.from_onnx(path)
+    shapes = {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in graph.inputs}
+    return tinycomp.compile(graph, "c", shapes=shapes, threads=1)
+
+
+def parsed(text: str, **shapes: tuple[int, ...]) -> Module:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    return tinycomp.compile(model, "c", shapes=shapes or None, threads=1)
+
+
+def try_or_skip(project: Project) -> None:
+    if missing := missing_tools(project.processor):
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    trial = run_trial(project, "-O1")
+    assert trial.passed, trial.output
+
+
+@pytest.mark.parametrize(("quantized", "cpu"), [(False, "generic"), (True, "generic"), (True, "x86-64-v3")])
+def test_digits_have_the_results_of_the_module(quantized: bool, cpu: str) -> None:
+    if cpu == "x86-64-v3" and "avx2" not in available_isas():
+        pytest.skip("this processor has no AVX2")
+    try_or_skip(to_c(module_of(digits_model(quantized=quantized)), cpu, name="digits"))
+
+
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55"])
+def test_digits_on_emulated_microcontrollers(cpu: str) -> None:
+    try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "cpu"),
+    [
+        *itertools.product(TINY, ["int8"], ["cortex-m4", "cortex-m55"]),
+        ("ic_resnet8", "fp32", "generic"),
+    ],
+)
+def test_tiny_models(name: str, kind: str, cpu: str) -> None:
+    folder = models_folder()
+    if folder is None:
+        pytest.skip(MISSING)
+    path = folder / f"{name}_{kind}.onnx"
+    data = np.load(path.with_suffix(".npz"))
+    module = module_of(path)
+    feeds = [data[key][:1] for key in data.files if key.startswith(("input", "x"))][: len(module.inputs)]
+    matching = len(feeds) == len(module.inputs) and feeds[0].shape == module.inputs[0].shape
+    try_or_skip(to_c(module, cpu, feeds=feeds if matching else None))
+
+
+def test_results_that_differ_fail_the_test() -> None:
+    module = parsed("m (float[4] x) => (float[4] y) { y = Exp(x) }")
+    project = to_c(module)
+    wrong = {**project.files, "test.c": re.sub(r"(y_expected\[4\] = \{\s*)", r"\g<1>9.5f + ", project.files["test.c"])}
+    assert wrong["test.c"] != project.files["test.c"]
+    if missing_tools(project.processor):
+        pytest.skip("there is no compiler")
+    trial = run_trial(Project(wrong, *[getattr(project, f) for f in list(Project.__dataclass_fields__)[1:]]))
+    assert not trial.passed
+    assert "1 of 4 results differ" in trial.output
+
+
+def test_the_text_is_the_same_every_time() -> None:
+    module = module_of(digits_model(quantized=True))
+    assert to_c(module).files == to_c(module_of(digits_model(quantized=True))).files
+
+
+def test_only_the_kernels_in_use_are_there() -> None:
+    project = to_c(parsed("m (float[2, 3] x) => (float[3, 2] y) { y = Transpose<perm = [1, 0]>(x) }"))
+    assert project.kernels == ("copy",)
+    families = {
+        name.split("/")[2] for name in project.files if name.startswith("runtime/kernels/") and "/" in name[16:]
+    }
+    assert families == {"copy"}
+
+
+def test_every_kernel_has_its_files() -> None:
+    assert len(headers_of(kernel_names())) <= len(kernel_names())
+    for isa in ("scalar", "avx2", "neon"):
+        files = files_of(kernel_names(), [f"simd_{isa}.h"])
+        assert {name for name in files if name.startswith("src/simd_")} == {f"src/simd_{isa}.h"}
+
+
+def test_nothing_allocates_and_nothing_writable_is_global(tmp_path: Path) -> None:
+    if shutil.which("cc") is None or shutil.which("nm") is None:
+        pytest.skip("there is no compiler")
+    project = to_c(module_of(digits_model(quantized=True)))
+    project.write(tmp_path)
+    subprocess.run(["make", "-s"], cwd=tmp_path, check=True, capture_output=True)
+    symbols = subprocess.run(["nm", "libmodel.a"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    undefined = set(re.findall(r"^ +U (\w+)$", symbols, re.MULTILINE)) - {"model_weights"}
+    mathematics = {"expf", "rintf", "logf", "ldexpf", "sqrtf", "fmaf", "roundf"}
+    allowed = {"memcpy", "memmove", "memset", "__stack_chk_fail", *mathematics}
+    assert undefined - {"_GLOBAL_OFFSET_TABLE_"} <= allowed
+    writable = re.findall(r"^[0-9a-f]+ [bBDC] ([\w.]+)$", symbols, re.MULTILINE)
+    assert [name for name in writable if "memory" not in name] == []
+
+
+def test_runs_in_memories_of_their_own(tmp_path: Path) -> None:
+    """Two runs, each in memory of the caller's, do not see each other; memory that is not aligned is refused."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    to_c(parsed("m (float[4] x) => (float[4] y) { a = Exp(x) b = Transpose(a) y = Softmax(b) }")).write(tmp_path)
+    (tmp_path / "main.c").write_text(
+        '#include "model.h"\n'
+        "static _Alignas(MODEL_ALIGNMENT) unsigned char one[MODEL_MEMORY_BYTES], two[MODEL_MEMORY_BYTES + 64];\n"
+        "int main(void) {\n"
+        "  const float x[4] = {0, 0, 0, 0};\n  float y[4], z[4];\n"
+        "  if (model_run_in(one, x, y) || model_run_in(two, x, z)) return 1;\n"
+        "  for (int i = 0; i < 4; i++) if (y[i] != 0.25f || z[i] != y[i]) return 2;\n"
+        "  return model_run_in(two + 1, x, y) != MODEL_INVALID || model_run_in(NULL, x, y) != MODEL_INVALID;\n}\n"
+    )
+    flags = ["-std=c11", "-DMODEL_NO_STATIC_MEMORY", "-I.", "-Iruntime/src", "-Iruntime/include"]
+    sources = ["main.c", "model.c", "model_weights.c"]
+    subprocess.run(["cc", *flags, *sources, "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    assert subprocess.run(["./main"], cwd=tmp_path).returncode == 0
+
+
+def test_a_result_that_is_an_input_is_copied() -> None:
+    try_or_skip(to_c(parsed("m (float[4] x) => (float[4] y, float[4] z) { y = Identity(x) z = Exp(x) }")))
+
+
+def test_what_has_no_form_in_c_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match=r"odd \(Det\): Det has no form in C"):
+        to_c(parsed("m (double[2, 2] x) => (double y) { [odd] y = Det(x) }"))
+    with pytest.raises(UnsupportedError, match='"x": a dimension is known only in a run'):
+        to_c(parsed("m (float[n] x) => (float[n] y) { y = Exp(x) }"))
+
+
+def test_names_of_processors_and_projects_are_checked() -> None:
+    module = parsed("m (float[4] x) => (float[4] y) { y = Exp(x) }")
+    with pytest.raises(UnsupportedError, match=r"no such processor; expected one of host, generic, .* found cortex-m5"):
+        to_c(module, "cortex-m5")
+    for name in ("9lives", "a b", "Model", "näme"):
+        with pytest.raises(UnsupportedError, match="not a name for a project"):
+            to_c(module, name=name)
+
+
+def test_names_from_a_model_cannot_leave_their_comments() -> None:
+    hostile = '*/ int evil; /* `|"'
+    graph = tinycomp.Graph("m", opsets={"": 17})
+    x = graph.add_input(hostile, tinycomp.ir.TensorType("float32", (4,)))
+    graph.set_outputs([graph.add("Exp", [x], sources=[hostile]).output], [hostile])
+    project = to_c(tinycomp.compile(graph, "c"))
+    assert all("*/ int evil" not in text for name, text in project.files.items() if name.endswith((".c", ".h")))
+    try_or_skip(project)
