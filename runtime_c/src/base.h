@@ -10,11 +10,14 @@
 /* How the words of the SIMD vocabularies are declared. */
 #define TC_INLINE static inline __attribute__((always_inline, unused))
 
-/* Asks for what is read soon, into the second-level cache; small processors have none. */
+/* Small processors have no second-level cache to fetch into what is read soon, and few registers: pointers that do not
+ * move can stay in memory where an index is added to them, which compilers are kept from changing. */
 #if defined(__thumb__) || defined(__riscv)
 #define TC_PREFETCH(p) ((void)(p))
+#define TC_OPAQUE(index) __asm__("" : "+r"(index))
 #else
 #define TC_PREFETCH(p) __builtin_prefetch(p, 0, 2)
+#define TC_OPAQUE(index) ((void)(index))
 #endif
 
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */

@@ -7,6 +7,18 @@
 
 #ifdef __ARM_FEATURE_DSP
 #include <arm_acle.h>
+
+/* Bytes 1 and 3 as numbers of 16 bits in one instruction, which compilers do not find. */
+static inline int32_t tc_odd_bytes(uint32_t v) {
+  int32_t odd;
+  __asm__("sxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(v));
+  return odd;
+}
+static inline int32_t tc_odd_unsigned_bytes(uint32_t v) {
+  int32_t odd;
+  __asm__("uxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(v));
+  return odd;
+}
 #endif
 
 #include "kernel.h"
@@ -135,7 +147,7 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
 #ifdef __ARM_FEATURE_DSP
   const uint32_t u = (uint32_t)a, v = (uint32_t)b;
   sum = __smlad((int32_t)__uxtb16(u), __sxtb16(v), sum);
-  return __smlad((int32_t)__uxtb16(u >> 8), __sxtb16(v >> 8), sum);
+  return __smlad(tc_odd_unsigned_bytes(u), tc_odd_bytes(v), sum);
 #else
   uint8_t x[4];
   int8_t w[4];

@@ -157,7 +157,11 @@ TC_INLINE void qdw_tiles(const int size, const int stride, const qdw_line *line)
     }
   } else if (width >= QDW_PIXELS / 2) {
     qdw_tile(QDW_PIXELS / 2, size, stride, line, 0);
-    qdw_tile(QDW_PIXELS / 2, size, stride, line, width - QDW_PIXELS / 2);
+    if (width == QDW_PIXELS / 2 + 1) {
+      qdw_tile(1, size, stride, line, width - 1);
+    } else if (width > QDW_PIXELS / 2) {
+      qdw_tile(QDW_PIXELS / 2, size, stride, line, width - QDW_PIXELS / 2);
+    }
   } else {
     for (int64_t x = 0; x < width; x++) {
       qdw_tile(1, size, stride, line, x);

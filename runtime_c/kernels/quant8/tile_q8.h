@@ -98,14 +98,19 @@ TC_INLINE void q8_tile_store(const int mr, const int nv, const q8_tile *t, const
 }
 
 TC_INLINE void q8_tile_requantize(const int mr, const int nv, const q8_tile *t, const q8_sums *sum) {
+  /* Copies: stores of bytes may change whatever is behind a pointer. */
   const q8_bytes bytes = t->scale->bytes;
+  const ptrdiff_t y_stride = (ptrdiff_t)t->y_stride;
+  const int64_t last = TC_LANES == 1 ? 1 : t->last;
+  const float *factors = t->factors;
 #pragma GCC unroll 4
-  for (int j = 0; j < nv; j++) {
-    const tc_vf factors = tc_vf_load(t->factors + j * TC_LANES);
-    const int64_t columns = j == nv - 1 ? t->last : TC_LANES;
+  for (int j = 0; j < nv; j++, factors += TC_LANES) {
+    const tc_vf factor = tc_vf_load(factors);
+    const int64_t columns = j == nv - 1 ? last : TC_LANES;
+    uint8_t *y = t->y + j * TC_LANES;
 #pragma GCC unroll 12
-    for (int m = 0; m < mr; m++) {
-      q8_store(&bytes, q8_by_float(sum->v[m][j], factors), columns, t->y + m * t->y_stride + j * TC_LANES);
+    for (int m = 0; m < mr; m++, y += y_stride) {
+      q8_store(&bytes, q8_by_float(sum->v[m][j], factor), columns, y);
     }
   }
 }
@@ -131,6 +136,7 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
     for (ptrdiff_t at = 0; at < bytes; at += 4) {
       TC_PREFETCH(ahead);
       ahead += ahead_step;
+      TC_OPAQUE(at);
       q8_tile_step(mr, nv, form, panel, row, at, &sum);
       panel += nv * TC_LANES * q8_form_word_bytes(form);
     }
