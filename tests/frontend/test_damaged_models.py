@@ -1,4 +1,4 @@
-"""Models with one thing wrong that once got past every check: what each must get."""
+"""Models of fuzzers that once got past every check, or were taken for what they are not: what each must get."""
 
 from __future__ import annotations
 
@@ -78,3 +78,20 @@ def test_scales_of_a_resize_that_are_none(scales: str) -> None:
         s = Constant<value = {scales.replace("inf", "3e38")}>() y = Resize<mode = "nearest">(x, , s) }}"""
     with pytest.raises(TinycompError):
         tinycomp.compile(model(text), "c")(np.ones((1, 1, 2, 2), np.float32))
+
+
+def test_a_dimension_copied_from_an_unknown_rank() -> None:
+    """Squeeze may drop the first axis or not: what 0 copies is known in the run only."""
+    text = """m (int32[N, 2, 4, 4] x) => (int32[a, b, c, d, e] y) {
+        s = Squeeze(x) c = Constant<value = int64[5] {0, 4, 1, 4, 1}>() y = Reshape(s, c) }"""
+    module = tinycomp.compile(model(text), "c")
+    assert module(np.zeros((1, 2, 4, 4), np.int32)).shape == (2, 4, 1, 4, 1)
+
+
+def test_a_table_of_bytes_for_a_constant() -> None:
+    text = """m (int8[4] z) => (int8[4] y) {
+        x = Constant<value = int8[4] {1, -2, 3, 4}>()
+        s = Constant<value = float {0.5}>() p = Constant<value = int8 {0}>()
+        f = DequantizeLinear(x, s, p) e = Exp(f) q = QuantizeLinear(e, s, p) y = Max(q, z) }"""
+    result = tinycomp.compile(model(text), "c", optimize=False)(np.full(4, -128, np.int8))
+    np.testing.assert_array_equal(result, tinycomp.compile(model(text), "host")(np.full(4, -128, np.int8)))

@@ -278,6 +278,8 @@ def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | 
     if not node.attrs.get("allowzero") and before is not None:
         copied = {i for i, size in enumerate(wanted) if size == 0 and i < len(before)}
         wanted = tuple([before[i] if size == 0 and i < len(before) else size for i, size in enumerate(wanted)])
+    elif not node.attrs.get("allowzero"):  # what a 0 copies is not known
+        wanted = tuple([None if size == 0 else size for size in wanted])
     open_ = [i for i, size in enumerate(wanted) if size is None or size == -1]
     if len(open_) != 1 or before is None:
         return [tuple([None if size == -1 else size for size in wanted])]

@@ -48,6 +48,8 @@ def _known_ranks(match: Match) -> Verdict:
 
 def _one_variable(match: Match) -> Verdict:
     """Tell whether nothing but scalar constants stands beside the one tensor, so that a byte decides the result."""
+    if match.x.const is not None:
+        return reject(f'"{match.x.name}" is a constant')
     members = set(match.matched)
     for node in match.matched:
         for value in node.inputs:
