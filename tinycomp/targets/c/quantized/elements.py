@@ -65,7 +65,7 @@ def _one_variable(match: Match) -> Verdict:
 @FAMILY.lower("c.qtable", check=taken, domain=COMPOSITE, unsigned=True)
 def qtable(emit: Emitter, node: Node) -> None:
     """Emit a lookup in a table of the results of all 256 bytes."""
-    x = next(v for v in node.inputs if v is not None and v.const is None)
+    x = _looked_up(node)
     table, shape = table_of(node), sized_type(node.output)[1]
     rows: Size = 1
     columns = read = written = product(shape)
@@ -85,10 +85,18 @@ def qtable(emit: Emitter, node: Node) -> None:
     emit.call("qlookup", [to or node.output, of or x, emit.constant(table)], params, node)
 
 
+def _looked_up(node: Node) -> Value:
+    """Return the tensor among the scalars of a table; simplifying may have made it a constant as well."""
+    values = [v for v in node.inputs if v is not None]
+    variable = next((v for v in values if v.const is None), None)
+    return variable or max(values, key=lambda v: 0 if v.const is None else v.const.size)
+
+
 def table_of(node: Node) -> Array:
     """Return the results of a composite of one 8-bit tensor for all bytes, in the order of the bytes as uint8."""
-    body, outer = opened(node)
-    x = next(v for v in body.inputs if outer[v].const is None)
+    operand = _looked_up(node)
+    body, outer = opened(node, operand)
+    x = next(v for v in body.inputs if outer[v] is operand)
     dtype, rank = x.dtype, x.rank
     assert rank is not None, node
     column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
