@@ -59,7 +59,7 @@ import ctypes, gc, sys
 import numpy as np
 from tests.runtime_c.test_execution import perceptron
 from tests.runtime_c.test_memory_faults import conv
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, MemoryLimitError
 from tinycomp.runtime import _native
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 
@@ -72,13 +72,13 @@ wanted, found = (np.empty(program.outputs[0].shape, np.float32) for _ in range(2
 NativeProgram(program).run(feeds, [wanted])
 gc.collect()
 before = shim.still_live()
-refused = {MemoryError: 0, ExecutionError: 0}
+refused = {MemoryLimitError: 0, ExecutionError: 0}
 while True:
     shim.fail_after(sum(refused.values()))
     try:
         runner = NativeProgram(program, Pool(3))
-    except (MemoryError, ExecutionError) as error:
-        assert ("no memory" if isinstance(error, MemoryError) else "refused to start 3 threads") in str(error), error
+    except (MemoryLimitError, ExecutionError) as error:
+        assert ("no memory" if isinstance(error, MemoryLimitError) else "refused to start 3 threads") in str(error), error
         refused[type(error)] += 1
     else:
         break
