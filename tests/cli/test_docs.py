@@ -26,5 +26,5 @@ def test_the_commands_of_the_page(call, tmp_path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_page_has_a_part_for_every_command() -> None:
-    parts = re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    parts = re.findall(r"^## ([\w-]+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert parts == list(SUMMARIES)

@@ -78,7 +78,8 @@ while True:
     try:
         runner = NativeProgram(program, Pool(3))
     except (MemoryLimitError, ExecutionError) as error:
-        assert ("no memory" if isinstance(error, MemoryLimitError) else "refused to start 3 threads") in str(error), error
+        reason = "no memory" if isinstance(error, MemoryLimitError) else "refused to start 3 threads"
+        assert reason in str(error), error
         refused[type(error)] += 1
     else:
         break
