@@ -207,8 +207,8 @@ typedef struct tc_step_plan {
 } tc_step_plan;
 /* False where there is no such instruction, or it is control flow. */
 int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan);
-/* The i-th stretch of bytes that a run clears before it begins, of an output or of the arena (-1); false where there are
- * no more. */
+/* The i-th stretch of bytes that a run clears before it begins, of an output or of the arena (-1); false where there
+ * are no more. */
 int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
 /* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);

@@ -7,6 +7,10 @@
  * The weights of a row are added in the order of the trees, however rows are cut. */
 #include "vocabulary.h"
 
+#ifndef TREES_TYPED /* by itself: as the first of those who include this */
+#include "tree_ensemble_f32.h"
+#else
+
 #ifndef TINYCOMP_KERNELS_TREES_WALK_H
 #define TINYCOMP_KERNELS_TREES_WALK_H
 
@@ -269,3 +273,5 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_add
 #undef trees_of_rows
 #undef trees_of_row
+
+#endif
