@@ -36,17 +36,17 @@ def _own_parameter(body: Graph, inner: Value, array: Array) -> None:
         body.set_input(user, index, body.add_const(array, body.fresh(inner.name)))
 
 
-def opened(node: Node, operand: Value | None = None) -> tuple[Graph, dict[Value | None, Value]]:
+def opened(node: Node) -> tuple[Graph, dict[Value | None, Value]]:
     """Return a composite's body, a copy, and the values of the region that its inputs stand for.
 
     A constant that is an operand becomes a constant of the body as well, because it may be more than an operand: the
-    bound of a Clip, for example. ``operand`` stays one.
+    bound of a Clip, for example.
     """
     body = node.body.clone()
     outer: dict[Value | None, Value] = dict(zip(body.inputs, (v for v in node.inputs if v is not None), strict=True))
     for inner in body.inputs:
         array = outer[inner].const
-        if array is not None and outer[inner] is not operand:
+        if array is not None:
             copy = body.add_const(array, inner.name)
             body.replace_uses(inner, copy)
             outer[copy] = outer[inner]

@@ -20,7 +20,7 @@ from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_pa
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.common.checks import Verdict, sized_type
-from tinycomp.targets.common.composites import opened, operands_of
+from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
 from tinycomp.targets.common.quantized.reading import first as first_of
@@ -94,9 +94,12 @@ def _looked_up(node: Node) -> Value:
 
 def table_of(node: Node) -> Array:
     """Return the results of a composite of one 8-bit tensor for all bytes, in the order of the bytes as uint8."""
-    operand = _looked_up(node)
-    body, outer = opened(node, operand)
-    x = next(v for v in body.inputs if outer[v] is operand)
+    operand, body = _looked_up(node), node.body.clone()
+    inner = dict(zip([v for v in node.inputs if v is not None], body.inputs, strict=True))
+    x = inner.pop(operand)
+    for scalar, formal in inner.items():
+        if scalar.const is not None:
+            body.replace_uses(formal, body.add_const(scalar.const, formal.name))
     dtype, rank = x.dtype, x.rank
     assert rank is not None, node
     column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
