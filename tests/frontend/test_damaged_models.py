@@ -95,3 +95,16 @@ def test_a_table_of_bytes_for_a_constant() -> None:
         f = DequantizeLinear(x, s, p) e = Exp(f) q = QuantizeLinear(e, s, p) y = Max(q, z) }"""
     result = tinycomp.compile(model(text), "c", optimize=False)(np.full(4, -128, np.int8))
     np.testing.assert_array_equal(result, tinycomp.compile(model(text), "host")(np.full(4, -128, np.int8)))
+
+
+def test_skips_without_end() -> None:
+    text = """m (int32[12] x) => (float[7] y) {
+        y = TfIdfVectorizer<max_gram_length = 2, max_skip_count = 9223372036854775807, min_gram_length = 2, mode = "TF",
+            ngram_counts = [0, 4], ngram_indexes = [0, 1, 2, 3, 4, 5, 6],
+            pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]>(x)
+        }"""
+    given = np.array([5, 6, 1, 5, 6, 7, 8, 1, 1, 1, 1, 6], np.int32)
+    all_skips = tinycomp.compile(model(text), "c")(given)
+    few = tinycomp.compile(model(text.replace("9223372036854775807", "11")), "c")(given)
+    np.testing.assert_array_equal(all_skips, few)
+    assert all_skips.sum() > 2

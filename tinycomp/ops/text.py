@@ -316,7 +316,8 @@ def tf_idf_vectorizer(
             )
         if not min_gram_length <= size <= max_gram_length or not len(grams):
             continue
-        for skipped in range(max_skip_count + 1 if size > 1 else 1):
+        # No item is further from another than the row is long.
+        for skipped in range(min(max_skip_count, items.shape[-1]) + 1 if size > 1 else 1):
             row, gram = _occurrences(items, grams, known, skipped + 1)
             counts += np.bincount(row * width + own[gram], minlength=len(counts))
     found = counts.reshape(*x.shape[:-1], width)
