@@ -53,6 +53,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mu
 typedef __m512i tc_vi;
 #define TC_DOT4 1
 #define TC_PACK4 0
+#define TC_WIDEN_TWO 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm512_loadu_si512(p); }

@@ -75,6 +75,7 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mu
 typedef int32x4_t tc_vi;
 #define TC_DOT4 0
 #define TC_PACK4 0
+#define TC_WIDEN_TWO 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */

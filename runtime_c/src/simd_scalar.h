@@ -82,8 +82,9 @@ TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) {
 
 /* Integers: a 32-bit number, which may hold two of 16 bits or four of 8. They wrap around. */
 typedef int32_t tc_vi;
-#define TC_DOT4 1
+#define TC_DOT4 0
 #define TC_PACK4 0
+#define TC_WIDEN_TWO 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return x; }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -118,6 +119,18 @@ TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
   const int8_t *halves = p;
   return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
 }
+/* Two vectors of pairs, whose bytes lie crossed. */
+TC_INLINE void tc_vi_widen_two(const void *p, tc_vi v[2]) {
+#ifdef __ARM_FEATURE_DSP
+  const uint32_t bytes = (uint32_t)tc_vi_load(p);
+  v[0] = __sxtb16(bytes);
+  v[1] = tc_odd_bytes(bytes);
+#else
+  const int8_t *bytes = p;
+  v[0] = (int32_t)((uint32_t)(uint16_t)bytes[0] | (uint32_t)bytes[2] << 16);
+  v[1] = (int32_t)((uint32_t)(uint16_t)bytes[1] | (uint32_t)bytes[3] << 16);
+#endif
+}
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) {
   const uint8_t *halves = p;
   return halves[0] | halves[1] << 16;
@@ -140,9 +153,6 @@ TC_INLINE tc_vi tc_vi_dot2(tc_vi sum, tc_vi a, tc_vi b) {
 #endif
 }
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load(p); }
-/* Any weights. */
-enum { TC_DOT4_MOST = 256 };
-TC_INLINE bool tc_has_dot4(void) { return true; }
 TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
 #ifdef __ARM_FEATURE_DSP
   const uint32_t u = (uint32_t)a, v = (uint32_t)b;

@@ -22,7 +22,7 @@ static q8_cut q8_cut_make(int64_t width, int64_t lines, int64_t wish) {
   q8_cut cut = {.width = width, .lines = lines, .block_lines = 1, .piece = tc_max(width, 1), .pieces = 1};
   if (width > wish) {
     const int64_t pieces = (width + wish / 2) / wish;
-    cut.piece = tc_round_up(tc_ceil_div(width, pieces), tc_tile_rows[TC_TILE_VECTORS]);
+    cut.piece = tc_round_up(tc_ceil_div(width, pieces), q8_tile_rows[TC_TILE_VECTORS]);
     cut.pieces = tc_ceil_div(width, cut.piece);
   } else if (width > 0) {
     const int64_t blocks = tc_max((width * lines + wish / 2) / wish, 1);
@@ -51,7 +51,7 @@ static int64_t q8_block_rows(int64_t wish, int64_t row_bytes, int64_t panels_byt
     return wish;
   }
   const int64_t rows = panels_bytes > l2_bytes / 2 ? MANY : FEW;
-  return tc_max(tc_min(rows, l2_bytes / 4 / tc_max(row_bytes, 1)), tc_tile_rows[TC_TILE_VECTORS]);
+  return tc_max(tc_min(rows, l2_bytes / 4 / tc_max(row_bytes, 1)), q8_tile_rows[TC_TILE_VECTORS]);
 }
 
 typedef struct q8_block {
@@ -73,8 +73,10 @@ static void q8_block_run(const q8_block *block) {
   const q8_result *r = block->result;
   const bool fused = q8_is_bytes(r) && r->rule == TC_REQUANTIZE_FLOAT, in_place = !q8_is_bytes(r);
   const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
-  const int64_t tiles = tc_ceil_div(block->row_count, tc_tile_rows[vectors]);
-  const int64_t rows = block->row_count / tc_max(tiles, 1), longer = block->row_count % tc_max(tiles, 1);
+  const bool is_one = block->row_count <= q8_tile_rows[vectors]; /* nothing to divide */
+  const int64_t tiles = is_one ? block->row_count > 0 : tc_ceil_div(block->row_count, q8_tile_rows[vectors]);
+  const int64_t rows = is_one ? block->row_count : block->row_count / tiles;
+  const int64_t longer = is_one ? 0 : block->row_count % tiles;
   int32_t *sums = in_place ? (int32_t *)block->y : block->sums;
   const int64_t sums_stride = in_place ? block->y_stride : TC_PANEL;
   const int64_t word_bytes = vectors * TC_LANES * q8_form_word_bytes(block->form);
@@ -84,7 +86,7 @@ static void q8_block_run(const q8_block *block) {
                   .words = block->words,
                   .panel = block->panel,
                   .ahead = block->panel + block->taps * block->words * word_bytes,
-                  .ahead_step = word_bytes / tc_max(tiles, 1),
+                  .ahead_step = is_one ? word_bytes : word_bytes / tiles,
                   .start = block->start,
                   .last = block->columns - (vectors - 1) * TC_LANES,
                   .sums = fused ? NULL : sums,

@@ -67,7 +67,7 @@ static uint32_t q8_pack_column(const q8_weights *w, q8_form form, int64_t column
         if (form == Q8_QUADS) {
           ((int8_t *)to)[lane * 4 + d % 4] = (int8_t)value;
         } else if (form == Q8_NARROW) {
-          ((int8_t *)to)[tc_pair_place(lane, d % 2)] = (int8_t)value;
+          ((int8_t *)out)[d / 2 * width * word_bytes + q8_narrow_place(width, column, d % 2)] = (int8_t)value;
         } else {
           ((int16_t *)to)[tc_pair_place(lane, d % 2)] = (int16_t)value;
         }

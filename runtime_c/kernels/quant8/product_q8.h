@@ -114,6 +114,9 @@ static void q8_product_pack(const tc_prepare *prepare, q8_product *p, void *stat
 }
 
 static void q8_product_run(const tc_call *call, const q8_product *p, int64_t begin, int64_t end) {
+  if (begin >= end) {
+    return;
+  }
   const q8_plan plan = q8_plan_make(p, call->l2_bytes);
   const int64_t column_bytes = plan.taps * plan.words * q8_form_word_bytes(p->input.form),
                 per_group = plan.cut.blocks * plan.panels;
@@ -126,26 +129,38 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
                     .words = plan.words,
                     .form = p->input.form,
                     .result = &p->result,
+                    .scale = q8_scale_make(&p->result, (const int32_t *)q8_groups(call->state), plan.padded),
                     .sums = sums,
                     .y_stride = p->y_stride};
-  int64_t copied = -1; /* what the copies in scratch belong to */
+  /* Small processors divide numbers of 64 bits in hundreds of instructions: once per call, not per unit. */
+  int64_t panel = begin % plan.panels, cut = begin % per_group / plan.panels, group = begin / per_group;
+  bool is_new = true; /* which rows the units are of */
+  q8_place place = {0, 0};
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t group = unit / per_group, panel = unit % plan.panels, column = panel * TC_PANEL;
-    const q8_place place = q8_cut_place(&plan.cut, unit % per_group / plan.panels);
-    if (unit / plan.panels != copied) {
-      copied = unit / plan.panels;
+    if (is_new) {
+      is_new = false;
+      place = q8_cut_place(&plan.cut, cut);
       const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
       q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
     }
+    const int64_t column = panel * TC_PANEL;
     const int32_t *arrays = (const int32_t *)(q8_groups(call->state) + group * plan.group_bytes);
     block.row_count = place.count;
     block.columns = tc_min(p->weights.columns - column, TC_PANEL);
     block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + column * column_bytes;
     block.start = arrays + Q8_SUMS * plan.padded + column;
-    block.scale = q8_scale_make(&p->result, arrays + column, plan.padded);
+    q8_scale_move(&block.scale, arrays + column, plan.padded);
     block.y = (char *)call->operands[Q8_Y] +
               (place.row * p->y_stride + group * p->weights.columns + column) * q8_size(&p->result);
     q8_block_run(&block);
+    if (++panel == plan.panels) {
+      panel = 0;
+      is_new = true;
+      if (++cut == plan.cut.blocks) {
+        cut = 0;
+        group++;
+      }
+    }
   }
 }
 

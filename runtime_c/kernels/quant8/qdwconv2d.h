@@ -134,7 +134,9 @@ TC_INLINE void qdw_tile(const int pixels, const int size, const int stride, cons
       const int32_t *of_lines = weights + i / 2 * size * padded + c;
 #pragma GCC unroll 32
       for (int t = 0; t < (pixels - 1) * stride + size; t++) {
-        const tc_vi value = qdw_column(i + 1 < size, x + t * pixel, line_step);
+        const tc_vi value = qdw_column(i + 1 < size, x, line_step);
+        x += pixel;
+        TC_OPAQUE(x); /* one pointer that moves, not as many as there are columns */
 #pragma GCC unroll 8
         for (int p = 0; p < pixels; p++) {
           const int j = t - p * stride;

@@ -91,14 +91,20 @@ typedef struct q8_scale {
  * factors or multipliers, shifts to the left and to the right. */
 enum { Q8_SUMS, Q8_FACTORS, Q8_LEFT, Q8_RIGHT, Q8_ARRAYS };
 
+/* Points at the arrays of other channels. */
+static void q8_scale_move(q8_scale *scale, const int32_t *arrays, int64_t padded) {
+  scale->factors = (const float *)(arrays + Q8_FACTORS * padded);
+  scale->multipliers = arrays + Q8_FACTORS * padded;
+  scale->left = arrays + Q8_LEFT * padded;
+  scale->right = arrays + Q8_RIGHT * padded;
+}
+
 static q8_scale q8_scale_make(const q8_result *r, const int32_t *arrays, int64_t padded) {
-  return (q8_scale){.factors = (const float *)(arrays + Q8_FACTORS * padded),
-                    .multipliers = arrays + Q8_FACTORS * padded,
-                    .left = arrays + Q8_LEFT * padded,
-                    .right = arrays + Q8_RIGHT * padded,
-                    .bytes = q8_bytes_make(r->y_zero_point, r->low, r->high),
+  q8_scale scale = {.bytes = q8_bytes_make(r->y_zero_point, r->low, r->high),
                     .lowest = tc_vi_set1((int32_t)(r->low - r->y_zero_point)),
                     .highest = tc_vi_set1((int32_t)(r->high - r->y_zero_point))};
+  q8_scale_move(&scale, arrays, padded);
+  return scale;
 }
 
 /* The same of the channels from c on. */
@@ -160,8 +166,9 @@ TC_INLINE tc_vi q8_requantize(const q8_result *r, const q8_scale *scale, tc_vi s
 }
 
 /* Turns `rows` rows of sums into results; 32-bit ones may take the place of their sums. */
-static void q8_finish_rows(const q8_result *r, const q8_scale *scale, const int32_t *sums, int64_t sums_stride, char *y,
-                           int64_t y_stride, int64_t rows, int64_t columns) {
+static __attribute__((noinline)) void q8_finish_rows(const q8_result *r, const q8_scale *scale, const int32_t *sums,
+                                                     int64_t sums_stride, char *y, int64_t y_stride, int64_t rows,
+                                                     int64_t columns) {
   for (int64_t m = 0; m < rows; m++, sums += sums_stride, y += y_stride * q8_size(r)) {
     for (int64_t j = 0; j < columns; j += TC_LANES) {
       const int64_t count = tc_min(columns - j, TC_LANES);

@@ -64,14 +64,34 @@ TC_INLINE tc_vi q8_dot(const q8_form form, tc_vi sum, tc_vi a, tc_vi b) {
   return tc_vi_dot2(sum, a, b);
 }
 
-TC_INLINE void q8_tile_step(const int mr, const int nv, const q8_form form, const char *panel, const char *const *row,
-                            ptrdiff_t at, q8_sums *sum) {
-  tc_vi column[4];
+/* Where in the bytes of a word of a narrow panel, `width` columns wide, half a column's word lies. */
+static inline int64_t q8_narrow_place(int64_t width, int64_t column, int64_t half) {
+#if TC_WIDEN_TWO
+  return half * width + column;
+#else
+  (void)width;
+  return column / TC_LANES * TC_LANES * 2 + tc_pair_place(column % TC_LANES, half);
+#endif
+}
+
+TC_INLINE void q8_load_columns(const int nv, const q8_form form, const char *panel, tc_vi column[4]) {
+#if TC_WIDEN_TWO
+  if (form == Q8_NARROW && nv == 2) {
+    tc_vi_widen_two(panel, column);
+    return;
+  }
+#endif
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) {
     const char *at_column = panel + j * TC_LANES * q8_form_word_bytes(form);
     column[j] = form == Q8_NARROW ? tc_vi_widen_bytes(at_column) : tc_vi_load(at_column);
   }
+}
+
+TC_INLINE void q8_tile_step(const int mr, const int nv, const q8_form form, const char *panel, const char *const *row,
+                            ptrdiff_t at, q8_sums *sum) {
+  tc_vi column[4];
+  q8_load_columns(nv, form, panel, column);
 #pragma GCC unroll 12
   for (int m = 0; m < mr; m++) {
     const tc_vi x = q8_load_word(form, row[m] + at);
@@ -126,6 +146,7 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
   }
   const char *panel = t->panel, *ahead = t->ahead;
   const ptrdiff_t bytes = (ptrdiff_t)t->words * 4, ahead_step = (ptrdiff_t)t->ahead_step;
+  const ptrdiff_t step = (ptrdiff_t)(nv * TC_LANES * q8_form_word_bytes(form));
   const char *const *rows = t->rows;
   for (ptrdiff_t tap = (ptrdiff_t)t->taps; tap > 0; tap--, rows += t->row_stride) {
     const char *row[12];
@@ -133,12 +154,25 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
     for (int m = 0; m < mr; m++) {
       row[m] = rows[m];
     }
+    if (step == 4) { /* weights lie as closely as x: one register counts for both, from the end of either */
+      panel += bytes;
+#pragma GCC unroll 12
+      for (int m = 0; m < mr; m++) {
+        row[m] += bytes;
+        TC_OPAQUE(row[m]); /* otherwise compilers add `bytes` to `at` in every step */
+      }
+      for (ptrdiff_t at = -bytes; at < 0; at += 4) {
+        TC_OPAQUE(at);
+        q8_tile_step(mr, nv, form, panel + at, row, at, &sum);
+      }
+      continue;
+    }
     for (ptrdiff_t at = 0; at < bytes; at += 4) {
       TC_PREFETCH(ahead);
       ahead += ahead_step;
       TC_OPAQUE(at);
       q8_tile_step(mr, nv, form, panel, row, at, &sum);
-      panel += nv * TC_LANES * q8_form_word_bytes(form);
+      panel += step;
     }
   }
   if (t->sums) {
@@ -150,6 +184,16 @@ TC_INLINE void q8_tile_body(const int mr, const int nv, const q8_form form, cons
 
 typedef void (*q8_tile_fn)(const q8_tile *tile);
 
+/* The tiles of this instruction set, and their most rows by vectors. Where a vector is one number, sums share the
+ * general registers with the pointers to their rows. */
+#if TC_WIDEN_TWO
+static const int q8_tile_rows[] = {0, 4, 3};
+#define Q8_TILE_LIST TC_TILE(1, 1) TC_TILE(2, 1) TC_TILE(3, 1) TC_TILE(4, 1) TC_TILE(1, 2) TC_TILE(2, 2) TC_TILE(3, 2)
+#else
+#define q8_tile_rows tc_tile_rows
+#define Q8_TILE_LIST TC_TILE_LIST
+#endif
+
 #define TC_TILE(mr, nv)                                                                \
   static __attribute__((noinline)) void q8_tile_wide_##mr##x##nv(const q8_tile *t) {   \
     q8_tile_body(mr, nv, Q8_WIDE, t);                                                  \
@@ -157,25 +201,25 @@ typedef void (*q8_tile_fn)(const q8_tile *tile);
   static __attribute__((noinline)) void q8_tile_narrow_##mr##x##nv(const q8_tile *t) { \
     q8_tile_body(mr, nv, Q8_NARROW, t);                                                \
   }
-TC_TILE_LIST
+Q8_TILE_LIST
 #undef TC_TILE
 #if TC_DOT4
 #define TC_TILE(mr, nv)                                                               \
   static __attribute__((noinline)) void q8_tile_quads_##mr##x##nv(const q8_tile *t) { \
     q8_tile_body(mr, nv, Q8_QUADS, t);                                                \
   }
-TC_TILE_LIST
+Q8_TILE_LIST
 #undef TC_TILE
 #endif
 
 /* By form, vectors, rows. */
 static const q8_tile_fn q8_tiles[3][TC_TILE_VECTORS + 1][13] = {
 #define TC_TILE(mr, nv) [Q8_WIDE][nv][mr] = q8_tile_wide_##mr##x##nv, [Q8_NARROW][nv][mr] = q8_tile_narrow_##mr##x##nv,
-    TC_TILE_LIST
+    Q8_TILE_LIST
 #undef TC_TILE
 #if TC_DOT4
 #define TC_TILE(mr, nv) [Q8_QUADS][nv][mr] = q8_tile_quads_##mr##x##nv,
-        TC_TILE_LIST
+        Q8_TILE_LIST
 #undef TC_TILE
 #endif
 };
