@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import UnsupportedError
+from tinycomp.export_c.processors import Processor
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.executor import NativeProgram
@@ -23,9 +24,6 @@ from tinycomp.runtime.native.program import Instruction, Operand, Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion, read_while_running
 from tinycomp.runtime.spec import TensorSpec, array_dtype
-
-_CACHE = 256 << 10
-"""What the second-level cache is taken to hold, on any machine: the project must not depend on where it was made."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class Calls:
     weights: bytes
     arena_bytes: int
     scratch: int
-    cache: int = _CACHE
+    cache: int
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -128,13 +126,12 @@ class _Weights:
         return self._known[key]
 
 
-def calls_of(module: Module, isa: str, alignment: int) -> Calls:
+def calls_of(module: Module, processor: Processor) -> Calls:
     """Find out what a project has to do.
 
     Args:
         module: A compiled module.
-        isa: The instruction set of the C runtime that weights are packed for.
-        alignment: Of packed weights, in bytes.
+        processor: What weights are packed for.
 
     Raises:
         UnsupportedError: If something of it has no form in C; it names the node.
@@ -142,7 +139,7 @@ def calls_of(module: Module, isa: str, alignment: int) -> Calls:
     plan = module.plan
     _require(module, plan)
     weights = _Weights()
-    slots = _places_of_values(plan, weights, alignment)
+    slots = _places_of_values(plan, weights, processor.alignment)
     steps: list[Action] = []
     arena_bytes, scratch_bytes = 0, 0
     arena_start = slots.size
@@ -150,14 +147,15 @@ def calls_of(module: Module, isa: str, alignment: int) -> Calls:
         region = step.run
         assert isinstance(region, NativeRegion)
         inputs, outputs = [slots.of(slot) for slot in step.reads], [slots.of(slot) for slot in step.writes]
-        region_calls = _Region(region.program, isa, inputs, outputs, arena_start, weights, alignment)
+        region_calls = _Region(region.program, processor, inputs, outputs, arena_start, weights)
         steps += region_calls.steps()
         arena_bytes = max(arena_bytes, region.program.arena_bytes)
         scratch_bytes = max(scratch_bytes, region_calls.scratch_bytes)
     scratch = _rounded(arena_start + arena_bytes, ALIGNMENT if scratch_bytes else 1)
     steps += slots.copies()
     return Calls(
-        module.inputs, module.outputs, tuple(steps), bytes(weights.data), scratch + scratch_bytes, scratch
+        module.inputs, module.outputs, tuple(steps), bytes(weights.data), scratch + scratch_bytes, scratch,
+        processor.cache,
     )  # fmt: skip
 
 
@@ -261,18 +259,18 @@ class _Region:
     """The calls of one region."""
 
     def __init__(
-        self, program: Program, isa: str, inputs: Sequence[Place], outputs: Sequence[Place], arena: int,
-        weights: _Weights, alignment: int,
+        self, program: Program, processor: Processor, inputs: Sequence[Place], outputs: Sequence[Place], arena: int,
+        weights: _Weights,
     ) -> None:  # fmt: skip
         self._program, self._inputs, self._outputs, self._arena = program, inputs, outputs, arena
-        self._native = NativeProgram(program, None, isa, cache=_CACHE)
+        self._native = NativeProgram(program, None, processor.isa, cache=processor.cache)
         read = read_while_running(program)
         self._constants = {
-            index: weights.add(_bytes_of(constant), alignment)
+            index: weights.add(_bytes_of(constant), processor.alignment)
             for index, constant in enumerate(program.constants)
             if index in read
         }
-        self._weights, self._alignment = weights, alignment
+        self._weights, self._alignment = weights, processor.alignment
         self.scratch_bytes = 0
 
     def steps(self) -> list[Action]:

@@ -23,6 +23,8 @@ class Processor:
         compiler: What builds for it; empty for the machine's own.
         board: The machine of qemu that has such a processor, where a trial is possible; else empty.
         clock: Nanoseconds of a tick of that machine's system timer.
+        cache: What the second-level cache is taken to hold, in bytes, wherever the project is made. Kernels copy what
+            they read in blocks that fit; where there is no cache, small ones save memory.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Processor:
     compiler: str = ""
     board: str = ""
     clock: float = 40.0
+    cache: int = 256 << 10
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -73,7 +76,8 @@ def _cortex(short: str) -> Processor:
     # Scheduled before registers are allocated, the loads of a loop come first and push its sums out of the registers.
     flags = f"-mthumb -mcpu=cortex-{short}{unit} -fno-schedule-insns"
     name = f"cortex-{short}"
-    return Processor(name, "scalar", f"Arm Cortex-{short.upper()}", flags, 16, "arm-none-eabi-gcc", board, clock)
+    description = f"Arm Cortex-{short.upper()}"
+    return Processor(name, "scalar", description, flags, 16, "arm-none-eabi-gcc", board, clock, 16 << 10)
 
 
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
@@ -85,7 +89,8 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             Processor("armv8-a", "neon", "64-bit Arm processors", "", 64, "aarch64-linux-gnu-gcc"),
             *map(_cortex, _CORTEX),
             Processor(
-                "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc"
+                "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc",
+                cache=16 << 10,
             ),
         )
     }

@@ -85,7 +85,7 @@ def to_c(
             "not a name for a project", where="name", expected="an identifier in lower case", found=name
         )
     processor = processor_named(cpu)
-    calls = calls_of(module, processor.isa, processor.alignment)
+    calls = calls_of(module, processor)
     arrays = _random(module, seed) if feeds is None else [np.asarray(feed) for feed in feeds]
     results = module(*arrays)
     expected = [results] if isinstance(results, np.ndarray) else list(results)

@@ -40,6 +40,7 @@ static void TC_NAME(tc_qbinary_prepare)(tc_prepare *prepare) {
   prepare->cost = 4.0 * count;
   prepare->work.flops = 6.0 * count; /* two operands become floats, one operation, and the way back */
   prepare->state_bytes = sizeof(tc_rows);
+  prepare->scratch_bytes = 3 * QBINARY_PIECE; /* one piece of each operand, side by side */
 }
 
 static void TC_NAME(tc_qbinary_pack)(const tc_prepare *prepare, void *state) {
@@ -134,7 +135,7 @@ static void qbinary_any_row(const tc_qbinary_params *p, const qbinary_operand *a
 static void TC_NAME(tc_qbinary)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_qbinary_params *p = call->params;
   const uint8_t *a = call->operands[QBINARY_A], *b = call->operands[QBINARY_B];
-  uint8_t *y = call->operands[QBINARY_Y], copies[3][QBINARY_PIECE];
+  uint8_t *y = call->operands[QBINARY_Y], (*copies)[QBINARY_PIECE] = call->scratch;
   tc_rows_walk walk = tc_rows_seek(call->state, begin);
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t *at = walk.at, *step = walk.step, count = walk.count;
