@@ -276,7 +276,7 @@ def random_model(seed: int, integer_only: bool = False) -> tuple[onnx.ModelProto
     layers = INTEGER_LAYERS if integer_only else LAYERS
     for _ in range(int(rng.integers(2, 9))):
         layers[int(rng.integers(len(layers)))](net)
-    if len(net.values) == 1:
+    while len(net.values) == 1:  # a window that does not fit is chosen again
         (conv if images else dense)(net)
     data = rng.integers(np.iinfo(net.dtype).min, np.iinfo(net.dtype).max, shape, endpoint=True).astype(net.dtype)
     code = helper.np_dtype_to_tensor_dtype(data.dtype)
