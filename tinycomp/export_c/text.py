@@ -168,13 +168,18 @@ def source(calls: Calls, names: Names) -> str:
         f"    return {names.macro}_INVALID;",
         "  }",
         "  unsigned char *const arena = memory;",
-        "  const char *failure = NULL;",
         f"  const unsigned char *const weights = {names.prefix}_weights;",
+        "  const char *failure = NULL;",
         "  (void)arena;",
         "  (void)weights;",
     ]
+    if numbered:  # one for all calls, because compilers keep those of different blocks side by side on the stack
+        lines += [
+            f"  void *operands[{max(len(call.operands) for _, call in numbered)}];",
+            f"  tc_call call = {{NULL, operands, NULL, arena + {calls.scratch}, {calls.cache}, &failure}};",
+        ]
     for step in calls.steps:
-        lines += _action(step, calls, names, params)
+        lines += _action(step, names, params)
     lines += [f"  return failure ? {names.macro}_FAILED : {names.macro}_OK;", "}", ""]
     lines += [
         f"#ifndef {names.macro}_NO_STATIC_MEMORY",
@@ -198,24 +203,22 @@ def _params(call: Call) -> str:
     return f"{{{', '.join(parts)}}}" if parts else "{0}" if fields else ""
 
 
-def _action(step: Action, calls: Calls, names: Names, params: Mapping[str, str]) -> list[str]:
+def _action(step: Action, names: Names, params: Mapping[str, str]) -> list[str]:
     if isinstance(step, Clear):
         return [f"  memset({_pointer(step.place, names)}, 0, {step.nbytes});"]
     if isinstance(step, Copy):
         return [f"  memcpy({_pointer(step.to, names)}, {_pointer(step.source, names)}, {step.nbytes});"]
     if not step.units:
         return []
-    operands = ", ".join(_pointer(operand, names) for operand in step.operands)
     value = _params(step)
     state = "NULL" if step.state is None else f"weights + {step.state}"
     what = step.kernel + (f": {', '.join(step.sources)}" if step.sources else "")
     return [
-        f"  {{ {c_comment(what)}",
-        f"    void *const operands[] = {{{operands}}};",
-        f"    const tc_call call = {{{'&' + params[value] if value else 'NULL'}, operands, {state}, arena + "
-        f"{calls.scratch}, {calls.cache}, &failure}};",
-        f"    TC_NAME(tc_{step.kernel})(&call, 0, {step.units});",
-        "  }",
+        f"  {c_comment(what)}",
+        *(f"  operands[{index}] = {_pointer(operand, names)};" for index, operand in enumerate(step.operands)),
+        f"  call.params = {'&' + params[value] if value else 'NULL'};",
+        f"  call.state = {state};",
+        f"  TC_NAME(tc_{step.kernel})(&call, 0, {step.units});",
         "  if (failure) {",
         f"    return {names.macro}_FAILED;",
         "  }",
