@@ -21,6 +21,13 @@ static inline int32_t tc_odd_unsigned_bytes(uint32_t v) {
 }
 #endif
 
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#include <arm_mve.h>
+#define TC_DOT_EIGHT 1
+#else
+#define TC_DOT_EIGHT 0
+#endif
+
 #include "kernel.h"
 
 enum { TC_LANES = 1 };
@@ -131,6 +138,16 @@ TC_INLINE void tc_vi_widen_two(const void *p, tc_vi v[2]) {
   v[1] = (int32_t)((uint32_t)(uint16_t)bytes[1] | (uint32_t)bytes[3] << 16);
 #endif
 }
+#if TC_DOT_EIGHT /* Helium: eight products at once, although all else has one lane */
+typedef int16x8_t tc_eight;
+TC_INLINE void tc_widen_eight(const void *p, tc_eight v[2]) {
+  const int8x16_t bytes = vldrbq_s8(p);
+  v[0] = vmovlbq_s8(bytes);
+  v[1] = vmovltq_s8(bytes);
+}
+TC_INLINE tc_eight tc_load_eight(const void *p) { return vldrhq_s16(p); }
+TC_INLINE int32_t tc_dot_eight(int32_t sum, tc_eight a, tc_eight b) { return vmladavaq_s16(sum, a, b); }
+#endif
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) {
   const uint8_t *halves = p;
   return halves[0] | halves[1] << 16;
