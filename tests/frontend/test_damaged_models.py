@@ -108,3 +108,11 @@ def test_skips_without_end() -> None:
     few = tinycomp.compile(model(text.replace("9223372036854775807", "11")), "c")(given)
     np.testing.assert_array_equal(all_skips, few)
     assert all_skips.sum() > 2
+
+
+def test_blocks_of_a_single_number() -> None:
+    text = """<ir_version: 11, opset_import: ["": 23]> m (int8 x, float[2, 2] s) => (float y) {
+        y = DequantizeLinear<axis = 0, block_size = 2>(x, s) }"""
+    damaged = onnx.parser.parse_model(text)
+    with pytest.raises(TinycompError, match="DequantizeLinear"):
+        tinycomp.compile(damaged, "c")(np.int8(1), np.ones((2, 2), np.float32))

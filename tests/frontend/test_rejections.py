@@ -112,3 +112,14 @@ def test_names_that_are_not_utf8(name: str) -> None:
     assert name.encode() in data
     with pytest.raises(ModelError, match="not UTF-8"):
         import_model(data.replace(bytes([len(name)]) + name.encode(), bytes([len(name)]) + b"\xff" * len(name)))
+
+
+def test_a_reference_that_is_not_utf8() -> None:
+    model = parse(RELU)
+    model.graph.node[0].op_type = "LeakyRelu"
+    attribute = helper.make_attribute("alpha", 0.5)
+    attribute.ref_attr_name = "outer"
+    model.graph.node[0].attribute.append(attribute)
+    data = model.SerializeToString()
+    with pytest.raises(ModelError, match=r"node y \(LeakyRelu\): a name is not UTF-8"):
+        import_model(data.replace(b"outer", b"oute\xff"))

@@ -12,6 +12,7 @@ import io
 import json
 import random
 import zipfile
+import zlib
 from collections import Counter
 
 import numpy as np
@@ -47,8 +48,8 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
     """Return the bytes of a saved module with something wrong in it."""
     try:
         manifest, members = _unpacked(data)
-    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError):
-        return mutate_bytes(rng, data)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, NotImplementedError, RuntimeError):
+        return mutate_bytes(rng, data)  # nothing that could be packed again
     if rng.random() < 0.15:
         return mutate_bytes(rng, data)
     texts = [name for name in members if name.endswith(".tir") and name != "graph.tir"]

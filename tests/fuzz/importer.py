@@ -36,8 +36,11 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.25:
         return mutate_bytes(rng, data)
     donor = onnx.ModelProto.FromString(data if rng.random() < 0.6 else rng.choice(small_models()))
-    mutate_message(rng, model, donor)
-    return model.SerializeToString()
+    try:
+        mutate_message(rng, model, donor)
+        return model.SerializeToString()
+    except UnicodeDecodeError:  # a text of the message is none
+        return mutate_bytes(rng, data)
 
 
 def run(data: bytes, rng: random.Random) -> Counter[str]:

@@ -147,6 +147,8 @@ def _scalar(rng: random.Random, field: FieldDescriptor, value: Any, donor: Messa
         return rng.choice(field.enum_type.values).number
     if field.type == FieldDescriptor.TYPE_BYTES:
         return mutate_bytes(rng, bytes(value))
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")  # a text that is no UTF-8 is read as bytes
     return _text(rng, value, donor)
 
 

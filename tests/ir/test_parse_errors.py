@@ -53,6 +53,7 @@ def test_errors_survive_pickling() -> None:
         ('%"" = Relu(%x)', "the name of a value is empty"),
         ("%y: float23[2] = Relu(%x)", 'there is no dtype "float23". Did you mean "float32"?'),
         ("%y: list<int8[1]> = Relu(%x)", 'there is no kind of type "list"; expected seq, optional or map'),
+        ("%y: map<?, int8[1]> = Relu(%x)", "the keys of a map have no type; expected an integer type or string"),
         ("%y: float32[-2] = Relu(%x)", "a dimension is negative: -2"),
         ("%y: float32[2 = Relu(%x)", 'expected "]"; found "="'),
         ("%y = const [1, 2]", "a constant needs a tensor type"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tinycomp.errors import VerifyError
-from tinycomp.ir import REGION, Graph, TensorType, Value
+from tinycomp.ir import COMPOSITE, REGION, Graph, TensorType, Value
 from tinycomp.ir.text.lexer import MAX_NESTING
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
@@ -209,6 +209,14 @@ def call(symbol: str = "f", operands: str = "%x", params: str = "%p: float32[2, 
 def test_bodies_are_checked(text: str, message: str) -> None:
     verify(parse_graph(call()))
     assert message in broken(parse_graph(text))
+
+
+@pytest.mark.parametrize("domain", [COMPOSITE, REGION])
+def test_a_composite_or_region_has_one_body(domain: str) -> None:
+    text = call().splitlines()
+    head = text[2].replace(REGION, domain)
+    graph = parse_graph("\n".join([*text[:2], head, "}"]))
+    assert "a composite or region has one body; expected body; found none" in broken(graph)
 
 
 def test_region_symbols_are_unique_in_the_whole_tree() -> None:

@@ -182,6 +182,13 @@ def test_zip_map(labels: dict, shape: tuple) -> None:
     assert tinycomp.compile(made)(x) == theirs(made, x)
 
 
+def test_a_map_whose_keys_have_no_type() -> None:
+    made = model("CastMap", helper.make_map_type_proto(7, FLOATS))
+    made.graph.input[0].type.map_type.key_type = 0
+    with pytest.raises(ModelError, match="the keys of a map have no type"):
+        tinycomp.from_onnx(made)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ModelError, match="CategoryMapper: the table is uneven"):
         run_ours("CategoryMapper", [np.array([1])], {"cats_int64s": [1]}, 1, domain=ML)

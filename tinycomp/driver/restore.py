@@ -19,6 +19,7 @@ from tinycomp.driver.lowering import Programs, specs
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
+from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, damaged
 from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for, saved_bounds
@@ -61,6 +62,7 @@ def restore(
                     lowering.programs[key] = generated
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
         partitioned.bounds.update(saved_bounds(about))
+        verify(partitioned, types=False)
     _check_owners(partitioned, lowering.programs)
     _check_programs(partitioned, lowering.programs)
     plan = lowering.plan(partitioned)

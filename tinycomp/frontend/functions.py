@@ -158,6 +158,7 @@ def resolve(
         if not attribute.ref_attr_name:
             resolved.append(attribute)
             continue
+        check_text(attribute.ref_attr_name, where)
         if environment is None:
             raise ModelError(
                 f'attribute "{attribute.name}" refers to an attribute of a function, but this is not a function',

@@ -54,7 +54,7 @@ def _blocked(body: Body, node: Node, x: Value) -> tuple[Value, tuple[int, ...] |
     size, shape = int(node.attrs.get("block_size", 0)), shape_of(x)
     if not size:
         return x, None
-    if shape is None:
+    if not shape:
         return None
     axis = int(node.attrs.get("axis", 1)) % len(shape)
     if shape[axis] % size:

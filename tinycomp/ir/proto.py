@@ -294,7 +294,10 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
     if kind == "optional_type":
         return OptionalType(type_from_proto(proto.optional_type.elem_type))
     if kind == "map_type":
-        return MapType(dtype_from_number(proto.map_type.key_type), type_from_proto(proto.map_type.value_type))
+        key = dtype_from_number(proto.map_type.key_type)
+        if key == UNKNOWN_DTYPE:
+            raise ModelError("the keys of a map have no type", expected="an integer type or string", found="undefined")
+        return MapType(key, type_from_proto(proto.map_type.value_type))
     if kind is None:
         return UNKNOWN
     raise UnsupportedError(f"values of kind {kind} are not supported", expected="tensor, sequence, optional or map")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from tinycomp.errors import TypeInferenceError, VerifyError
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.text.lexer import MAX_NESTING, caret
 from tinycomp.ir.text.printer import Span, node_line
 from tinycomp.ir.types import MapType, OptionalType, SequenceType, TensorType, compatible, type_of
@@ -186,6 +186,11 @@ class _GraphCheck:
                 self._broken(
                     node, f'attribute "{name}" is not a plain value', node_line(node).op, found=type(attr).__name__
                 )
+        if node.domain in (COMPOSITE, REGION) and list(node.bodies) != ["body"]:
+            self._broken(
+                node, "a composite or region has one body", node_line(node).op,
+                expected="body", found=", ".join(node.bodies) or "none",
+            )  # fmt: skip
         for name, body in node.bodies.items():
             self._body(node, name, body)
         if self.types:

@@ -60,7 +60,10 @@ class AttributeParser(TokenStream):
             return OptionalType(self.type())
         if kind != "map":
             self.fail(f'there is no kind of type "{kind}"', expected="seq, optional or map")
+        at = self.now
         key = self._dtype()
+        if key == UNKNOWN_DTYPE:
+            self.fail("the keys of a map have no type", at=at, expected="an integer type or string")
         self.take(",")
         return MapType(key, self.type())
 

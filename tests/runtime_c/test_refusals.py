@@ -1,0 +1,120 @@
+"""What kernels refuse: valid calls with one or two things changed, and how often each message answers.
+
+A check that is left out, or lets more pass, changes a count of ``refusals.json``. After a wanted change,
+``python -m tests.runtime_c.test_refusals`` writes the counts anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime_c.element import BINARY, CAST, COMPARE, LOGICAL, UNARY, WHERE, encode, step
+from tinycomp.errors import TargetError
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import kernel_named
+from tinycomp.runtime.native.program import ABSENT, Instruction, Operand, Program
+
+TABLE = Path(__file__).with_name("refusals.json")
+CALLS = json.loads((Path(__file__).parents[1] / "runtime" / "work.json").read_text())
+"""A valid call of every kernel but ``elementwise``, which has a program in a constant."""
+VALUES = (0, 1, -1, 2, 3, 4, 7, 8, 16, 64, 65, 255, 2**16, 2**31, -(2**31), 2**40, 2**47, 2**62, 2**63 - 1, -(2**63))
+PAIRS = 400
+"""Calls of each kernel with two changes."""
+ROOM = 1 << 16
+"""Bytes of every buffer, more than a valid call needs."""
+
+Refusals = dict[str, dict[str, int]]
+"""How often each message answered, by kernel; numbers in it are written as #."""
+
+
+def edits(call: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[Operand]]]:
+    """Yield parameters and operands of a call with one change, and of some with two, the same ones every time."""
+    fields = kernel_named(call["kernel"]).fields
+    signature = kernel_named(call["kernel"]).signature
+    usual = [Operand("constant" if letter in "wpWP" else "arena") for letter in signature]
+    operands = [ABSENT if i in call["absent"] else operand for i, operand in enumerate(usual)]
+    yield call["params"], operands
+    for i, operand in enumerate(usual):
+        for other in (ABSENT, operand, Operand("constant"), Operand("arena", 0, 3), Operand("arena", 0, ROOM - 8)):
+            yield call["params"], [*operands[:i], other, *operands[i + 1 :]]
+    changes = [(name, kind(value)) for name, kind in fields.items() for value in VALUES]
+    for name, value in changes:
+        yield call["params"] | {name: value}, operands
+    rng = random.Random(call["kernel"])
+    for _ in range(PAIRS):
+        yield call["params"] | dict(rng.sample(changes, 2)), rng.choice((operands, usual))
+
+
+def refusal(kernel: str, params: dict[str, Any], operands: list[Operand], constant: np.ndarray) -> str:
+    """Return the message that a call is refused with; nothing if it is accepted. The call does not run."""
+    program = Program("edited", (), (), (constant,), ROOM, (Instruction(kernel, tuple(operands), params),))
+    try:
+        NativeProgram(program)
+    except TargetError as error:
+        message = error.message.replace(f"instruction 0 ({kernel})", "").removeprefix(": ").removeprefix(", ")
+        return re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", message)
+    except MemoryError:
+        return "no memory"
+    return ""
+
+
+def refusals(call: dict[str, Any]) -> dict[str, int]:
+    """Return how often each message answers the edits of a call, with constants of zeros and of ones."""
+    found: Counter[str] = Counter()
+    for constant in (np.zeros(ROOM, np.uint8), np.ones(ROOM // 8, np.int64)):
+        found.update(refusal(call["kernel"], params, operands, constant) for params, operands in edits(call))
+    return dict(sorted(found.items()))
+
+
+def element_refusals() -> dict[str, int]:
+    """Likewise for ``elementwise``: words of a program with steps of each kind are exchanged."""
+    x, y = np.zeros((4, 5), np.float32), np.zeros((4, 5), np.int8)
+    single, small, truth = "float32", "int8", "bool"
+    steps = [
+        step(UNARY, 1, single, 0), step(BINARY, 0, single, 3, 2), step(CAST, 0, small, 1), step(COMPARE, 0, single, 4, 5),
+        step(LOGICAL, 0, truth, 6, 6), step(WHERE, 0, single, 7, 3, 5), step(CAST, 4, single, 8),
+    ]  # fmt: skip
+    program = encode([x, y], [(single, 2.0)], steps)
+    usual = [Operand("arena"), ABSENT, ABSENT, ABSENT, Operand("constant"), Operand("arena", 0, 256), Operand("arena", 0, 512)]
+    operands = usual + [ABSENT] * (len(kernel_named("elementwise").signature) - len(usual))
+    found = Counter([refusal("elementwise", {"words": program.size}, operands, program)])
+    assert found == {"": 1}, found
+    for place, value in itertools.product(range(program.size), VALUES):
+        other = program.copy()
+        other[place] = value
+        found[refusal("elementwise", {"words": program.size}, operands, other)] += 1
+    for words in (program.size - 1, program.size + 1, 0, -1, 2**62):
+        found[refusal("elementwise", {"words": words}, operands, program)] += 1
+    for i, other in itertools.product(range(len(operands)), (ABSENT, Operand("arena"), Operand("arena", 0, ROOM - 8))):
+        changed = [*operands[:i], other, *operands[i + 1 :]]
+        found[refusal("elementwise", {"words": program.size}, changed, program)] += 1
+    return dict(sorted(found.items()))
+
+
+def table() -> Refusals:
+    """Return the counts of all kernels."""
+    return {"elementwise": element_refusals()} | {call["kernel"]: refusals(call) for call in CALLS}
+
+
+def test_each_check_of_element_wise_programs_answers_as_often_as_before() -> None:
+    assert element_refusals() == json.loads(TABLE.read_text())["elementwise"]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call["kernel"])
+def test_each_check_answers_as_often_as_before(call: dict[str, Any]) -> None:
+    expected: Refusals = json.loads(TABLE.read_text())
+    assert refusals(call) == expected[call["kernel"]]
+
+
+if __name__ == "__main__":
+    TABLE.write_text(json.dumps(table(), indent=0) + "\n")
