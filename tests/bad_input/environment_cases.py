@@ -462,6 +462,43 @@ assert tile(np.ones(4, np.float32), np.array([2])).shape == (8,)
             output="MemoryLimitError",
         ),
     ),
+    doing(
+        "69-maps-refused",
+        in_a_process(
+            """
+import resource, tempfile
+from pathlib import Path
+import onnx
+from onnx import helper
+
+rows = 1 << 14
+folder = Path(tempfile.mkdtemp())
+(folder / "w.bin").write_bytes(bytes(4 * 1024 * rows))
+weights = onnx.TensorProto(name="w", data_type=1, dims=[rows, 1024], data_location=onnx.TensorProto.EXTERNAL)
+weights.external_data.add(key="location", value="w.bin")
+x, y = (helper.make_tensor_value_info(name, 1, [1, n]) for name, n in (("x", rows), ("y", 1024)))
+graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+path = folder / "model.onnx"
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+module = tinycomp.compile(path)
+module.save(folder / "model.tcm")
+x = np.zeros((1, rows), np.float32)
+taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+for room in (16 << 20, 75 << 20):  # too little for the file; enough for it, too little for packed weights
+    resource.setrlimit(resource.RLIMIT_AS, (taken + room, -1))
+    for attempt in (lambda: tinycomp.compile(path), lambda: tinycomp.load(folder / "model.tcm")(x)):
+        try:
+            attempt()
+        except tinycomp.TinycompError as error:
+            assert isinstance(error, MemoryError), error
+            print(type(error).__name__, "ulimit" in str(error))
+assert not module(x).any()
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+assert not tinycomp.load(folder / "model.tcm")(x).any()
+""",
+            output="MemoryLimitError True\nMemoryLimitError True\nMemoryLimitError True",
+        ),
+    ),
     # 70 threads
     doing("70-static", eight_threads(relu(), lambda i: {"x": X - i}, lambda i: np.maximum(X - i, 0))),
     doing(

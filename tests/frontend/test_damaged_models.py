@@ -116,3 +116,29 @@ def test_blocks_of_a_single_number() -> None:
     damaged = onnx.parser.parse_model(text)
     with pytest.raises(TinycompError, match="DequantizeLinear"):
         tinycomp.compile(damaged, "c")(np.int8(1), np.ones((2, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (onnx.helper.make_attribute("threshold", [1.0, 2.0]), "of the wrong kind; expected float; found list"),
+        (onnx.helper.make_attribute("threshold", onnx.TypeProto()), "of the wrong kind; expected float"),
+        (onnx.helper.make_attribute("limit", 1.0), 'has no attribute "limit"'),
+    ],
+)
+def test_attributes_of_definitions_have_their_kind(given: onnx.AttributeProto, message: str) -> None:
+    text = """<ir_version: 9, opset_import: ["ai.onnx.ml": 1, "": 17]> m (float[4] x) => (float[4] y) {
+        y = ai.onnx.ml.Binarizer(x) }"""
+    damaged = onnx.parser.parse_model(text)
+    damaged.graph.node[0].attribute.append(given)
+    with pytest.raises(TinycompError, match=message):
+        tinycomp.compile(damaged, "c")
+
+
+def test_texts_of_definitions_are_texts() -> None:
+    text = """<ir_version: 9, opset_import: ["ai.onnx.ml": 1, "": 17]> m (float[4, 2] x) => (float[4, 2] y) {
+        y = ai.onnx.ml.Normalizer(x) }"""
+    damaged = onnx.parser.parse_model(text)
+    damaged.graph.node[0].attribute.append(onnx.helper.make_attribute("norm", b"L\xff"))
+    with pytest.raises(TinycompError, match="of the wrong kind; expected str"):
+        tinycomp.compile(damaged, "c")

@@ -85,7 +85,15 @@ def element_refusals() -> dict[str, int]:
         step(LOGICAL, 0, truth, 6, 6), step(WHERE, 0, single, 7, 3, 5), step(CAST, 4, single, 8),
     ]  # fmt: skip
     program = encode([x, y], [(single, 2.0)], steps)
-    usual = [Operand("arena"), ABSENT, ABSENT, ABSENT, Operand("constant"), Operand("arena", 0, 256), Operand("arena", 0, 512)]
+    usual = [
+        Operand("arena"),
+        ABSENT,
+        ABSENT,
+        ABSENT,
+        Operand("constant"),
+        Operand("arena", 0, 256),
+        Operand("arena", 0, 512),
+    ]
     operands = usual + [ABSENT] * (len(kernel_named("elementwise").signature) - len(usual))
     found = Counter([refusal("elementwise", {"words": program.size}, operands, program)])
     assert found == {"": 1}, found

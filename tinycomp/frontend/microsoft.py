@@ -73,6 +73,54 @@ class _Definition:
         parameters = inspect.signature(self.function).parameters.values()
         return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
 
+    def check_attributes(self, op: str, attrs: Mapping[str, Attr], where: str) -> None:
+        """Check names and kinds of a node's attributes; those that are passed on are checked where they are used.
+
+        Raises:
+            ModelError: If one is unknown or of the wrong kind.
+        """
+        parameters = inspect.signature(self.function).parameters
+        for name, value in attrs.items():
+            if name not in self.attributes:
+                raise ModelError(
+                    f'{self.domain or "ai.onnx"}::{op} has no attribute "{name}"',
+                    where=where,
+                    expected=f"one of {sorted(self.attributes)}",
+                    hint=did_you_mean(name, self.attributes),
+                )
+            if name not in self.passed and not _is_of_kind(value, parameters[name].annotation):
+                raise ModelError(
+                    f'attribute "{name}" is of the wrong kind',
+                    where=where,
+                    expected=parameters[name].annotation.removesuffix(" | None"),
+                    found=f"{type(value).__name__} {value!r}"[:80],
+                )
+
+
+_ELEMENTS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,), "float": (float, int), "str": (str, bytes), "bytes": (str, bytes), "object": (object,),
+}  # fmt: skip
+"""What an attribute may be, by the annotation of the parameter that takes it."""
+
+
+def _is_of_kind(value: Attr, annotation: str) -> bool:
+    """Tell whether an attribute is what the parameter of a definition wants; text has to be UTF-8."""
+    wanted = annotation.removesuffix(" | None")
+    elements = wanted.removeprefix("Sequence[").removesuffix("]")
+    if (elements != wanted) != isinstance(value, (list, tuple)) and wanted != "object":
+        return False
+    kinds = tuple(kind for name in elements.split(" | ") for kind in _ELEMENTS[name])
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(v, kinds) and (not isinstance(v, bytes) or _is_text(v)) for v in values)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 _DEFINITIONS: dict[str, _Definition] = {}
 _WINDOW = frozenset({"strides", "pads", "auto_pad"})
@@ -119,18 +167,11 @@ def extension(
         where: The node, for messages.
 
     Raises:
-        ModelError: If it has an attribute that the operator does not have.
+        ModelError: If it has an attribute that the operator does not have, or one of the wrong kind.
         TypeInferenceError: If the operands do not fit the definition.
     """
     definition = _DEFINITIONS[op]
-    for name in attrs:
-        if name not in definition.attributes:
-            raise ModelError(
-                f'{definition.domain or "ai.onnx"}::{op} has no attribute "{name}"',
-                where=where,
-                expected=f"one of {sorted(definition.attributes)}",
-                hint=did_you_mean(name, definition.attributes),
-            )
+    definition.check_attributes(op, attrs, where)
     if definition.required - attrs.keys() or len(operands) < definition.least_operands:
         return None
     if definition.operands is not None and len(operands) > definition.operands:

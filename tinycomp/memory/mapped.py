@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ModelError
+from tinycomp.errors import MemoryLimitError, ModelError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _guard: Any = importlib.import_module("tinycomp.memory._guard")
@@ -114,18 +114,40 @@ def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint
 
     Raises:
         OSError: If it cannot be mapped.
+        MemoryLimitError: If the process may not take the memory.
     """
     descriptor = file if isinstance(file, int) else file.fileno()
     info = os.fstat(descriptor)
     if not info.st_size:
         return np.zeros(0, np.uint8)
-    mapping = Mapping(descriptor, 0, access=mmap.ACCESS_READ)
+    try:
+        mapping = Mapping(descriptor, 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryLimitError(
+            "the file cannot be mapped: the process may not take so much memory",
+            where="" if path is None else str(path),
+            expected=f"{info.st_size} bytes of address space",
+            hint="Raise the limit of the process (ulimit -v).",
+        ) from error
     mapping.path, mapping.state = path, _state(info)
     data = np.frombuffer(mapping, np.uint8)
     if path is not None:
         mapping.guard = _guard.add(data.ctypes.data, data.nbytes)
         if mapping.guard < 0:
-            return np.frombuffer(os.pread(descriptor, info.st_size, 0), np.uint8)
+            return _copied(descriptor, info.st_size)
+    return data
+
+
+def _copied(descriptor: int, size: int) -> NDArray[np.uint8]:
+    """Read a file into memory; one call of the system reads no more than 2 GiB."""
+    data, begin = np.empty(size, np.uint8), 0
+    while begin < size:
+        read = os.preadv(descriptor, [memoryview(data)[begin:]], begin)
+        if not read:
+            return data[:begin]  # the file became shorter
+        begin += read
     return data
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
-from tinycomp.errors import TargetError, TinycompError
+from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match
@@ -490,6 +490,12 @@ class Target:
             raise
         except TargetError:
             raise
+        except MemoryError as error:
+            raise MemoryLimitError(
+                f"there is not the memory to generate code: {error}",
+                where=f"{self.name}, region {region.op}",
+                hint="Raise the limit of the process (ulimit -v), or compile where more memory is free.",
+            ) from error
         except Exception as error:
             raise TargetError(
                 f"the code generator failed: {type(error).__name__}: {error}", where=f"{self.name}, region {region.op}"

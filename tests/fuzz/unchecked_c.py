@@ -1,0 +1,179 @@
+"""Leave out every check of the C runtime in turn, and see a test fail: ``python -m tests.fuzz.unchecked_c``.
+
+A check is what ``TC_REQUIRE`` demands, and a condition whose branch returns an error of the class TC_INVALID; each part
+of one that is joined with ``&&`` or ``||`` is left out by itself, too. A copy of the checkout gets one build in which
+the environment variable TC_LEFT_OUT names the check that is not made. The tests run in a forked child for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ("tests/runtime_c/test_refusals.py", "tests/runtime_c/test_errors.py", "tests/runtime_c/test_symbolic_programs.py",
+         "tests/runtime_c/test_control_flow.py", "tests/runtime_c/test_found_sizes.py", "tests/runtime_c/test_written.py",
+         "tests/runtime_c/test_trees.py")  # fmt: skip
+"""What has to fail; the first one notices most."""
+OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider")
+ENOUGH = 0.98
+"""The share of checks without which a test fails."""
+SECONDS = 120
+VARIABLE = "TC_LEFT_OUT"
+DECLARED = "int tc_left_out(int number);\n"
+DEFINED = f"""
+#include <stdlib.h>
+int tc_left_out(int number) {{
+  const char *left_out = getenv("{VARIABLE}");
+  return left_out && atoi(left_out) == number;
+}}
+"""
+REQUIRE = re.compile(r"\bTC_REQUIRE\(\w+,")
+RETURNS_ERROR = re.compile(r"\bif \(")
+ERROR = re.compile(r"\)\s*\{\s*return tc_error_set\(error, TC_INVALID")
+
+
+def _end(text: str, begin: int) -> int:
+    """Return the place of the comma or bracket behind an expression."""
+    depth = 0
+    for at in range(begin, len(text)):
+        if text[at] in "([{":
+            depth += 1
+        elif text[at] in ")]}" and depth:
+            depth -= 1
+        elif not depth and text[at] in "),":
+            return at
+    raise ValueError(text[begin : begin + 80])
+
+
+def _parts(expression: str) -> list[str]:
+    """Return an expression as what ``&&`` or ``||`` joins, whichever binds last, with the operators in between."""
+    found: dict[str, list[str]] = {}
+    for operator in ("||", "&&"):
+        depth, parts = 0, [""]
+        at = 0
+        while at < len(expression):
+            if not depth and expression.startswith(operator, at):
+                parts += [operator, ""]
+                at += 2
+                continue
+            depth += (expression[at] in "([{") - (expression[at] in ")]}")
+            parts[-1] += expression[at]
+            at += 1
+        found[operator] = parts
+        if len(parts) > 1:
+            break
+    return found[operator]
+
+
+class Rewriting:
+    """Numbers the checks of all sources, and writes these so that each can be left out."""
+
+    def __init__(self) -> None:
+        self.checks: list[str] = []
+
+    def _number(self, where: str, text: str) -> int:
+        self.checks.append(f"{where}: {' '.join(text.split())}")
+        return len(self.checks) - 1
+
+    def _condition(self, where: str, text: str, passes: bool) -> str:
+        """Return a condition that holds (``passes``) or does not, where it is left out, and so do its parts."""
+        parts = _parts(text)
+        neutral = len(parts) > 1 and (parts[1] == "&&") == passes
+        if neutral:  # a conjunct that is always true, or an alternative that never is
+            for i in range(0, len(parts), 2):
+                parts[i] = self._switched(where, parts[i], passes)
+        return self._switched(where, "".join(parts), passes, name=text)
+
+    def _switched(self, where: str, text: str, passes: bool, name: str = "") -> str:
+        number = self._number(where, name or text)
+        return f"(({text}) || tc_left_out({number}))" if passes else f"(({text}) && !tc_left_out({number}))"
+
+    def source(self, path: str, text: str) -> str:
+        """Return a source whose checks can be left out."""
+        for pattern, passes in ((REQUIRE, True), (RETURNS_ERROR, False)):
+            done, at = "", 0
+            for match in pattern.finditer(text):
+                if match.start() < at or "#define" in text[text.rfind("\n", 0, match.start()) : match.start()]:
+                    continue
+                end = _end(text, match.end())
+                if not passes and not ERROR.match(text, end):
+                    continue
+                where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+                done += text[at : match.end()] + self._condition(where, text[match.end() : end], passes)
+                at = end
+            text = done + text[at:]
+        return text
+
+
+def rewrite(folder: Path) -> list[str]:
+    """Rewrite the sources of a checkout in place, and return the checks by their numbers."""
+    rewriting = Rewriting()
+    for path in sorted((folder / "runtime_c").rglob("*.[ch]")):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(rewriting.source(str(path.relative_to(folder)), text), encoding="utf-8")
+    base = folder / "runtime_c" / "src" / "base.h"
+    head, guard, rest = base.read_text(encoding="utf-8").partition("#include")
+    base.write_text(head + DECLARED + guard + rest, encoding="utf-8")
+    with (folder / "runtime_c" / "src" / "base.c").open("a", encoding="utf-8") as file:
+        file.write(DEFINED)
+    return rewriting.checks
+
+
+def _is_noticed(number: int) -> bool:
+    """Tell whether a test fails without a check."""
+    for test in TESTS:
+        child = os.fork()
+        if not child:
+            os.environ[VARIABLE] = str(number)
+            signal.alarm(SECONDS)  # without a check some calls never end
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            os._exit(int(pytest.main([*OPTIONS, test]) == pytest.ExitCode.TESTS_FAILED))
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            return True
+    return False
+
+
+def _judge(checks: list[str]) -> int:
+    """Leave out each check in the build of this checkout; 1 if too many are missed by nobody."""
+    assert pytest.main([*OPTIONS, *TESTS]) == pytest.ExitCode.OK
+    started, noticed = time.monotonic(), 0
+    for number, check in enumerate(checks):
+        seen = _is_noticed(number)
+        noticed += seen
+        if not seen:
+            print(f"nobody misses {check}", flush=True)
+    print(f"{noticed} of {len(checks)} checks are missed by a test ({time.monotonic() - started:.0f} s)")
+    return int(noticed < ENOUGH * len(checks))
+
+
+def main() -> int:
+    """Rewrite and build a copy of the checkout, then judge it in a process of its own."""
+    if sys.argv[1:]:
+        return _judge(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "checkout"
+        skipped = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.so", "*.o")
+        shutil.copytree(ROOT, copy, ignore=skipped)
+        listed = Path(folder) / "checks.json"
+        listed.write_text(json.dumps(rewrite(copy)), encoding="utf-8")
+        subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        command = [sys.executable, "-m", "tests.fuzz.unchecked_c", str(listed)]
+        return subprocess.run(command, cwd=copy, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
