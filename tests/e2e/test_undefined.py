@@ -256,3 +256,60 @@ def test_host_and_target_agree(case: Case):
         np.testing.assert_array_equal(a, b, strict=True)
     if case.wanted is not None:
         np.testing.assert_array_equal(found[0], np.array(case.wanted, found[0].dtype))
+
+
+SEQUENCE = "m (seq(float[2]) s) => (float[2] y) { i = Constant<value = int64 {0}>() y = SequenceAt(s, i) }"
+OPTIONAL = "m (optional(float[2]) s) => (float[2] y) { y = OptionalGetElement(s) }"
+HELD: dict[str, tuple[str, list[Any], str]] = {
+    "a sequence of another type": (SEQUENCE, [[np.zeros(2)]], r'input "s\[0\]": wrong dtype; .* found float64'),
+    "a sequence of another rank": (SEQUENCE, [[np.zeros((2, 2), np.float32)]], r'input "s\[0\]": wrong shape'),
+    "a sequence of another size": (SEQUENCE, [[f32(1, 2), f32(1, 2, 3)]], r'input "s\[1\]": wrong shape'),
+    "an array for a sequence": (SEQUENCE, [f32(1, 2)], 'input "s": not a sequence'),
+    "an optional of another type": (OPTIONAL, [np.zeros(2)], 'input "s": wrong dtype'),
+    "an optional of another rank": (OPTIONAL, [np.zeros((2, 1), np.float32)], 'input "s": wrong shape'),
+    "an optional of another size": (OPTIONAL, [f32(1, 2, 3)], 'input "s": wrong shape'),
+    "an empty optional": (OPTIONAL, [None], "the optional is empty"),
+    "a position beyond a sequence": (
+        "m (float[2] x, int64 i) => (float[2] y) { s = SequenceConstruct(x) y = SequenceAt(s, i) }",
+        [f32(1, 2), np.int64(1)], "position out of bounds",
+    ),
+    "an element of another type inserted": (
+        "m (float[2] x, double[2] z) => (seq(float[2]) y) { s = SequenceConstruct(x) y = SequenceInsert(s, z) }",
+        [f32(1, 2), np.zeros(2)], "SequenceInsert",
+    ),
+    "elements that cannot be joined": (
+        """m (float[2] x, float[2,2] z) => (float[k] y) {
+            s = SequenceConstruct(x, z) y = ConcatFromSequence<axis=0>(s) }""",
+        [f32(1, 2), np.zeros((2, 2), np.float32)], "the inputs differ",
+    ),
+    "nothing to be joined": (
+        "m (float[2] x) => (float[k] y) { s = SequenceEmpty() y = ConcatFromSequence<axis=0>(s) }",
+        [f32(1, 2)], "the sequence is empty",
+    ),
+    "a result in a sequence of another size": (
+        "m (float[N] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }",
+        [f32(1, 2, 3)], r'output "y\[0\]": .*shape \[3\]',
+    ),
+    "a result in a sequence of another rank": (
+        "m (float[2] x, float[2,1] z) => (seq(float[2]) y) { s = SequenceConstruct(x) y = SequenceInsert(s, z) }",
+        [f32(1, 2), np.zeros((2, 1), np.float32)], r'output "y\[1\]": .*shape \[2, 1\]',
+    ),
+    "a result in an optional of another size": (
+        "m (float[N] x) => (optional(float[2]) y) { y = Optional(x) }", [f32(1, 2, 3)], 'output "y": .*shape',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["host", "c"])
+@pytest.mark.parametrize("name", HELD)
+def test_what_sequences_and_optionals_hold_is_as_declared(name: str, target: str) -> None:
+    text, feeds, message = HELD[name]
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')
+    with pytest.raises(TinycompError, match=message):
+        tinycomp.compile(model, target)(*feeds)
+
+
+def test_an_element_erased_from_nothing() -> None:
+    text = "m (float[2] x) => (seq(float[2]) y) { s = SequenceEmpty() y = SequenceErase(s) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')
+    assert [tinycomp.compile(model, target)(f32(1, 2)) for target in ("host", "c")] == [[], []]

@@ -7,7 +7,9 @@ import onnx
 import pytest
 
 import tinycomp
-from tinycomp.errors import MemoryLimitError, TinycompError, TinycompWarning
+from tinycomp.errors import MemoryLimitError, ModelError, TinycompError, TinycompWarning
+from tinycomp.frontend.definition_body import sizes_of
+from tinycomp.ir import Graph, TensorType
 
 
 def model(text: str) -> onnx.ModelProto:
@@ -142,3 +144,9 @@ def test_texts_of_definitions_are_texts() -> None:
     damaged.graph.node[0].attribute.append(onnx.helper.make_attribute("norm", b"L\xff"))
     with pytest.raises(TinycompError, match="of the wrong kind; expected str"):
         tinycomp.compile(damaged, "c")
+
+
+def test_a_definition_does_not_cover_what_has_no_known_rank() -> None:
+    graph = Graph("g")
+    with pytest.raises(ModelError, match='value "x": nobody knows the rank'):
+        sizes_of(graph.add_input("x", TensorType("float32", None)), [0])

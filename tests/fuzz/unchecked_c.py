@@ -21,9 +21,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/runtime_c/test_refusals.py", "tests/runtime_c/test_errors.py", "tests/runtime_c/test_symbolic_programs.py",
-         "tests/runtime_c/test_control_flow.py", "tests/runtime_c/test_found_sizes.py", "tests/runtime_c/test_written.py",
-         "tests/runtime_c/test_trees.py")  # fmt: skip
+FOLDER = "tests/runtime_c"
+TESTS = [
+    f"{FOLDER}/test_{name}.py"
+    for name in ("refusals", "errors", "symbolic_programs", "control_flow", "found_sizes", "written", "trees")
+]
 """What has to fail; the first one notices most."""
 OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider")
 ENOUGH = 0.98

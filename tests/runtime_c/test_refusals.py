@@ -28,8 +28,10 @@ TABLE = Path(__file__).with_name("refusals.json")
 CALLS = json.loads((Path(__file__).parents[1] / "runtime" / "work.json").read_text())
 """A valid call of every kernel but ``elementwise``, which has a program in a constant."""
 VALUES = (0, 1, -1, 2, 3, 4, 7, 8, 16, 64, 65, 255, 2**16, 2**31, -(2**31), 2**40, 2**47, 2**62, 2**63 - 1, -(2**63))
-PAIRS = 400
-"""Calls of each kernel with two changes."""
+PAIRS = 300
+"""Calls of each kernel with two changed parameters, and as many with a changed parameter and operand."""
+CONTENTS = (0, 1, -(2**62))
+"""What constants are full of."""
 ROOM = 1 << 16
 """Bytes of every buffer, more than a valid call needs."""
 
@@ -48,18 +50,22 @@ def edits(call: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[Operand]]
         for other in (ABSENT, operand, Operand("constant"), Operand("arena", 0, 3), Operand("arena", 0, ROOM - 8)):
             yield call["params"], [*operands[:i], other, *operands[i + 1 :]]
     changes = [(name, kind(value)) for name, kind in fields.items() for value in VALUES]
+    changes += [(name, value) for name, kind in fields.items() if kind is float for value in (np.nan, np.inf, -np.inf)]
     for name, value in changes:
         yield call["params"] | {name: value}, operands
     rng = random.Random(call["kernel"])
     for _ in range(PAIRS):
         yield call["params"] | dict(rng.sample(changes, 2)), rng.choice((operands, usual))
+        place = rng.randrange(len(operands))
+        other = rng.choice((ABSENT, usual[place]))
+        yield call["params"] | dict([rng.choice(changes)]), [*operands[:place], other, *operands[place + 1 :]]
 
 
 def refusal(kernel: str, params: dict[str, Any], operands: list[Operand], constant: np.ndarray) -> str:
     """Return the message that a call is refused with; nothing if it is accepted. The call does not run."""
     program = Program("edited", (), (), (constant,), ROOM, (Instruction(kernel, tuple(operands), params),))
     try:
-        NativeProgram(program)
+        NativeProgram(program, None, "scalar")
     except TargetError as error:
         message = error.message.replace(f"instruction 0 ({kernel})", "").removeprefix(": ").removeprefix(", ")
         return re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", message)
@@ -69,9 +75,9 @@ def refusal(kernel: str, params: dict[str, Any], operands: list[Operand], consta
 
 
 def refusals(call: dict[str, Any]) -> dict[str, int]:
-    """Return how often each message answers the edits of a call, with constants of zeros and of ones."""
+    """Return how often each message answers the edits of a call, whatever constants are full of."""
     found: Counter[str] = Counter()
-    for constant in (np.zeros(ROOM, np.uint8), np.ones(ROOM // 8, np.int64)):
+    for constant in (np.full(ROOM // 8, content, np.int64) for content in CONTENTS):
         found.update(refusal(call["kernel"], params, operands, constant) for params, operands in edits(call))
     return dict(sorted(found.items()))
 
@@ -81,7 +87,8 @@ def element_refusals() -> dict[str, int]:
     x, y = np.zeros((4, 5), np.float32), np.zeros((4, 5), np.int8)
     single, small, truth = "float32", "int8", "bool"
     steps = [
-        step(UNARY, 1, single, 0), step(BINARY, 0, single, 3, 2), step(CAST, 0, small, 1), step(COMPARE, 0, single, 4, 5),
+        step(UNARY, 1, single, 0), step(BINARY, 0, single, 3, 2),
+        step(CAST, 0, small, 1), step(COMPARE, 0, single, 4, 5),
         step(LOGICAL, 0, truth, 6, 6), step(WHERE, 0, single, 7, 3, 5), step(CAST, 4, single, 8),
     ]  # fmt: skip
     program = encode([x, y], [(single, 2.0)], steps)
@@ -103,6 +110,12 @@ def element_refusals() -> dict[str, int]:
         found[refusal("elementwise", {"words": program.size}, operands, other)] += 1
     for words in (program.size - 1, program.size + 1, 0, -1, 2**62):
         found[refusal("elementwise", {"words": words}, operands, program)] += 1
+    twice = encode([x, y], [(single, 2.0)], steps)
+    twice[3] = 2
+    for first, second in ((3, 4), (4, 4), (3, 2)):
+        outputs = np.array([*twice[:-1], first, second], np.int64)
+        changed = [Operand("arena"), Operand("arena", 0, 1024), *operands[2:]]
+        found[refusal("elementwise", {"words": outputs.size}, changed, outputs)] += 1
     for i, other in itertools.product(range(len(operands)), (ABSENT, Operand("arena"), Operand("arena", 0, ROOM - 8))):
         changed = [*operands[:i], other, *operands[i + 1 :]]
         found[refusal("elementwise", {"words": program.size}, changed, program)] += 1

@@ -156,9 +156,14 @@ def defined(node: Node, definition: Definition) -> Graph | None:
 
 
 def sizes_of(x: Value, axes: Sequence[int]) -> list[int | tuple[Value, int]]:
-    """Return sizes of ``x`` for :meth:`Body.resized`; its rank is known."""
+    """Return sizes of ``x`` for :meth:`Body.resized`.
+
+    Raises:
+        ModelError: If its rank is not known; the definition then does not cover the node.
+    """
     shape = x.shape
-    assert shape is not None, x
+    if shape is None:
+        raise ModelError("nobody knows the rank", where=f'value "{x.name}"', expected="a known rank", found=str(x.type))
     found: list[int | tuple[Value, int]] = []
     for axis in axes:
         size = shape[axis]

@@ -202,8 +202,11 @@ def check_declared(value: Value, declared: Type) -> None:
     Raises:
         ModelError: If the two contradict each other in dtype.
     """
-    if isinstance(declared, TensorType) and isinstance(value.type, TensorType):
-        known = {declared.dtype, value.type.dtype} - {"?"}
+    inside, found = declared, value.type
+    while isinstance(inside, (SequenceType, OptionalType)) and type(inside) is type(found):
+        inside, found = inside.element, found.element
+    if isinstance(inside, TensorType) and isinstance(found, TensorType):
+        known = {inside.dtype, found.dtype} - {"?"}
         if len(known) > 1:
             raise ModelError(
                 "the declared type contradicts the inferred one",

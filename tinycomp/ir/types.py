@@ -197,6 +197,10 @@ def refine(declared: Type, inferred: Type) -> Type:
     >>> str(refine(TensorType("float32", ("N", None)), TensorType("float32", (None, 8))))
     'float32[N, 8]'
     """
+    if isinstance(declared, SequenceType) and isinstance(inferred, SequenceType):
+        return SequenceType(refine(declared.element, inferred.element))
+    if isinstance(declared, OptionalType) and isinstance(inferred, OptionalType):
+        return OptionalType(refine(declared.element, inferred.element))
     if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
         return declared if inferred == UNKNOWN else inferred
     dtype = declared.dtype if inferred.dtype == UNKNOWN_DTYPE else inferred.dtype

@@ -144,7 +144,7 @@ def _copied(descriptor: int, size: int) -> NDArray[np.uint8]:
     """Read a file into memory; one call of the system reads no more than 2 GiB."""
     data, begin = np.empty(size, np.uint8), 0
     while begin < size:
-        read = os.preadv(descriptor, [memoryview(data)[begin:]], begin)
+        read = os.preadv(descriptor, [data[begin:].data], begin)
         if not read:
             return data[:begin]  # the file became shorter
         begin += read

@@ -16,7 +16,7 @@ from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
+from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, departure, order_feeds
 
 if TYPE_CHECKING:
     from tinycomp.runtime.profile import Profile
@@ -251,16 +251,17 @@ class Module:
             return self._as_declared(self._parts.plan.run(arrays))
 
     def _as_declared(self, results: list[Any]) -> list[Any]:
-        """Return results that are as large as the model says, where it says so by numbers."""
+        """Return results that are as the model says, where it gives types and numbers."""
         for spec, result in zip(self._parts.outputs, results, strict=True):
-            declared = spec.shape
-            if declared is None or not isinstance(result, np.ndarray) or result.shape == declared:
+            if spec.shape is None and spec.element is None:
                 continue
-            pairs = zip(result.shape, declared, strict=False)
-            if len(declared) != result.ndim or any(isinstance(d, int) and d != n for n, d in pairs):
+            if isinstance(result, np.ndarray) and result.shape == spec.shape:
+                continue
+            found = departure(spec, result)
+            if found is not None:
                 raise ExecutionError(
-                    "the result has another shape than the model declares", where=f'output "{spec.name}"',
-                    expected=str(spec), found=f"shape {list(result.shape)}",
+                    "the result has another shape than the model declares", where=f'output "{found[0].name}"',
+                    expected=str(found[0]), found=found[1],
                     hint="Correct the output's shape in the model, or leave unknown dimensions open there.",
                 )  # fmt: skip
         return results

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,11 @@ _NUMPY = {
     **{f"float{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)},
     **{f"complex{8 * size}": np.dtype(f"c{size}") for size in (8, 16)},
 }  # fmt: skip
+
+
+_HOLDER = re.compile(r"(?:seq|optional)<(?P<element>.*)>", re.DOTALL)
+_TENSOR = re.compile(r"(?P<dtype>[a-z0-9_]+)\[(?P<dims>.*)\]", re.DOTALL)
+_DIM = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,"]+')
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,23 @@ class TensorSpec:
             not isinstance(w, int) or w == f for w, f in zip(self.shape, shape, strict=True)
         )
 
+    @functools.cached_property
+    def element(self) -> TensorSpec | None:
+        """Return what a sequence or an optional holds, under the same name; None for values of other kinds."""
+        match = _HOLDER.fullmatch(self.dtype)
+        if match is None:
+            return None
+        inside = match["element"]
+        tensor = _TENSOR.fullmatch(inside)
+        if tensor is None:
+            return TensorSpec(self.name, inside, None)
+        texts = _DIM.findall(tensor["dims"].partition(";")[0])
+        dims = tuple(None if d == "?" else int(d) if d.isdecimal() else d for d in texts)
+        return TensorSpec(self.name, tensor["dtype"], None if texts == ["..."] else dims)
+
     def __str__(self) -> str:
+        if self.numpy_dtype is None and self.shape is None:
+            return visible(f"{self.name}: {self.dtype}")
         dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
         return visible(f"{self.name}: {self.dtype}[{dims}]")
 
@@ -87,20 +109,52 @@ def _is_dim(dim: object) -> bool:
 
 
 def check_feed(spec: TensorSpec, value: Any) -> Any:
-    """Return ``value`` as a native-endian array that fits ``spec``; values of other kinds pass unchanged.
+    """Return ``value`` as a native-endian array that fits ``spec``, or a list of such for a sequence.
 
     Raises:
-        FeedError: If dtype, rank or a size differs.
+        FeedError: If dtype, rank or a size differs, or the value is of another kind.
     """
     dtype = spec.numpy_dtype
     if dtype is None:
-        return value
+        return _check_holder(spec, value)
     array = value if isinstance(value, np.ndarray) else _as_array(spec, value, dtype)
     if array.dtype != dtype:
         array = _native(spec, array, dtype)
     if array.shape != spec.shape and not spec.admits(array.shape):
         raise misfit(spec, "wrong shape", f"shape {tuple(array.shape)}", _shape_hint(spec, array.shape))
     return array
+
+
+def _check_holder(spec: TensorSpec, value: Any) -> Any:
+    """Return a sequence as a list, or what an optional holds, whose elements fit; check that a map is one."""
+    element = spec.element
+    found = type(value).__name__
+    if element is None:
+        if spec.dtype.startswith("map<") and not isinstance(value, Mapping):
+            raise misfit(spec, "not a map", found, "Pass a dict.")
+        return value
+    if spec.dtype.startswith("optional<"):
+        return None if value is None else check_feed(element, value)
+    if not isinstance(value, (list, tuple)):
+        raise misfit(spec, "not a sequence", found, "Pass a list, even for one element.")
+    return [check_feed(replace(element, name=f"{spec.name}[{i}]"), each) for i, each in enumerate(value)]
+
+
+def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
+    """Return what of a result is not as ``spec`` says, and what it is instead; None if all is."""
+    element = spec.element
+    if element is not None:
+        several = isinstance(result, list)
+        for i, each in enumerate(result if several else [result]):
+            found = departure(replace(element, name=f"{spec.name}[{i}]") if several else element, each)
+            if found is not None:
+                return found
+    elif isinstance(result, np.ndarray):
+        if result.dtype != spec.numpy_dtype and spec.numpy_dtype is not None:
+            return spec, f"dtype {result.dtype.name}"
+        if not spec.admits(result.shape):
+            return spec, f"shape {list(result.shape)}"
+    return None
 
 
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
