@@ -103,7 +103,7 @@ def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requanti
         spread = (-1, *[1] * (x.ndim - 2))
     else:
         sums = x @ (w.T if anchor.attrs.get("transB") else w)
-    sums = sums + bias(anchor, body, scale).reshape(spread)
+    sums = sums + bias(anchor, body, exact).reshape(spread)
     assert np.abs(sums).max(initial=0) < 2**31
     last = body.outputs[0].producer
     if last.op != "QuantizeLinear":
@@ -147,7 +147,8 @@ def saturated(steps: np.ndarray, last: Node) -> np.ndarray:
     return np.clip(steps + zero, *ends).astype(dtype)
 
 
-def bias(anchor: Node, body: Graph, scale: np.ndarray) -> np.ndarray:
+def bias(anchor: Node, body: Graph, exact: np.ndarray) -> np.ndarray:
+    """Return the bias in steps of the sums, which are worth the product of both scales without rounding."""
     value = anchor.inputs[2] if len(anchor.inputs) > 2 else None
     if anchor.op == "MatMul":
         add = next((n for n in body.nodes if n.op == "Add"), None)
@@ -155,13 +156,13 @@ def bias(anchor: Node, body: Graph, scale: np.ndarray) -> np.ndarray:
     if value is None:
         return np.zeros(1, np.int64)
     if value.const is not None:
-        return np.rint(value.const.reshape(-1).astype(np.float64) / scale.astype(np.float64)).astype(np.int64)
+        return np.rint(value.const.reshape(-1).astype(np.float64) / exact).astype(np.int64)
     node = dequantizer(value)
     stored = node.inputs[0].const.reshape(-1).astype(np.int64) - point(node)
-    if (node.inputs[1].const.reshape(-1) == scale).all():
+    if (node.inputs[1].const.reshape(-1) == F32(exact)).all():
         return stored
     real = stored * node.inputs[1].const.reshape(-1).astype(np.float64)
-    return np.rint(real / scale.astype(np.float64)).astype(np.int64)
+    return np.rint(real / exact).astype(np.int64)
 
 
 def dequantizer(value: Value) -> Node:
