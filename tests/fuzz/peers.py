@@ -65,11 +65,12 @@ class Peer:
         return tinycomp.compile(model, **{"threads": 1, **self.options()}).run(feeds)
 
 
+OPERATOR_BY_OPERATOR = Peer("host without passes", lambda: {"target": "host", "passes": []})
 PEERS = (
     Peer("c", lambda: {"target": "c"}),
     Peer("host", lambda: {"target": "host"}),
     Peer("c without optimisation", lambda: {"threads": 2, "passes": partitioning_passes([find("c")])}),
-    Peer("host without passes", lambda: {"target": "host", "passes": []}),
+    OPERATOR_BY_OPERATOR,
 )
 
 
