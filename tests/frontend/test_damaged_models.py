@@ -150,3 +150,10 @@ def test_a_definition_does_not_cover_what_has_no_known_rank() -> None:
     graph = Graph("g")
     with pytest.raises(ModelError, match='value "x": nobody knows the rank'):
         sizes_of(graph.add_input("x", TensorType("float32", None)), [0])
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2**40])
+def test_a_split_into_another_number_of_pieces(pieces: int) -> None:
+    text = f"m (float[4] x) => (float[n] y, float[m] z) {{ y, z = Split<num_outputs = {pieces}>(x) }}"
+    with pytest.raises(TinycompError, match="Split"):
+        tinycomp.compile(model(text), "c")(np.zeros(4, np.float32))

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,12 +134,12 @@ def missing_tools(processor: Processor) -> list[str]:
     return [tool for tool in needed if shutil.which(tool) is None]
 
 
-def run_trial(project: Project, optimise: str = "-O3") -> Trial:
+def run_trial(project: Project, *options: str) -> Trial:
     """Build a project in a temporary folder, without warnings, and run its test.
 
     Args:
         project: What to build.
-        optimise: How far the compiler goes.
+        options: For the compiler and the linker; ``-O3`` if there are none.
 
     Raises:
         UnsupportedError: If the tools are missing, or nothing here runs such code.
@@ -155,23 +156,23 @@ def run_trial(project: Project, optimise: str = "-O3") -> Trial:
         raise UnsupportedError("nothing here runs such code", where=processor.name, expected="a processor with a board")
     with tempfile.TemporaryDirectory() as folder:
         project.write(folder)
-        return (_on_board if processor.board else _here)(project, Path(folder), optimise)
+        return (_on_board if processor.board else _here)(project, Path(folder), options or ("-O3",))
 
 
-def _here(project: Project, folder: Path, optimise: str) -> Trial:
-    objects = _objects(project, folder, "cc", optimise, [])
-    _call(["cc", "-o", "test", *objects, "-lm"], folder)
+def _here(project: Project, folder: Path, options: Sequence[str]) -> Trial:
+    objects = _objects(project, folder, "cc", options, [])
+    _call(["cc", *options, "-o", "test", *objects, "-lm"], folder)
     done = subprocess.run(["./test"], cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
-    return Trial(done.returncode == 0, done.stdout)
+    return Trial(done.returncode == 0, done.stdout + done.stderr)
 
 
-def _on_board(project: Project, folder: Path, optimise: str) -> Trial:
+def _on_board(project: Project, folder: Path, options: Sequence[str]) -> Trial:
     processor = project.processor
     flash, ram = _MEMORY.get(processor.board, ("4M", "4M"))
     (folder / "startup.c").write_text(_STARTUP)
     (folder / "board.ld").write_text(_LINKER.replace("@FLASH@", flash).replace("@RAM@", ram))
     flags = processor.flags.split()
-    objects = _objects(project, folder, processor.compiler, optimise, ["-DTEST_SETUP"])
+    objects = _objects(project, folder, processor.compiler, options, ["-DTEST_SETUP"])
     _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
     link = [
         "--specs=rdimon.specs",
@@ -196,7 +197,7 @@ def _on_board(project: Project, folder: Path, optimise: str) -> Trial:
     return Trial(done.returncode == 0, done.stdout, count, int(stack[1]), _code_bytes(project, folder))
 
 
-def _objects(project: Project, folder: Path, compiler: str, optimise: str, test: list[str]) -> list[str]:
+def _objects(project: Project, folder: Path, compiler: str, options: Sequence[str], test: list[str]) -> list[str]:
     """Compile every file of the project; return the names of the objects."""
     name, flags = project.name, project.processor.flags.split()
     include = ["-I.", "-Iruntime/src", "-Iruntime/include"]
@@ -205,7 +206,7 @@ def _objects(project: Project, folder: Path, compiler: str, optimise: str, test:
         target = Path(source).stem + ".o"
         extra = test if source == "test.c" else []
         _call(
-            [compiler, optimise, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target],
+            [compiler, *options, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target],
             folder,
         )
         objects.append(target)

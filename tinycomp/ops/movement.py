@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
@@ -88,6 +88,9 @@ def _without(shape: Shape, axis: int) -> Shape:
     return shape[:axis] + shape[axis + 1 :]
 
 
+_MOST_PIECES = 1 << 16
+
+
 def _even_sizes(total: int, parts: int) -> list[int]:
     """Return the sizes of ``parts`` equal pieces; what comes last is smaller, or empty."""
     chunk = -(-total // parts)
@@ -96,8 +99,13 @@ def _even_sizes(total: int, parts: int) -> list[int]:
 
 def _split_types(node: Node) -> list[Type]:
     """Give the pieces the sizes that the kernel gives: onnx's inference is wrong where several pieces are smaller."""
+    parts, least = node.attrs.get("num_outputs"), len(node.outputs)
+    if parts is not None and not least <= parts <= _MOST_PIECES:  # results at the end may be left out
+        raise TypeInferenceError(
+            "num_outputs does not fit the results", where=f"node {node.label} (Split)", expected=f"{least} to {_MOST_PIECES}",
+            found=str(parts),
+        )  # fmt: skip
     types: list[Type] = list(infer_types(node))
-    parts = node.attrs.get("num_outputs")
     shape = node.operand(0).shape
     if not parts or shape is None:
         return types

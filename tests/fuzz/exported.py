@@ -1,0 +1,76 @@
+"""Random models as C projects, built with the sanitizers: their results are those of the module, or nobody writes one.
+
+Every third model is a quantised network. The module runs on plain C, as the project does, so that what magnifies
+roundings magnifies the same ones.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import tinycomp
+from tests.fuzz.harness import Harness, WrongError
+from tests.fuzz.models import random_model
+from tests.targets.quantized_models import random_model as quantized_model
+from tinycomp.errors import TinycompWarning, UnsupportedError
+from tinycomp.export_c import to_c
+from tinycomp.export_c.trial import run_trial
+
+OPTIONS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SELECTED = "TINYCOMP_ISA"
+
+
+def case(seed: int) -> tuple[onnx.ModelProto, Mapping[str, np.ndarray]]:
+    """Return a model and its inputs."""
+    if seed % 3 == 0:
+        return quantized_model(seed // 3, integer_only=False)
+    sample = random_model(seed)
+    return sample.model, sample.feeds
+
+
+def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Counter[str]:
+    """Export a model, build the project with the sanitizers and run its test.
+
+    Returns:
+        Whether it was exported, or of what kind the reason against that was.
+
+    Raises:
+        WrongError: If the test finds other results than the module's, or the sanitizers find a fault.
+    """
+    before = os.environ.get(SELECTED)
+    os.environ[SELECTED] = "scalar"
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", TinycompWarning)
+            shapes = {name: array.shape for name, array in feeds.items()}
+            module = tinycomp.compile(model, "c", shapes=shapes, threads=1)
+            try:
+                project = to_c(module, feeds=[feeds[spec.name] for spec in module.inputs])
+            except UnsupportedError as error:
+                return Counter({"refused": 1, f"refused, {error.message.split(':')[0]}": 1})
+    finally:
+        if before is None:
+            del os.environ[SELECTED]
+        else:
+            os.environ[SELECTED] = before
+    trial = run_trial(project, *OPTIONS)
+    if not trial.passed:
+        raise WrongError(f"the project's test failed: {trial.output[-1500:]}")
+    return Counter(exported=1, calls=len(project.kernels))
+
+
+def save(seed: int, folder: Path, stem: str) -> None:
+    """Write the model and its inputs."""
+    model, feeds = case(seed)
+    onnx.save(model, folder / f"{stem}.onnx")
+    np.savez(folder / f"{stem}.npz", **feeds)
+
+
+HARNESS = Harness("exported", lambda seed: check_model(*case(seed)), save, seconds=300.0, memory=1 << 46)
