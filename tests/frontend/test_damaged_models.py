@@ -157,3 +157,11 @@ def test_a_split_into_another_number_of_pieces(pieces: int) -> None:
     text = f"m (float[4] x) => (float[n] y, float[m] z) {{ y, z = Split<num_outputs = {pieces}>(x) }}"
     with pytest.raises(TinycompError, match="Split"):
         tinycomp.compile(model(text), "c")(np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("text", ["y = Gemm(a, b, c)", "p = MatMul(a, b) y = Add(p, c)"])
+def test_an_addend_of_unknown_elements(text: str) -> None:
+    damaged = model(f"m (float[3, 6] a, float[6, 4] b, float[3, 4] c) => (float[3, 4] y) {{ {text} }}")
+    damaged.graph.input[2].type.tensor_type.elem_type = 0
+    report = tinycomp.compile(damaged, "c").report()
+    assert "nobody knows the element type" in str(report.why("y")[0].reasons)

@@ -1,4 +1,6 @@
-"""Leave out every check of the C runtime in turn, and see a test fail: ``python -m tests.fuzz.unchecked_c``.
+"""Leave out every check of the C runtime in turn, and see a test fail: ``python -m tests.fuzz.unchecked_c [FILE ...]``.
+
+With names of files, such as ``pad.h``, only the checks in them are left out.
 
 A check is what ``TC_REQUIRE`` demands, and a condition whose branch returns an error of the class TC_INVALID; each part
 of one that is joined with ``&&`` or ``||`` is left out by itself, too. A copy of the checkout gets one build in which
@@ -32,6 +34,8 @@ ENOUGH = 0.98
 """The share of checks without which a test fails."""
 SECONDS = 120
 VARIABLE = "TC_LEFT_OUT"
+CHECKS = "TINYCOMP_CHECKS"
+"""The variable that names the list of checks to the process that runs the tests."""
 DECLARED = "int tc_left_out(int number);\n"
 DEFINED = f"""
 #include <stdlib.h>
@@ -148,23 +152,26 @@ def _is_noticed(number: int) -> bool:
     return False
 
 
-def _judge(checks: list[str]) -> int:
-    """Leave out each check in the build of this checkout; 1 if too many are missed by nobody."""
+def _judge(checks: list[str], files: list[str]) -> int:
+    """Leave out the checks of some files, or all, in the build of this checkout; 1 if nobody misses too many."""
     assert pytest.main([*OPTIONS, *TESTS]) == pytest.ExitCode.OK
-    started, noticed = time.monotonic(), 0
+    started, noticed, count = time.monotonic(), 0, 0
     for number, check in enumerate(checks):
+        if files and Path(check.partition(":")[0]).name not in files:
+            continue
+        count += 1
         seen = _is_noticed(number)
         noticed += seen
         if not seen:
             print(f"nobody misses {check}", flush=True)
-    print(f"{noticed} of {len(checks)} checks are missed by a test ({time.monotonic() - started:.0f} s)")
-    return int(noticed < ENOUGH * len(checks))
+    print(f"{noticed} of {count} checks are missed by a test ({time.monotonic() - started:.0f} s)")
+    return int(noticed < ENOUGH * count)
 
 
 def main() -> int:
     """Rewrite and build a copy of the checkout, then judge it in a process of its own."""
-    if sys.argv[1:]:
-        return _judge(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    if CHECKS in os.environ:
+        return _judge(json.loads(Path(os.environ[CHECKS]).read_text(encoding="utf-8")), sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         skipped = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.so", "*.o")
@@ -172,8 +179,8 @@ def main() -> int:
         listed = Path(folder) / "checks.json"
         listed.write_text(json.dumps(rewrite(copy)), encoding="utf-8")
         subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
-        environment = os.environ | {"PYTHONPATH": str(copy)}
-        command = [sys.executable, "-m", "tests.fuzz.unchecked_c", str(listed)]
+        environment = os.environ | {"PYTHONPATH": str(copy), CHECKS: str(listed)}
+        command = [sys.executable, "-m", "tests.fuzz.unchecked_c", *sys.argv[1:]]
         return subprocess.run(command, cwd=copy, env=environment, check=False).returncode
 
 

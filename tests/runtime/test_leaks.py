@@ -134,7 +134,7 @@ def test_nothing_grows(name):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     grown = Usage(*map(int, done.stdout.split()))
-    # Not one object in every other round, nor the smallest piece of malloc, 32 bytes, in each; no file or thread at all.
+    # Not one object in every other round, nor the smallest piece of malloc, 32 bytes, in each; no file, no thread.
     assert grown.objects < ROUNDS / 2 + SETTLING, grown
     assert grown.heap < ROUNDS * 32, grown
     assert grown.files <= 0, grown

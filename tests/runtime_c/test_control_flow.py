@@ -90,6 +90,16 @@ def test_a_damaged_description_is_refused(damage):
         Program.from_dict(data, program.constants)
 
 
+@pytest.mark.parametrize("kind", ["inputs", "outputs"])
+def test_bodies_take_and_give_what_they_must(kind):
+    program = program_of(choosing(5))
+    first, *others = control_of(program).bodies
+    specs = getattr(first, kind)
+    more = dataclasses.replace(first, **{kind: (*specs, dataclasses.replace(specs[0], name="more"))})
+    with pytest.raises(TargetError, match="does not take or give what it must|operands that do not fit the bodies"):
+        NativeProgram(altered(program, bodies=(more, *others)))
+
+
 def test_operands_must_exist():
     program = program_of(choosing(5))
     calls = [

@@ -28,8 +28,8 @@ TABLE = Path(__file__).with_name("refusals.json")
 CALLS = json.loads((Path(__file__).parents[1] / "runtime" / "work.json").read_text())
 """A valid call of every kernel but ``elementwise``, which has a program in a constant."""
 VALUES = (0, 1, -1, 2, 3, 4, 7, 8, 16, 64, 65, 255, 2**16, 2**31, -(2**31), 2**40, 2**47, 2**62, 2**63 - 1, -(2**63))
-PAIRS = 300
-"""Calls of each kernel with two changed parameters, and as many with a changed parameter and operand."""
+SEVERAL = 400
+"""Calls of each kernel with two changed parameters, with some small ones, and with a parameter and an operand."""
 CONTENTS = (0, 1, -(2**62))
 """What constants are full of."""
 ROOM = 1 << 16
@@ -54,11 +54,13 @@ def edits(call: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[Operand]]
     for name, value in changes:
         yield call["params"] | {name: value}, operands
     rng = random.Random(call["kernel"])
-    for _ in range(PAIRS):
+    small = [(name, kind(value)) for name, kind in fields.items() for value in range(14)]
+    for _ in range(SEVERAL):
         yield call["params"] | dict(rng.sample(changes, 2)), rng.choice((operands, usual))
+        yield call["params"] | dict(rng.sample(small, rng.choice((2, 3)))), rng.choice((operands, usual))
         place = rng.randrange(len(operands))
         other = rng.choice((ABSENT, usual[place]))
-        yield call["params"] | dict([rng.choice(changes)]), [*operands[:place], other, *operands[place + 1 :]]
+        yield call["params"] | dict([rng.choice(small)]), [*operands[:place], other, *operands[place + 1 :]]
 
 
 def refusal(kernel: str, params: dict[str, Any], operands: list[Operand], constant: np.ndarray) -> str:
@@ -77,7 +79,8 @@ def refusal(kernel: str, params: dict[str, Any], operands: list[Operand], consta
 def refusals(call: dict[str, Any]) -> dict[str, int]:
     """Return how often each message answers the edits of a call, whatever constants are full of."""
     found: Counter[str] = Counter()
-    for constant in (np.full(ROOM // 8, content, np.int64) for content in CONTENTS):
+    contents = CONTENTS if set("wpWP") & set(kernel_named(call["kernel"]).signature) else CONTENTS[:1]
+    for constant in (np.full(ROOM // 8, content, np.int64) for content in contents):
         found.update(refusal(call["kernel"], params, operands, constant) for params, operands in edits(call))
     return dict(sorted(found.items()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import UNKNOWN_DTYPE, tensor
 from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.target import Target
@@ -70,6 +70,9 @@ def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
 
 
 def _fits(match: Match) -> bool | Remark:
+    unknown = next((value for value in match.free if value.dtype == UNKNOWN_DTYPE), None)
+    if unknown is not None:
+        return reject(f'nobody knows the element type of "{unknown.name}"')
     anchor = next(n for n in match.matched if n.op in ANCHORS)
     check, axis = _CHECKS[anchor.op]
     verdict = check(anchor)
