@@ -1,12 +1,17 @@
 """Random models as C projects, built with the sanitizers: their results are those of the module, or nobody writes one.
 
-Every third model is a quantised network. The module runs on plain C, as the project does, so that what magnifies
+``python -m tests.fuzz.exported --count 60`` takes models of ONNX's own tests instead, drawn by ``--seed``.
+
+Every third random model is a quantised network. The module runs on plain C, as the project does, so that what magnifies
 roundings magnifies the same ones.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -16,10 +21,12 @@ import numpy as np
 import onnx
 
 import tinycomp
+from tests.fuzz.corpus import small_models
 from tests.fuzz.harness import Harness, WrongError
 from tests.fuzz.models import random_model
 from tests.targets.quantized_models import random_model as quantized_model
-from tinycomp.errors import TinycompWarning, UnsupportedError
+from tinycomp.checking import random_feeds
+from tinycomp.errors import TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.export_c import to_c
 from tinycomp.export_c.trial import run_trial
 
@@ -73,4 +80,33 @@ def save(seed: int, folder: Path, stem: str) -> None:
     np.savez(folder / f"{stem}.npz", **feeds)
 
 
+def own_models(count: int, seed: int) -> Counter[str]:
+    """Export models of ONNX's tests with random inputs until there are ``count`` projects, or no models left."""
+    facts: Counter[str] = Counter()
+    for data in random.Random(seed).sample(small_models(), len(small_models())):
+        if facts["exported"] >= count:
+            break
+        try:
+            model = onnx.load_model_from_string(data)
+            specs = tinycomp.compile(model, "host", passes=[]).inputs
+            feeds = {spec.name: array for spec, array in zip(specs, random_feeds(specs, seed).values(), strict=True)}
+            facts += check_model(model, {name: np.asarray(array) for name, array in feeds.items()})
+        except TinycompError:
+            facts["does not run on random inputs"] += 1
+        except WrongError as error:
+            facts["wrong"] += 1
+            print(f"{model.graph.name}: {error}", flush=True)
+    return facts
+
+
 HARNESS = Harness("exported", lambda seed: check_model(*case(seed)), save, seconds=300.0, memory=1 << 46)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.exported", description="Export models of ONNX's tests.")
+    parser.add_argument("--count", type=int, default=60, help="how many projects to build (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice and of the inputs (default: 0)")
+    options = parser.parse_args()
+    seen = own_models(options.count, options.seed)
+    print(", ".join(f"{number} {what}" for what, number in sorted(seen.items())))
+    sys.exit(bool(seen["wrong"] or seen["exported"] < options.count))

@@ -96,7 +96,7 @@ def test_bodies_take_and_give_what_they_must(kind):
     first, *others = control_of(program).bodies
     specs = getattr(first, kind)
     more = dataclasses.replace(first, **{kind: (*specs, dataclasses.replace(specs[0], name="more"))})
-    with pytest.raises(TargetError, match="does not take or give what it must|operands that do not fit the bodies"):
+    with pytest.raises(TargetError, match=r"does not take or give what it must|operands that do not fit the bodies"):
         NativeProgram(altered(program, bodies=(more, *others)))
 
 

@@ -102,8 +102,8 @@ def _split_types(node: Node) -> list[Type]:
     parts, least = node.attrs.get("num_outputs"), len(node.outputs)
     if parts is not None and not least <= parts <= _MOST_PIECES:  # results at the end may be left out
         raise TypeInferenceError(
-            "num_outputs does not fit the results", where=f"node {node.label} (Split)", expected=f"{least} to {_MOST_PIECES}",
-            found=str(parts),
+            "num_outputs does not fit the results", where=f"node {node.label} (Split)",
+            expected=f"{least} to {_MOST_PIECES}", found=str(parts),
         )  # fmt: skip
     types: list[Type] = list(infer_types(node))
     shape = node.operand(0).shape
