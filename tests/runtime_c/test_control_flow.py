@@ -100,6 +100,18 @@ def test_bodies_take_and_give_what_they_must(kind):
         NativeProgram(altered(program, bodies=(more, *others)))
 
 
+@pytest.mark.parametrize("carried", [-1, 9, 2**21])
+@pytest.mark.parametrize("model", [lambda: choosing(5), counting], ids=["if", "loop"])
+def test_carried_values_are_among_the_results(model, carried):
+    with pytest.raises(TargetError, match="there is no such control flow"):
+        NativeProgram(altered(program_of(model()), carried=carried))
+
+
+def test_if_carries_nothing():
+    with pytest.raises(TargetError, match="there is no such control flow"):
+        NativeProgram(altered(program_of(choosing(5)), carried=1))
+
+
 def test_operands_must_exist():
     program = program_of(choosing(5))
     calls = [
