@@ -17,12 +17,6 @@ typedef struct tc_transpose {
 
 typedef uint32_t tc_u32x4 __attribute__((vector_size(16)));
 
-TC_INLINE tc_u32x4 tc_u32x4_load(const uint32_t *p) {
-  tc_u32x4 v;
-  memcpy(&v, p, sizeof(v));
-  return v;
-}
-
 /* Picks elements of two vectors by their numbers, which are literals. */
 #ifdef __clang__
 #define TC_SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -33,8 +27,11 @@ TC_INLINE tc_u32x4 tc_u32x4_load(const uint32_t *p) {
 /* Turns a square of 4 x 4. */
 TC_INLINE void tc_transpose_4x4(uint32_t *to, int64_t to_row, const uint32_t *from, int64_t from_row) {
 #define TC_SHUFFLE4(a, b, ...) TC_SHUFFLE(tc_u32x4, a, b, __VA_ARGS__)
-  const tc_u32x4 a = tc_u32x4_load(from), b = tc_u32x4_load(from + from_row);
-  const tc_u32x4 c = tc_u32x4_load(from + 2 * from_row), d = tc_u32x4_load(from + 3 * from_row);
+  tc_u32x4 a, b, c, d;
+  memcpy(&a, from, sizeof(a));
+  memcpy(&b, from + from_row, sizeof(b));
+  memcpy(&c, from + 2 * from_row, sizeof(c));
+  memcpy(&d, from + 3 * from_row, sizeof(d));
   const tc_u32x4 ab0 = TC_SHUFFLE4(a, b, 0, 4, 1, 5), ab1 = TC_SHUFFLE4(a, b, 2, 6, 3, 7);
   const tc_u32x4 cd0 = TC_SHUFFLE4(c, d, 0, 4, 1, 5), cd1 = TC_SHUFFLE4(c, d, 2, 6, 3, 7);
   const tc_u32x4 rows[4] = {TC_SHUFFLE4(ab0, cd0, 0, 1, 4, 5), TC_SHUFFLE4(ab0, cd0, 2, 3, 6, 7),

@@ -123,10 +123,11 @@ TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const bool partial, 
   tc_tile_fetch(mr, t);
   const float *panel = t->panel;
   const char *ahead = t->ahead;
+  const int held = mr < TC_ROW_POINTERS ? mr : TC_ROW_POINTERS;
   for (int64_t tap = 0; tap < t->taps; tap++) {
     const float *const *rows = t->rows + tap * t->row_stride, *row[TC_ROW_POINTERS];
 #pragma GCC unroll 12
-    for (int m = 0; m < mr && m < TC_ROW_POINTERS; m++) {
+    for (int m = 0; m < held; m++) {
       row[m] = rows[m];
     }
     for (int64_t k = t->depth_begin; k < t->depth_begin + t->depth; k++) {
