@@ -76,6 +76,32 @@ def test_tiny_models(name: str, kind: str, cpu: str) -> None:
     try_or_skip(to_c(module, cpu, feeds=feeds if matching else None))
 
 
+def compiled(folder: Path, compiler: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Compile and link a project that was written to a folder, with warnings as errors."""
+    sources = [path.name for path in sorted(folder.glob("*.c"))]
+    include = ["-I.", "-Iruntime/src", "-Iruntime/include"]
+    command = [compiler, *options, "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", *include, *sources]
+    return subprocess.run([*command, "-o", "test", "-lm"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("options", [("-O0",), ("-O2", "-m32", "-msse2", "-mfpmath=sse")], ids=" ".join)
+def test_compilers_and_widths(compiler: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    if "-m32" in options:
+        (tmp_path / "empty.c").write_text("#include <stdio.h>\nint main(void) { return 0; }\n")
+        if compiled(tmp_path, compiler, "-m32").returncode:
+            pytest.skip("there is no C library for 32 bits")
+        (tmp_path / "empty.c").unlink()
+    to_c(module_of(digits_model(quantized=True))).write(tmp_path)
+    built = compiled(tmp_path, compiler, *options)
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run(["./test"], cwd=tmp_path, check=False).returncode == 0
+    if "-m32" in options:
+        assert "build with -msse2 -mfpmath=sse" in compiled(tmp_path, compiler, "-m32", "-mno-sse").stderr
+
+
 def test_results_that_differ_fail_the_test() -> None:
     module = parsed("m (float[4] x) => (float[4] y) { y = Exp(x) }")
     project = to_c(module)

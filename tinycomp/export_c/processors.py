@@ -55,6 +55,10 @@ class Processor:
             "#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__",
             '#error "the weights are packed for processors of little-endian byte order"',
             "#endif",
+            "#include <float.h>",
+            "#if FLT_EVAL_METHOD != 0",
+            '#error "floats are computed with more bits than they have: on 32-bit x86 build with -msse2 -mfpmath=sse"',
+            "#endif",
         ]
         if macro is not None:
             lines += [f"#ifndef {macro}", f'#error "build with {self.flags or "the flags of the Makefile"}"', "#endif"]
