@@ -12,24 +12,22 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, FeedError, TargetError, did_you_mean
+from tinycomp.errors import ExecutionError, FeedError, TargetError
 from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.runtime.native.library import Kernel, address, codes, ffi, kernel_named, lib, raise_error
+from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
+from tinycomp.runtime.native.library import Kernel, address, ffi, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import (
     ALGORITHMS,
-    CONTROL_FLOW,
     SPACES,
     Array,
     BufferSpec,
-    Control,
     Instruction,
-    Operand,
     Program,
 )
 from tinycomp.runtime.spec import array_dtype
-from tinycomp.symbolic import FARTHEST, Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
+from tinycomp.symbolic import FARTHEST, Expression, Size, product
 
 
 class Weights:
@@ -178,50 +176,30 @@ class Work:
 class _Loaded:
     """A program in the C runtime, with the bodies of its control flow: finished, and ready for contexts.
 
+    It is the :class:`~tinycomp.runtime.native.building.Builder` that programs are described to for this process.
+
     Args:
         program: The program.
-        constants: Those of the program that everything is a part of.
         isa: An instruction set, or None for the default.
         weights: Where programs over the same constants find each other's packed weights.
-        is_body: Whether it is a body, the sizes of whose results are asked for.
         cache: What the second-level cache holds, in bytes; 0 for what this machine's does.
     """
 
-    def __init__(
-        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None, is_body: bool,
-        cache: int = 0,
-    ) -> None:  # fmt: skip
-        self.program = program
-        self._arrays = constants
+    def __init__(self, program: Program, isa: str | None, weights: Weights | None, cache: int = 0) -> None:
+        self._name = program.name
         self._isa, self._weights = isa, weights
         self._constants: list[Any] = []
-        self.bodies: list[_Loaded] = []
-        self.handle = self._create(isa)
+        self._bodies: list[_Loaded] = []
+        self._error = ffi.new("tc_error *")
+        self.handle = self._create(program)
         if cache:
             lib.tc_program_assume_cache(self.handle, cache)
-        self.sizes = _Sizes(program, self.handle) if program.is_symbolic else None
-        if self.sizes is None:
-            _refuse_sizes(program)
-        for constant in constants:
-            self._add_constant(constant)
-        if self.sizes is not None:
-            self.sizes.describe_buffers()
-        for index, call in enumerate(program.instructions):
-            self._append(index, call)
-        error = ffi.new("tc_error *")
-        if not 0 <= program.arena_bytes < 1 << 63:
-            raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
-        if self.sizes is not None:
-            self.sizes.settle(is_body)
-        shared = ffi.NULL if weights is None else weights.handle
-        if lib.tc_program_finish(self.handle, shared, program.arena_bytes, error):
-            raise_error(error, program.name)
 
-    def _create(self, isa: str | None) -> Any:
-        error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
-        name = ffi.NULL if isa is None else isa.encode()
-        if lib.tc_program_create(name, len(self.program.inputs), len(self.program.outputs), out, error):
-            raise_error(error, self.program.name)
+    def _create(self, program: Program) -> Any:
+        out = ffi.new("tc_program **")
+        name = ffi.NULL if self._isa is None else self._isa.encode()
+        if lib.tc_program_create(name, len(program.inputs), len(program.outputs), out, self._error):
+            raise_error(self._error, self._name)
         constants = self._constants
 
         def destroy(handle: Any) -> None:
@@ -230,99 +208,73 @@ class _Loaded:
 
         return ffi.gc(out[0], destroy)
 
-    def _add_constant(self, constant: Array) -> None:
-        buffer = _buffer(constant, False)
+    def constant(self, array: Array) -> None:
+        """Add a constant, which is kept alive and not copied."""
+        buffer = _buffer(array, False)
         self._constants.append(buffer)
-        error = ffi.new("tc_error *")
-        if lib.tc_program_add_constant(self.handle, buffer, constant.nbytes, mapping_of(constant) is not None, error):
-            raise_error(error, self.program.name)
+        self.tell("add_constant", buffer, array.nbytes, mapping_of(array) is not None)
 
-    def _append(self, index: int, call: Instruction) -> None:
-        where = f"{self.program.name}, instruction {index} ({call.kernel})"
-        if call.control is not None:
-            self._append_control(call, call.control, where)
-            return
-        kernel = kernel_named(call.kernel, where)
-        params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
-        operands = [_place(operand, where) for operand in call.operands]
-        error = ffi.new("tc_error *")
+    def append(self, kernel: Kernel, operands: Sequence[Place], params: Any) -> None:
+        """Add a kernel call."""
         size = ffi.sizeof(kernel.ctype)
-        try:
-            array = ffi.new("tc_operand[]", operands)
-        except OverflowError as overflow:
-            raise TargetError("an operand's index or offset does not fit", where=where, found=str(overflow)) from None
-        if lib.tc_program_append(self.handle, kernel.index, array, len(operands), params, size, error):
-            raise_error(error, self.program.name)
-        if self.sizes is not None:
-            self.sizes.describe_call(call, kernel)
+        self.tell("append", kernel.index, self._array("tc_operand", operands), len(operands), params, size)
 
-    def extent(self, size: Size | None) -> tuple[int, int]:
-        """Return a size as the runtime describes it: the number of a value, or else -1 and the size itself.
-
-        Raises:
-            TargetError: If it follows from sizes that the program does not know.
-        """
-        if size is None:
-            return -1, -1
-        if isinstance(size, int):
-            return -1, size
-        if self.sizes is None:
-            raise TargetError(f"the size {size} follows from no input", where=self.program.name)
-        return self.sizes.value(size), -1
-
-    def _append_control(self, call: Instruction, control: Control, where: str) -> None:
-        """Add control flow, whose bodies become programs of their own."""
-        is_loop = call.kernel == "loop"
-        specs = control.bodies[0].inputs[2 * is_loop :]
-        if call.kernel not in CONTROL_FLOW or len(specs) != len(control.shapes):
-            raise TargetError("operands that do not fit the bodies", where=where)
-        read = [
-            product(shape) * array_dtype(spec.dtype).itemsize for shape, spec in zip(control.shapes, specs, strict=True)
-        ]
-        nbytes = [*[8, 1][0 if is_loop else 1 :], *read, *control.results]
+    def control(self, call: ControlCall) -> None:
+        """Add control flow, whose bodies have been described to builders from :meth:`body`."""
         kept: list[Any] = []  # what the description points to
 
         def array(kind: str, items: Sequence[Any]) -> Any:
-            kept.append(ffi.new(f"{kind}[]", [*items] or 1))
+            kept.append(self._array(kind, [*items] or 1))
             return kept[-1]
 
-        bodies, growths = [], []
-        for program in control.bodies:
-            body = _Loaded(program, self._arrays, self._isa, self._weights, True)
-            self.bodies.append(body)
-            sources = () if body.sizes is None else body.sizes.sources
-            first = [self.extent(control.shapes[i - 2 * is_loop][axis]) for i, axis in sources]
-            following = [
-                body.sizes.value(program.outputs[i - 1].shape[axis])
-                if body.sizes is not None and is_loop and i < 2 + control.carried
-                else -1
-                for i, axis in sources
-            ]
-            outputs = [body.extent(product(o.shape) * array_dtype(o.dtype).itemsize) for o in program.outputs]
-            bodies.append((
-                body.handle, array("tc_extent", first), array("int64_t", following), array("tc_extent", outputs),
-            ))  # fmt: skip
-        for index, result in enumerate(control.results):
-            if result is not None or not is_loop:
-                growths.append((-1, ffi.NULL, ffi.NULL))
-                continue
-            dims = self.bodies[-1].program.outputs[1 + index].shape
-            start = control.shapes[index] if index < control.carried else [d if isinstance(d, int) else 0 for d in dims]
-            ends = [self.bodies[-1].extent(d) for d in dims]
-            growths.append((
-                len(dims), array("tc_extent", ends), array("tc_extent", [self.extent(d) for d in start]),
-            ))  # fmt: skip
+        bodies = [
+            (
+                cast(_Loaded, body.builder).handle, array("tc_extent", body.symbols), array("int64_t", body.following),
+                array("tc_extent", body.outputs),
+            )
+            for body in call.bodies
+        ]  # fmt: skip
+        growths = [
+            (-1, ffi.NULL, ffi.NULL)
+            if growth.rank < 0
+            else (growth.rank, array("tc_extent", growth.dims), array("tc_extent", growth.first))
+            for growth in call.growths
+        ]
         description = (
-            CONTROL_FLOW.index(call.kernel), control.carried, len(control.shapes) - control.carried,
-            len(control.results), array("tc_operand", [_place(o, where) for o in call.operands]),
-            array("tc_extent", [self.extent(n) for n in nbytes]), array("tc_body", bodies),
-            array("tc_growth", growths),
+            call.kind, call.carried, call.captured, len(call.growths), array("tc_operand", call.operands),
+            array("tc_extent", call.nbytes), array("tc_body", bodies), array("tc_growth", growths),
         )  # fmt: skip
-        error = ffi.new("tc_error *")
-        if lib.tc_program_control(self.handle, array("tc_control", [description]), error):
-            raise_error(error, self.program.name)
-        if self.sizes is not None:
-            self.sizes.describe_offsets(call)
+        self.tell("control", array("tc_control", [description]))
+
+    def body(self, program: Program) -> _Loaded:
+        """Return the builder of a body, which lives as long as this program."""
+        self._bodies.append(_Loaded(program, self._isa, self._weights))
+        return self._bodies[-1]
+
+    def finish(self, arena_bytes: int) -> None:
+        """Check the program and pack its weights."""
+        self.tell("finish", ffi.NULL if self._weights is None else self._weights.handle, arena_bytes)
+
+    def tell(self, call: str, *arguments: Any) -> None:
+        """Call a function of the runtime."""
+        if call == "leaves":
+            output, place, *others = arguments
+            arguments = (output, [place], *others)
+        try:
+            status = getattr(lib, f"tc_program_{call}")(self.handle, *arguments, self._error)
+        except OverflowError as overflow:
+            raise self._does_not_fit(overflow) from None
+        if status:
+            raise_error(self._error, self._name)
+
+    def _array(self, kind: str, items: Any) -> Any:
+        try:
+            return ffi.new(f"{kind}[]", items)
+        except OverflowError as overflow:
+            raise self._does_not_fit(overflow) from None
+
+    def _does_not_fit(self, overflow: OverflowError) -> TargetError:
+        return TargetError("a number of the program does not fit", where=self._name, found=str(overflow))
 
 
 class NativeProgram:
@@ -357,8 +309,9 @@ class NativeProgram:
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._loaded = _Loaded(program, program.constants, isa, weights, False, cache)
-        self.handle, self._sizes = self._loaded.handle, self._loaded.sizes
+        self._loaded = _Loaded(program, isa, weights, cache)
+        sizes = describe(program, program.constants, self._loaded).sizes
+        self.handle, self._sizes = self._loaded.handle, None if sizes is None else _SizesOfRuns(sizes)
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
         self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
@@ -373,7 +326,7 @@ class NativeProgram:
         self._made = tuple([(_maker(self.contexts[0], each), each) for each in known])
 
     @property
-    def dims(self) -> dict[Expression, int]:
+    def dims(self) -> Mapping[Expression, int]:
         """The numbers of the values that dimensions of inputs and outputs are, where they are no numbers."""
         return {} if self._sizes is None else self._sizes.dims
 
@@ -711,142 +664,15 @@ def _buffer(array: Array, writable: bool) -> Any:
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
 
 
-def _refuse_sizes(program: Program) -> None:
-    """Refuse a program that shows no sizes and depends on some."""
-    known = [spec for index, spec in enumerate(program.outputs) if index not in program.grown]
-    for spec in (*program.inputs, *known):
-        if any(isinstance(dim, Expression) for dim in spec.shape):
-            raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
-    if program.arena or program.tables:
-        raise TargetError("the arena or a table depends on sizes, and the program has no symbols", where=program.name)
-    for index, call in enumerate(program.instructions):
-        if call.depends_on_sizes:
-            where = f"{program.name}, instruction {index} ({call.kernel})"
-            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
-
-
-def _place(operand: Operand, where: str) -> tuple[int, int, int]:
-    """Return an operand as the runtime describes it."""
-    try:
-        return _SPACE_CODES[operand.space], operand.index, int(_known(operand.offset))
-    except KeyError:
-        raise TargetError(
-            f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
-        ) from None
-
-
-def _known(value: float | Size) -> float:
-    """Return a number as it is, and 0 for one that a run fills in."""
-    return 0 if isinstance(value, Expression) else value
-
-
-_FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operation", "TC_FORMULA_").items()}
-_FORMULA_CODES["ifzero"] = _FORMULA_CODES.pop("if_zero")
-
-
-class _Sizes:
-    """The sizes of a program that only a run knows: what the C runtime is told of them, and how they are read.
+class _SizesOfRuns:
+    """The sizes of a program that only a run knows, as arrays and contexts show them.
 
     Args:
-        program: A program with symbols.
-        handle: The same in the C runtime, still empty.
+        sizes: The values that they are.
     """
 
-    def __init__(self, program: Program, handle: Any) -> None:
-        self.program = program
-        self.handle = handle
-        self._formulas = Formulas((*program.symbols, *program.found))
-        self._told = 0
-        self._error = ffi.new("tc_error *")
-        self._tell(lib.tc_program_symbols, len(program.symbols), len(program.found))
-        self.sources = tuple(program.sources.values())
-        """Of which dimension of which input each symbol is the size, or -1 - i for its element i."""
-
-    def value(self, size: Size) -> int:
-        """Return the number of the value that a size is in the C runtime."""
-        try:
-            number = self._formulas.add(size)
-        except KeyError as unknown:
-            raise TargetError(
-                f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
-            ) from None
-        except RecursionError:
-            raise TargetError("a size is too deeply nested", where=self.program.name) from None
-        for name, operands in self._formulas.operations[self._told :]:
-            a, b, c = (*operands, 0, 0)[:3]
-            self._tell(lib.tc_program_formula, _FORMULA_CODES[name], a, b, c)
-        self._told = len(self._formulas.operations)
-        return number
-
-    def describe_buffers(self) -> None:
-        """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
-        program = self.program
-        for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
-            for index, spec in enumerate(specs):
-                if space == lib.TC_OUTPUT and index in program.grown:
-                    continue
-                value = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
-                self._tell(lib.tc_program_buffer_size, space, index, value)
-        for word in program.tables:
-            self._tell(lib.tc_program_word, word.constant, word.word, self.value(word.value))
-        for piece in program.arena:
-            self._tell(lib.tc_program_piece, self.value(piece.nbytes), piece.above, len(piece.above))
-
-    def describe_call(self, call: Instruction, kernel: Kernel) -> None:
-        """Say what of the instruction appended last follows from sizes."""
-        for name, value in call.params.items():
-            if isinstance(value, Expression):
-                if kernel.fields.get(name) is not int:
-                    raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
-                byte = ffi.offsetof(kernel.ctype, name)
-                self._tell(lib.tc_program_parameter, byte, self.value(value))
-        self.describe_offsets(call)
-        if call.found is not None:
-            found, most = self.value(symbol(call.found.symbol)), self.value(call.found.most)
-            self._tell(lib.tc_program_finds, call.found.operand, found, most)
-
-    def describe_offsets(self, call: Instruction) -> None:
-        """Say which offsets of operands of the instruction appended last follow from sizes."""
-        for index, operand in enumerate(call.operands):
-            if isinstance(operand.offset, Expression):
-                self._tell(lib.tc_program_offset, index, self.value(operand.offset))
-
-    def settle(self, is_body: bool) -> None:
-        """Give the sizes for which the program is checked and its weights are packed.
-
-        Args:
-            is_body: Whether all sizes of results become values.
-        """
-        with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
-            sizes = [typical(symbol(name)) for name in self.program.symbols]
-            sizes += [typical(call.found.most) for call in self.program.instructions if call.found is not None]
-        self.dims = {
-            dim: self.value(dim)
-            for index, spec in enumerate((*self.program.outputs, *self.program.inputs))
-            for dim in spec.shape
-            if isinstance(dim, Expression) and index not in self.program.grown
-        }
-        """The values that dimensions of inputs and outputs are."""
-        for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
-            self.value(dim)
-        self._describe_left()
-        self._describe_conditions()
-        self._tell(lib.tc_program_setup, self.program.setup)
-        self._tell(lib.tc_program_typical, sizes)
-
-    def _describe_left(self) -> None:
-        for left in self.program.left:
-            spec = self.program.outputs[left.output]
-            nbytes = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
-            dims = [self.value(dim) for dim in spec.shape]
-            place = [_place(left.place, self.program.name)]
-            self._tell(lib.tc_program_leaves, left.output, place, nbytes, len(dims), dims)
-
-    def _describe_conditions(self) -> None:
-        values = [self.value(condition.value) for condition in self.program.conditions]
-        code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
-        for index, value in enumerate(values):
-            self._tell(lib.tc_program_formula, code, value, index, 0)
+    def __init__(self, sizes: Sizes) -> None:
+        self.program, self.dims, self.sources = sizes.program, sizes.dims, sizes.sources
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""
@@ -894,13 +720,3 @@ class _Sizes:
         found = ", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols))
         kind = ExecutionError if any(axis < 0 for _, axis in self.sources) else FeedError
         return kind(f"the model does not work for these sizes: {message}", where=where, found=found)
-
-    def _tell(self, function: Callable[..., int], *arguments: Any) -> None:
-        try:
-            status = function(self.handle, *arguments, self._error)
-        except OverflowError as overflow:
-            raise TargetError(
-                "a number of the program does not fit", where=self.program.name, found=str(overflow)
-            ) from None
-        if status:
-            raise_error(self._error, self.program.name)

@@ -1,0 +1,351 @@
+"""What the C runtime is told of a program, call by call, in the order that ``runtime_c/include/tinycomp.h`` asks for.
+
+:func:`describe` walks a program and tells a :class:`Builder`: the C runtime itself, or a record of the calls for
+programs that run without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tinycomp.errors import TargetError, did_you_mean
+from tinycomp.runtime.native.library import Kernel, codes, ffi, kernel_named, lib
+from tinycomp.runtime.native.program import CONTROL_FLOW, SPACES, Array, Control, Instruction, Operand, Program
+from tinycomp.runtime.spec import array_dtype
+from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
+
+Place = tuple[int, int, int]
+"""Where an operand lies: space, index, offset."""
+Extent = tuple[int, int]
+"""A size: the number of a value, or else -1 and the size itself."""
+
+_SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
+_FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operation", "TC_FORMULA_").items()}
+_FORMULA_CODES["ifzero"] = _FORMULA_CODES.pop("if_zero")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body of control flow, a ``tc_body``.
+
+    Attributes:
+        builder: Who has been told what the body does.
+        symbols: What its symbols are at first, by values of the program around it.
+        following: Which of its own values they are in the next trip; -1 for no change.
+        outputs: The bytes of its outputs, by its own values.
+    """
+
+    builder: Builder
+    symbols: Sequence[Extent]
+    following: Sequence[int]
+    outputs: Sequence[Extent]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a result of a loop turns out to be, a ``tc_growth``: rank -1 for a result of known size.
+
+    Attributes:
+        rank: Dimensions of a carried value or of a row.
+        dims: What they are after a trip, by values of the body.
+        first: What they are without any, by values of the program around it.
+    """
+
+    rank: int
+    dims: Sequence[Extent] = ()
+    first: Sequence[Extent] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCall:
+    """An instruction that runs bodies, a ``tc_control``."""
+
+    kind: int
+    carried: int
+    captured: int
+    operands: Sequence[Place]
+    nbytes: Sequence[Extent]
+    bodies: Sequence[Body]
+    growths: Sequence[Growth]
+
+
+class Builder(Protocol):
+    """Who is told what a program is. Every method raises TargetError for what it refuses."""
+
+    def constant(self, array: Array) -> None:
+        """Add a constant."""
+
+    def append(self, kernel: Kernel, operands: Sequence[Place], params: Any) -> None:
+        """Add a kernel call; ``params`` is a pointer to the kernel's struct."""
+
+    def control(self, call: ControlCall) -> None:
+        """Add control flow, whose bodies are finished."""
+
+    def tell(self, call: str, *arguments: int | Sequence[int] | Place) -> None:
+        """Make a call of the interface: ``symbols``, ``formula``, ``buffer_size`` and so on, as in ``tc_program_…``."""
+
+    def body(self, program: Program) -> Builder:
+        """Return a builder for a body, which has the constants of the program around it."""
+
+    def finish(self, arena_bytes: int) -> None:
+        """Say that this was all."""
+
+
+@dataclass
+class Described:
+    """What describing a program has shown.
+
+    Attributes:
+        program: The program.
+        sizes: The values that sizes are; None if they are all numbers.
+    """
+
+    program: Program
+    sizes: Sizes | None = None
+
+    def extent(self, size: Size | None) -> Extent:
+        """Return a size as the runtime describes it.
+
+        Raises:
+            TargetError: If it follows from sizes that the program does not know.
+        """
+        if size is None:
+            return -1, -1
+        if isinstance(size, int):
+            return -1, size
+        if self.sizes is None:
+            raise TargetError(f"the size {size} follows from no input", where=self.program.name)
+        return self.sizes.value(size), -1
+
+
+def describe(program: Program, constants: Sequence[Array], builder: Builder, is_body: bool = False) -> Described:
+    """Tell a builder what a program is, to the end.
+
+    Args:
+        program: The program.
+        constants: Those of the program that everything is a part of.
+        builder: Who is told.
+        is_body: Whether it is a body, the sizes of whose results are asked for.
+
+    Raises:
+        TargetError: If the program is not valid; the message names the instruction.
+    """
+    described = Described(program)
+    if program.is_symbolic:
+        described.sizes = Sizes(program, builder)
+    else:
+        _refuse_sizes(program)
+    for constant in constants:
+        builder.constant(constant)
+    if described.sizes is not None:
+        described.sizes.describe_buffers()
+    for index, call in enumerate(program.instructions):
+        _append(described, builder, constants, index, call)
+    if not 0 <= program.arena_bytes < 1 << 63:
+        raise TargetError("not a size of an arena", where=program.name, found=f"{program.arena_bytes} bytes")
+    if described.sizes is not None:
+        described.sizes.settle(is_body)
+    builder.finish(program.arena_bytes)
+    return described
+
+
+def _append(described: Described, builder: Builder, constants: Sequence[Array], index: int, call: Instruction) -> None:
+    where = f"{described.program.name}, instruction {index} ({call.kernel})"
+    if call.control is not None:
+        builder.control(_control_call(described, builder, constants, call, call.control, where))
+        if described.sizes is not None:
+            described.sizes.describe_offsets(call)
+        return
+    kernel = kernel_named(call.kernel, where)
+    params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
+    builder.append(kernel, [place_of(operand, where) for operand in call.operands], params)
+    if described.sizes is not None:
+        described.sizes.describe_call(call, kernel)
+
+
+def _control_call(
+    described: Described, builder: Builder, constants: Sequence[Array], call: Instruction, control: Control, where: str
+) -> ControlCall:
+    """Return control flow as the runtime describes it, having described its bodies."""
+    is_loop = call.kernel == "loop"
+    specs = control.bodies[0].inputs[2 * is_loop :]
+    if call.kernel not in CONTROL_FLOW or len(specs) != len(control.shapes):
+        raise TargetError("operands that do not fit the bodies", where=where)
+    read = [
+        product(shape) * array_dtype(spec.dtype).itemsize for shape, spec in zip(control.shapes, specs, strict=True)
+    ]
+    nbytes = [*[8, 1][0 if is_loop else 1 :], *read, *control.results]
+    bodies, growths, last = [], [], described
+    for program in control.bodies:
+        inside = builder.body(program)
+        last = body = describe(program, constants, inside, True)
+        sources = () if body.sizes is None else body.sizes.sources
+        first = [described.extent(control.shapes[i - 2 * is_loop][axis]) for i, axis in sources]
+        following = [
+            body.sizes.value(program.outputs[i - 1].shape[axis])
+            if body.sizes is not None and is_loop and i < 2 + control.carried
+            else -1
+            for i, axis in sources
+        ]
+        outputs = [body.extent(product(o.shape) * array_dtype(o.dtype).itemsize) for o in program.outputs]
+        bodies.append(Body(inside, first, following, outputs))
+    for index, result in enumerate(control.results):
+        if result is not None or not is_loop:
+            growths.append(Growth(-1))
+            continue
+        dims = last.program.outputs[1 + index].shape
+        start = control.shapes[index] if index < control.carried else [d if isinstance(d, int) else 0 for d in dims]
+        growths.append(Growth(len(dims), [last.extent(d) for d in dims], [described.extent(d) for d in start]))
+    return ControlCall(
+        CONTROL_FLOW.index(call.kernel), control.carried, len(control.shapes) - control.carried,
+        [place_of(o, where) for o in call.operands], [described.extent(n) for n in nbytes], bodies, growths,
+    )  # fmt: skip
+
+
+def place_of(operand: Operand, where: str) -> Place:
+    """Return an operand as the runtime describes it.
+
+    Raises:
+        TargetError: If there is no such space, or a number is larger than the runtime's.
+    """
+    if operand.space not in _SPACE_CODES:
+        raise TargetError(
+            f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
+        )
+    index, offset = operand.index, int(_known(operand.offset))
+    if not -(1 << 31) <= index < 1 << 31 or not -(1 << 63) <= offset < 1 << 63:
+        raise TargetError("an operand's index or offset does not fit", where=where, found=f"{index}, {offset}")
+    return _SPACE_CODES[operand.space], index, offset
+
+
+def _known(value: float | Size) -> float:
+    """Return a number as it is, and 0 for one that a run fills in."""
+    return 0 if isinstance(value, Expression) else value
+
+
+def _refuse_sizes(program: Program) -> None:
+    """Refuse a program that shows no sizes and depends on some."""
+    known = [spec for index, spec in enumerate(program.outputs) if index not in program.grown]
+    for spec in (*program.inputs, *known):
+        if any(isinstance(dim, Expression) for dim in spec.shape):
+            raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
+    if program.arena or program.tables:
+        raise TargetError("the arena or a table depends on sizes, and the program has no symbols", where=program.name)
+    for index, call in enumerate(program.instructions):
+        if call.depends_on_sizes:
+            where = f"{program.name}, instruction {index} ({call.kernel})"
+            raise TargetError("a part of the call depends on sizes, and the program has no symbols", where=where)
+
+
+@dataclass
+class Sizes:
+    """The sizes of a program that only a run knows: the numbers of the values that they are.
+
+    Attributes:
+        program: A program with symbols.
+        builder: Who is told of them; nothing else has been yet.
+        sources: Of which dimension of which input each symbol is the size, or -1 - i for its element i.
+        dims: The values that dimensions of inputs and outputs are, once all is described.
+    """
+
+    program: Program
+    builder: Builder
+    sources: tuple[tuple[int, int], ...] = ()
+    dims: Mapping[Expression, int] = field(default_factory=dict)
+    _told: int = 0
+
+    def __post_init__(self) -> None:
+        self.sources = tuple(self.program.sources.values())
+        self._formulas = Formulas((*self.program.symbols, *self.program.found))
+        self.builder.tell("symbols", len(self.program.symbols), len(self.program.found))
+
+    def value(self, size: Size) -> int:
+        """Return the number of the value that a size is.
+
+        Raises:
+            TargetError: If it follows from something that is no size of an input, or is too deeply nested.
+        """
+        try:
+            number = self._formulas.add(size)
+        except KeyError as unknown:
+            raise TargetError(
+                f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
+            ) from None
+        except RecursionError:
+            raise TargetError("a size is too deeply nested", where=self.program.name) from None
+        for name, operands in self._formulas.operations[self._told :]:
+            a, b, c = (*operands, 0, 0)[:3]
+            self.builder.tell("formula", _FORMULA_CODES[name], a, b, c)
+        self._told = len(self._formulas.operations)
+        return number
+
+    def describe_buffers(self) -> None:
+        """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
+        program = self.program
+        for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
+            for index, spec in enumerate(specs):
+                if space == lib.TC_OUTPUT and index in program.grown:
+                    continue
+                value = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
+                self.builder.tell("buffer_size", space, index, value)
+        for word in program.tables:
+            self.builder.tell("word", word.constant, word.word, self.value(word.value))
+        for piece in program.arena:
+            self.builder.tell("piece", self.value(piece.nbytes), piece.above, len(piece.above))
+
+    def describe_call(self, call: Instruction, kernel: Kernel) -> None:
+        """Say what of the instruction appended last follows from sizes."""
+        for name, value in call.params.items():
+            if isinstance(value, Expression):
+                if kernel.fields.get(name) is not int:
+                    raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
+                byte = ffi.offsetof(kernel.ctype, name)
+                self.builder.tell("parameter", byte, self.value(value))
+        self.describe_offsets(call)
+        if call.found is not None:
+            found, most = self.value(symbol(call.found.symbol)), self.value(call.found.most)
+            self.builder.tell("finds", call.found.operand, found, most)
+
+    def describe_offsets(self, call: Instruction) -> None:
+        """Say which offsets of operands of the instruction appended last follow from sizes."""
+        for index, operand in enumerate(call.operands):
+            if isinstance(operand.offset, Expression):
+                self.builder.tell("offset", index, self.value(operand.offset))
+
+    def settle(self, is_body: bool) -> None:
+        """Give the sizes for which the program is checked and its weights are packed.
+
+        Args:
+            is_body: Whether all sizes of results become values.
+        """
+        with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
+            sizes = [typical(symbol(name)) for name in self.program.symbols]
+            sizes += [typical(call.found.most) for call in self.program.instructions if call.found is not None]
+        self.dims = {
+            dim: self.value(dim)
+            for index, spec in enumerate((*self.program.outputs, *self.program.inputs))
+            for dim in spec.shape
+            if isinstance(dim, Expression) and index not in self.program.grown
+        }
+        for dim in [dim for spec in self.program.outputs for dim in spec.shape] if is_body else ():
+            self.value(dim)
+        self._describe_left()
+        self._describe_conditions()
+        self.builder.tell("setup", self.program.setup)
+        self.builder.tell("typical", sizes)
+
+    def _describe_left(self) -> None:
+        for left in self.program.left:
+            spec = self.program.outputs[left.output]
+            nbytes = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
+            dims = [self.value(dim) for dim in spec.shape]
+            place = place_of(left.place, self.program.name)
+            self.builder.tell("leaves", left.output, place, nbytes, len(dims), dims)
+
+    def _describe_conditions(self) -> None:
+        values = [self.value(condition.value) for condition in self.program.conditions]
+        code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
+        for index, value in enumerate(values):
+            self.builder.tell("formula", code, value, index, 0)
