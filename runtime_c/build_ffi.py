@@ -8,6 +8,7 @@ instruction sets alone.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sysconfig
@@ -26,13 +27,19 @@ _PREAMBLE = """
 """
 
 
-HEADERS = ("tinycomp.h", "tinycomp_elements.h", "tinycomp_kernels.h")
+HEADERS = ("tinycomp_error.h", "tinycomp.h", "tinycomp_elements.h", "tinycomp_kernels.h")
 """The public headers, in the order in which cffi reads them."""
 
 
 def declarations() -> str:
     """Return the parts of the public headers that cffi reads."""
     return "".join(_between_markers(HERE / "include" / name) for name in HEADERS)
+
+
+def fingerprint() -> int:
+    """Return a number that changes with the interface: parameters, kernels and their order."""
+    kernels = (HERE / "kernels" / "kernels.def").read_text(encoding="utf-8")
+    return int(hashlib.sha256((declarations() + kernels).encode()).hexdigest()[:15], 16)
 
 
 def _between_markers(header: Path) -> str:
@@ -75,6 +82,7 @@ def compile_flags() -> list[str]:
     information, which takes a third of the time to compile.
     """
     flags = ["-std=gnu11", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
+    flags.append(f"-DTC_FINGERPRINT={fingerprint()}LL")
     if os.environ.get("TINYCOMP_WERROR") == "1":
         flags += ["-Wall", "-Wextra", "-Werror"]
     if os.environ.get("TINYCOMP_BUILD_ISAS"):

@@ -13,23 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tinycomp_error.h"
+
 /* cdef-begin: the text up to cdef-end is also read by the Python binding; no preprocessor lines in between. */
-
-enum tc_status {
-  TC_OK = 0,
-  TC_INVALID = 1,
-  TC_NO_MEMORY = 2,
-  TC_UNSUPPORTED = 3,
-  TC_SYSTEM = 4,
-  TC_FAILED = 5,
-  TC_LIMIT = 6,
-  TC_TOO_LARGE = 7
-};
-
-typedef struct tc_error {
-  int32_t code; /* an enum tc_status */
-  char message[300];
-} tc_error;
 
 typedef struct tc_program tc_program;
 typedef struct tc_context tc_context;
@@ -54,6 +40,9 @@ const char *tc_cpu_feature(int32_t index);
 /* Name of the instruction set that programs use by default: the environment's TINYCOMP_ISA, or else the best one. NULL
  * if the environment asks for one that this machine does not run. */
 const char *tc_isa_default(void);
+
+/* A number that tells versions of this interface apart, kernels and their parameters included. */
+int64_t tc_fingerprint(void);
 
 /* The floats of a vector, and the columns of a panel in a product of matrices. */
 typedef struct tc_isa_shape {

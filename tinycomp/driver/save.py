@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from tinycomp.driver.lowering import Lowered, Shapes, constants_of, specs
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
 from tinycomp.runtime.archive import Archive
-from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict
+from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict, saved_bounds
 from tinycomp.runtime.blob import Blob, BlobRegion
+from tinycomp.runtime.csource.region import CRegion
 from tinycomp.runtime.csource.source import CSource
-from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.native.program import Array, Program
+from tinycomp.runtime.native.record import ModuleRecord, Recorder, StepRecord
+from tinycomp.runtime.plan import ABSENT, DISCARD, Plan
+from tinycomp.runtime.regions import NativeRegion, read_while_running
 from tinycomp.runtime.report import Report
 from tinycomp.version import installed_version
 
@@ -39,6 +46,7 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
         "plan": native,
         **about,
     }
+    archive.record = _record(plan, archive, graph.defaults, saved_bounds(about))
     archive.texts["graph.tir"] = str(graph)
     if native is None:
         archive.texts["partitioned.tir"] = _text_with_constants(graph, archive)
@@ -47,6 +55,71 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
             for (symbol, shapes), generated in _generated(lowered)
         ]
     return archive.to_bytes()
+
+
+def _record(
+    plan: Plan, archive: Archive, defaults: Mapping[str, Array], bounds: Mapping[str, tuple[int, int | None]]
+) -> Recorder | None:
+    """Return the record of a module for programs without Python; None if it has steps that need Python.
+
+    Args:
+        plan: What it does.
+        archive: Where arrays are stored.
+        defaults: Values of inputs that may be left out.
+        bounds: The least and the most that sizes may be, by symbol.
+    """
+    recordable = all(
+        isinstance(step.run, (NativeRegion, CRegion)) and ABSENT not in step.reads for step in plan.steps
+    ) and all(_is_plain(spec.numpy_dtype) for spec in (*plan.inputs, *plan.outputs))
+    if not recordable:
+        return None
+    recorder, steps = Recorder(), []
+    unwanted = itertools.count(len(plan.slots))
+    for step in plan.steps:
+        writes = [next(unwanted) if slot == DISCARD else slot for slot in step.writes]
+        if isinstance(step.run, NativeRegion):
+            program = step.run.program
+            keys = [archive.store(c) for c in program.constants]
+            number, described = recorder.program(program, keys, read_while_running(program))
+            steps.append(
+                StepRecord(
+                    step.label, number, described, program.inputs, program.outputs, step.reads, writes, program.grown
+                )
+            )
+        elif isinstance(step.run, CRegion):
+            keys = [archive.store(c) for c in step.run.source.constants]
+            inputs, outputs = step.run.buffers
+            scratch = step.run.source.scratch_bytes
+            steps.append(
+                StepRecord(
+                    step.label, -1, None, inputs, outputs, step.reads, writes, constants=keys, scratch_bytes=scratch
+                )
+            )
+    recorder.module(
+        ModuleRecord(
+            plan.inputs, plan.outputs, plan.input_slots, plan.output_slots, next(unwanted), bounds,
+            {name: (archive.store(array), array) for name, array in defaults.items()},
+            {i: (archive.store(array), array) for i, array in enumerate(plan.slots) if array is not None},
+            _extended_in_place(plan), steps,
+        )
+    )  # fmt: skip
+    return recorder
+
+
+def _is_plain(dtype: np.dtype[Any] | None) -> bool:
+    return dtype is not None and dtype.kind != "O"
+
+
+def _extended_in_place(plan: Plan) -> list[tuple[int, int]]:
+    """Return the inputs and outputs of a plan of one program that may be the same memory."""
+    step = plan.steps[0] if len(plan.steps) == 1 else None
+    if step is None or not isinstance(step.run, NativeRegion):
+        return []
+    return [
+        (plan.input_slots.index(step.reads[i]), plan.output_slots.index(step.writes[o]))
+        for i, o in sorted(step.run.program.in_place)
+        if step.reads[i] in plan.input_slots and plan.output_slots.count(step.writes[o]) == 1
+    ]
 
 
 def _generated(lowered: Lowered) -> Iterator[tuple[tuple[str, Shapes], Program | CSource | Blob]]:

@@ -1,9 +1,10 @@
 """The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
 
-Members: ``manifest.json`` (format version, checksums of the others, and what the module is), texts, and
-``arrays.safetensors`` with every array as bytes, stored once per content. Programs name kernels, not machine code, so
-a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is read is mapped and
-its arrays are views of it.
+Members: ``manifest.json`` (format version, checksums of the others, and what the module is), texts,
+``arrays.safetensors`` with every array as bytes, stored once per content, and of modules that run without Python
+``native.bin``, a record of their programs for that (:mod:`tinycomp.runtime.native.record`). Programs name kernels, not
+machine code, so a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is
+read is mapped and its arrays are views of it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from numpy.typing import NDArray
 from tinycomp.errors import ArtifactError, TinycompError
 from tinycomp.memory.mapped import map_file, mapping_of, open_regular
 from tinycomp.runtime.native.program import Array
+from tinycomp.runtime.native.record import MEMBER, Recorder
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 4
+FORMAT = 5
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
@@ -44,11 +46,13 @@ class Archive:
         manifest: JSON-able description.
         texts: Further texts by member name.
         arrays: Arrays by key.
+        record: The record for programs without Python, if the module has one; see :mod:`.native.record`.
     """
 
     manifest: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
+    record: Recorder | None = None
 
     def store(self, array: Array) -> str:
         """Add an array and return its key; equal arrays share one."""
@@ -75,6 +79,9 @@ class Archive:
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
+        if self.record is not None:
+            places = _places(np.frombuffer(members[_ARRAYS], np.uint8))[1]
+            members[MEMBER] = self.record.to_bytes({k: (begin, end - begin) for k, (begin, end) in places.items()})
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         manifest = {**self.manifest, "format": FORMAT, "arrays": described, "sha256": sums}
         buffer = io.BytesIO()
@@ -115,6 +122,7 @@ class Archive:
         _check_sums(manifest, members, where)
         with damaged("the contents are", where):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
+            members.pop(MEMBER, None)  # for programs without Python, which check it themselves
             return cls(manifest, {name: text.tobytes().decode() for name, text in members.items()}, arrays)
 
 
@@ -213,20 +221,29 @@ def _read_arrays(data: NDArray[np.uint8], described: Mapping[str, Mapping[str, A
 
 
 def _tensors(data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-    """Return the tensors of a safetensors file as views: the length of a JSON header, the header, then all bytes."""
+    """Return the tensors of a safetensors file as views."""
+    body, places = _places(data)
+    return {name: body[begin:end] for name, (begin, end) in places.items()}
+
+
+def _places(data: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], dict[str, tuple[int, int]]]:
+    """Return the bytes of all tensors of a safetensors file, and where each begins and ends among them.
+
+    The file is the length of a JSON header, the header, then all bytes.
+    """
     (length,) = struct.unpack("<Q", data[:8].tobytes())
     if length > data.size - 8:
         raise ValueError(f"a header of {length} bytes")
     header, body = json.loads(data[8 : 8 + length].tobytes()), data[8 + length :]
-    tensors = {}
+    places = {}
     for name, about in header.items():
         if name == "__metadata__":
             continue
         begin, end = (int(offset) for offset in about["data_offsets"])
         if about["dtype"] != "U8" or not 0 <= begin <= end <= body.size:
             raise ValueError(f'the tensor "{name}" does not lie in the file')
-        tensors[name] = body[begin:end]
-    return tensors
+        places[name] = (begin, end)
+    return body, places
 
 
 def _dtype_text(array: Array) -> str:

@@ -19,7 +19,7 @@ from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.compiler import ENTRY, CCompiler, find_compiler
 from tinycomp.runtime.csource.source import CSource
-from tinycomp.runtime.native.program import Array
+from tinycomp.runtime.native.program import Array, BufferSpec
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.version import installed_version
 
@@ -69,6 +69,7 @@ class CRegion:
     ) -> None:
         self.source = source
         self.origin = origin
+        self.buffers = _buffers(inputs), _buffers(outputs)
         self._inputs = [_expected(spec, origin) for spec in inputs]
         self._outputs = [_expected(spec, origin) for spec in outputs]
         self._kept = [np.ascontiguousarray(c) for c in source.constants]
@@ -204,6 +205,10 @@ def _scratch(size: int) -> tuple[Array | None, Any]:
     memory: Array = np.empty(size + SCRATCH_ALIGNMENT, np.uint8)
     address = -(-memory.ctypes.data // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
     return memory, _ffi().cast("void *", address)
+
+
+def _buffers(specs: Sequence[TensorSpec]) -> tuple[BufferSpec, ...]:
+    return tuple(BufferSpec(s.name, s.dtype, tuple(d for d in s.shape or () if isinstance(d, int))) for s in specs)
 
 
 def _expected(spec: TensorSpec, origin: Origin) -> tuple[np.dtype[Any], tuple[int, ...]]:
