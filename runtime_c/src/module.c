@@ -534,6 +534,23 @@ static void read_sources(reader *r, tc_plan_step *step) {
   }
 }
 
+/* Whether only a run shows the size of an output, which the program then has memory for. */
+static bool is_grown(const tc_program *program, int32_t output) {
+  bool grown = false;
+  for (int64_t i = 0; i < program->left_count; i++) {
+    grown = grown || program->left[i].output == output;
+  }
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_control *control = program->own.steps[s].control;
+    const tc_operand *results =
+        control ? program->own.steps[s].operands + tc_control_operands(control) - control->results : NULL;
+    for (int32_t i = 0; control && i < control->results; i++) {
+      grown = grown || (control->growths[i].rank >= 0 && results[i].space == TC_OUTPUT && results[i].index == output);
+    }
+  }
+  return grown;
+}
+
 /* Operands or results of a step: slots and types. */
 static tc_type_of *read_values(reader *r, tc_plan_step *step, int32_t count, int32_t **slots) {
   tc_type_of *types = allocate(r, count, sizeof(tc_type_of));
@@ -553,6 +570,23 @@ static tc_type_of *read_values(reader *r, tc_plan_step *step, int32_t count, int
     }
   }
   return types;
+}
+
+/* A program over sizes is told how large every buffer is that it does not make itself. */
+static void check_step(reader *r, const tc_plan_step *step) {
+  const tc_program *program = step->program;
+  const bool sized = program && tc_program_is_symbolic(program);
+  for (int32_t i = 0; i < step->input_count; i++) {
+    if (step->inputs[i].grown || (sized && program->input_values[i] < 0)) {
+      fail(r, "an operand has no size");
+    }
+  }
+  for (int32_t i = 0; i < step->output_count; i++) {
+    const bool grown = program && is_grown(program, i);
+    if (step->outputs[i].grown != grown || (sized && !grown && program->output_values[i] < 0)) {
+      fail(r, "a result has no size, or has one where only a run shows it");
+    }
+  }
 }
 
 static void read_steps(reader *r) {
@@ -579,6 +613,9 @@ static void read_steps(reader *r) {
     }
     step->inputs = read_values(r, step, step->input_count, &step->reads);
     step->outputs = read_values(r, step, step->output_count, &step->writes);
+  }
+  for (int64_t i = 0; i < count && !failed(r); i++) {
+    check_step(r, &module->steps[i]);
   }
   module->step_count = failed(r) ? 0 : count;
 }

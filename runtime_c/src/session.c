@@ -327,11 +327,10 @@ static void dims_at(const tc_type_of *type, const tc_context *context, int64_t *
   }
 }
 
-/* Bytes that a program touches of its i-th input or output at the sizes of its context. */
+/* Bytes that a program touches of its i-th input or output at the sizes of its context; all are told, or known. */
 static int64_t touched(const tc_program *program, const tc_context *context, bool output, int32_t index) {
-  const int64_t *values = output ? program->output_values : program->input_values;
-  if (values && values[index] >= 0) {
-    return tc_context_value(context, values[index]);
+  if (tc_program_is_symbolic(program)) {
+    return tc_context_value(context, (output ? program->output_values : program->input_values)[index]);
   }
   return (output ? tc_program_output_bytes : tc_program_input_bytes)(program, index);
 }
@@ -390,14 +389,16 @@ static int32_t place_result(tc_session *session, const tc_plan_step *step, int32
   tc_tensor tensor = {.dtype = type->dtype, .rank = type->rank};
   int64_t bytes;
   dims_at(type, context, tensor.dims);
-  if (!tc_tensor_bytes(type->rank, tensor.dims, type->element, &bytes) ||
-      (step->program && touched(step->program, context, true, index) > bytes)) {
-    return tc_error_set(error, TC_INVALID, "%.100s: result %d does not have the shape that the program writes",
-                        step->name, index);
+  if (!tc_tensor_bytes(type->rank, tensor.dims, type->element, &bytes)) {
+    return tc_error_set(error, TC_INVALID, "%.100s: result %d would not fit into any memory", step->name, index);
   }
   tensor.data = target(session, step->writes[index], bytes, error);
   if (!tensor.data) {
     return error->code;
+  }
+  if (step->program && touched(step->program, context, true, index) > bytes) {
+    return tc_error_set(error, TC_INVALID, "%.100s: result %d does not have the shape that the program writes",
+                        step->name, index);
   }
   const int64_t written = step->program ? tc_context_written_bytes(context, index) : 0;
   if (written < bytes) {

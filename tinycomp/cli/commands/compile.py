@@ -13,6 +13,8 @@ from tinycomp.cli.options import add_compilation, add_model
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.compiler import Compiler
 from tinycomp.ir.graph import Graph
+from tinycomp.runtime.csource.compiler import translation_unit
+from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.files import write_file
 
 _EXAMPLE = """\
@@ -30,9 +32,10 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--dump", metavar="DIR", help="write the graph there after every pass")
     parser.add_argument("--verify", action="store_true", help="check numbers after every pass and in every region")
     parser.add_argument(
-        "--emit", choices=("tir", "onnx", "program", "ep-context"),
-        help="instead of a module, give the partitioned graph as text or ONNX, the kernel calls of its regions, or "
-        "ONNX with an EPContext node for every region whose target returned a blob",
+        "--emit", choices=("tir", "onnx", "program", "ep-context", "c-sources"),
+        help="instead of a module, give the partitioned graph as text or ONNX, the kernel calls of its regions, "
+        "ONNX with an EPContext node for every region whose target returned a blob, or a folder with the C source of "
+        "every region whose target returned that",
     )  # fmt: skip
     parser.add_argument(
         "--keep-functions", action="store_true",
@@ -52,6 +55,8 @@ def _run(options: Namespace, session: Session) -> int:
         raise UsageError("ONNX is binary", where=f"--emit {options.emit}", expected="a file", hint="Add -o FILE.onnx.")
     if options.emit == "ep-context":
         return _emit_ep_context(options, session)
+    if options.emit == "c-sources":
+        return _emit_c_sources(options, session)
     return _emit(options, session) if options.emit else _compile(options, session)
 
 
@@ -103,6 +108,26 @@ def _emit_ep_context(options: Namespace, session: Session) -> int:
     tinycomp.to_ep_context(module, options.output, embed=not options.context_files)
     session.show(f"Wrote {options.output}.")
     session.result({"emit": options.emit, "output": options.output})
+    return OK
+
+
+def _emit_c_sources(options: Namespace, session: Session) -> int:
+    if options.output is None:
+        raise UsageError("there may be several files", where="--emit c-sources", hint="Add -o FOLDER.")
+    compiler = compiler_of(options, dump=options.dump and Path(options.dump), verify=options.verify)
+    with session.progress(f"compiling {options.model}"):
+        made = compiler.lower(compiler.partition(load_graph(options))).programs
+    sources = {symbol: source for (symbol, _), source in made.items() if isinstance(source, CSource)}
+    if not sources:
+        raise UsageError(
+            "there is no region with C source", where="--emit c-sources",
+            hint="Choose a target that generates it; regions with open sizes are built when they run, so add --shape.",
+        )  # fmt: skip
+    options.output.mkdir(parents=True, exist_ok=True)
+    for symbol, source in sources.items():
+        write_file(options.output / f"{symbol}.c", translation_unit(source, symbol, symbol))
+    session.show(f"Wrote the C source of {', '.join(sources)} to {options.output}.")
+    session.result({"emit": options.emit, "output": options.output, "regions": [*sources]})
     return OK
 
 

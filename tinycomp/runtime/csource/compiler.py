@@ -58,7 +58,7 @@ class CCompiler:
         Raises:
             TargetError: If the compiler refuses the source; it shows the compiler's message.
         """
-        (folder / "region.c").write_bytes(_unit(source, where))
+        (folder / "region.c").write_bytes(translation_unit(source, where))
         headers, binaries = ([os.path.abspath(d) for d in dirs] for dirs in (source.include_dirs, source.library_dirs))  # noqa: PTH100
         arguments = [*BASE_FLAGS, *source.flags, *(f"-I{path}" for path in headers)]
         libraries = [f for path in binaries for f in (f"-L{path}", f"-Wl,-rpath,{path}")]
@@ -121,10 +121,19 @@ def _run(command: list[str], where: str, failure: str, folder: Path | None = Non
     return done.stdout.decode("utf-8", "replace")
 
 
-def _unit(source: CSource, where: str) -> bytes:
-    """Return the source, and behind it the exported function, with which the compiler checks the target's signature."""
+def translation_unit(source: CSource, where: str, name: str = ENTRY) -> bytes:
+    """Return the source, and behind it the exported function, with which the compiler checks the target's signature.
+
+    Args:
+        source: The source.
+        where: For messages.
+        name: What the function is called.
+
+    Raises:
+        TargetError: If the text is no UTF-8.
+    """
     entry = (
-        f'\n#if defined(__GNUC__)\n__attribute__((visibility("default")))\n#endif\nint {ENTRY}({_SIGNATURE}) {{\n'
+        f'\n#if defined(__GNUC__)\n__attribute__((visibility("default")))\n#endif\nint {name}({_SIGNATURE}) {{\n'
         f"  int (*const function)({_SIGNATURE}) = {source.function};\n"
         "  return function(inputs, outputs, constants, scratch);\n}\n"
     )

@@ -1,0 +1,294 @@
+"""Saved modules in programs without Python: the same results, and nothing in a file that can do harm."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import struct
+import subprocess
+import zipfile
+import zlib
+from pathlib import Path
+
+import cffi
+import numpy as np
+import onnx
+import pytest
+
+import tinycomp
+from tests.models import folder_models, shipped_models
+from tests.runtime_c.clibrary import HEADERS, LIBRARY, CModule, LibraryError, library
+from tinycomp.cli import main
+from tinycomp.data import digits
+from tinycomp.driver.compiler import resolve_targets
+from tinycomp.runtime.native.record import MEMBER
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
+
+
+def module_of(text: str, **options: object) -> tinycomp.Module:
+    return tinycomp.compile(onnx.parser.parse_model(HEADER + text), **options)
+
+
+def check(module: tinycomp.Module, *arrays: np.ndarray, threads: int = 1) -> CModule:
+    """Compare the library's results with those of Python, to the bit, in two runs."""
+    found = CModule(module.to_bytes(), threads=threads)
+    wanted = module(*arrays)
+    for _ in range(2):
+        for ours, theirs in zip(found(*arrays), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+    return found
+
+
+MLP = """m (float[N, 4] x) => (float[N, 3] y, float[N, 8] h)
+<float[4, 8] w = {1,2,3,4,5,6,7,8, 1,0,1,0,1,0,1,0, 2,2,2,2,2,2,2,2, 0,1,0,1,0,1,0,1},
+ float[8, 3] v = {1,2,3, 3,2,1, 1,1,1, 2,2,2, 3,3,3, 0,1,0, 1,0,1, 2,1,2}>
+{ a = MatMul(x, w)
+  h = Relu(a)
+  y = MatMul(h, v) }"""
+LOOP = """m (int64 n, float[N] x) => (float[N] y, float[T, N] steps)
+{ true = Constant<value = bool {1}>()
+  y, steps = Loop(n, true, x)
+    <body = b (int64 i, bool go, float[N] state) => (bool more, float[N] next, float[N] row)
+    { more = Identity(go)
+      next = Add(state, x)
+      row = Mul(next, state) }> }"""
+IF = """m (bool c, float[2, N] x) => (float[2, N] y)
+{ y = If(c) <then_branch = t () => (float[2, N] p) { p = Neg(x) },
+             else_branch = e () => (float[2, N] q) { s = Exp(x)
+                                                     q = CumSum(s, axis) }> }""".replace(
+    "{ y", "<int64 axis = {1}> { y"
+)
+FOUND = """m (float[N, 3] x) => (int64[2, K] places, float[K] values)
+{ places = NonZero(x)
+  rows = Transpose<perm = [1, 0]>(places)
+  values = GatherND(x, rows) }"""
+SIZES = """m (float[N, 8] x, int64[1] k) => (float[N, K] y)
+{ zero = Constant<value = int64[1] {0}>()
+  one = Constant<value = int64[1] {1}>()
+  y = Slice(x, zero, k, one) }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        (MLP, [(np.arange(8, dtype=np.float32).reshape(2, 4),), (np.ones((5, 4), np.float32),)]),
+        (LOOP, [(np.int64(3), np.arange(4, dtype=np.float32)), (np.int64(0), np.ones(2, np.float32))]),
+        (IF, [(np.bool_(flag), np.arange(6, dtype=np.float32).reshape(2, 3)) for flag in (True, False)]),
+        (FOUND, [(np.array([[0, 1, 0], [2, 0, 3]], np.float32),), (np.zeros((2, 3), np.float32),)]),
+        (SIZES, [(np.arange(16, dtype=np.float32).reshape(2, 8), np.array([k])) for k in (3, 8, 0)]),
+    ],
+    ids=["sizes", "loop", "if", "found", "elements"],
+)
+def test_results_are_those_of_python(text: str, feeds: list[tuple[np.ndarray, ...]]) -> None:
+    module = module_of(text)
+    session = None
+    for arrays in feeds:
+        session = check(module, *map(np.asarray, arrays))
+    assert session is not None
+    for arrays in feeds:  # and with one session for all sizes
+        wanted = module(*map(np.asarray, arrays))
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        for ours, theirs in zip(session(*map(np.asarray, arrays)), wanted, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("path", [*shipped_models(), *folder_models()], ids=lambda path: path.stem)
+def test_real_models(path: Path) -> None:
+    module = tinycomp.compile(path)
+    rng = np.random.default_rng(0)
+    feeds = []
+    for spec in module.inputs:
+        shape = [d if isinstance(d, int) else 2 for d in spec.shape or ()]
+        values = rng.normal(size=shape) if spec.dtype.startswith("float") else rng.integers(0, 100, shape)
+        feeds.append(values.astype(spec.dtype))
+    found = check(module, *feeds, threads=2)
+    assert found.specs("input") == [(s.name, s.dtype, list(s.shape or ())) for s in module.inputs]
+    assert found.specs("output") == [(s.name, s.dtype, list(s.shape or ())) for s in module.outputs]
+
+
+def test_given_memory_and_caches_in_place() -> None:
+    module = module_of(
+        """m (float[4, 3] cache, float[1, 3] row, int64[1, 1] at) => (float[4, 3] next, float[4] sums)
+        { next = ScatterND(cache, at, row)
+          sums = ReduceSum<keepdims = 0>(next, axes) }""".replace("{ next", "<int64[1] axes = {1}> { next")
+    )
+    feeds = [np.zeros((4, 3), np.float32), np.ones((1, 3), np.float32), np.array([[2]])]
+    found = check(module, *feeds)
+    kept = np.full(4, 7, np.float32)
+    found.set_output(1, kept)
+    found(*feeds)
+    np.testing.assert_array_equal(kept, [0, 0, 3, 0])
+    found.set_output(1, feeds[1].reshape(-1))
+    with pytest.raises(LibraryError, match='"sums" overlaps input "row"'):
+        found(*feeds)
+    found.set_output(1, np.zeros(3, np.float32))
+    with pytest.raises(LibraryError, match='output "sums" has 16 bytes, and there is room for 12'):
+        found(*feeds)
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    found = CModule(module_of(MLP, shapes={"x": (("N", 1, 6), 4)}).to_bytes())
+    with pytest.raises(LibraryError, match='input "x" has not been set'):
+        found()
+    for array, message in (
+        (np.zeros((2, 4)), 'input "x" is of type float32, not float64'),
+        (np.zeros(4, np.float32), 'input "x" has 2 dimensions, not 1'),
+        (np.zeros((2, 5), np.float32), 'input "x": dimension 1 is 4, not 5'),
+        (np.zeros((7, 4), np.float32), 'input "x": N is 7, which is not from 1 to 6'),
+    ):
+        with pytest.raises(LibraryError, match=message):
+            found(array)
+    with pytest.raises(LibraryError, match="there is no output 0"):
+        found.output(0)
+    with pytest.raises(LibraryError, match="there is no input 9"):
+        found.set_input(9, np.zeros(1))
+
+
+def test_limits() -> None:
+    module = module_of(LOOP)
+    found = CModule(module.to_bytes())
+    found.limit(seconds=0.05)
+    with pytest.raises(LibraryError, match="time"):
+        found(np.int64(1 << 62), np.ones(2, np.float32))
+    found.limit(nbytes=1 << 16)
+    with pytest.raises(LibraryError):
+        found(np.int64(10000), np.ones(200, np.float32))
+    found.limit()
+    assert len(found(np.int64(2), np.ones(2, np.float32))[1]) == 2
+
+
+def test_functions_of_regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C source of a target is compiled by whoever links the program, and passed as a function."""
+    from examples.c_source_target import TARGET
+
+    text = (
+        HEADER
+        + """m (float[2, 3] x) => (float[2, 3] y)
+        <int64 axis = {1}>
+        { a = Exp(x)
+          b = Neg(a)
+          c = CumSum(b, axis)
+          y = Tanh(c) }"""
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    module = tinycomp.compile(tmp_path / "m.onnx", target=[TARGET, "c"])
+    monkeypatch.setattr("tinycomp.cli.models.resolve_targets", lambda names: [TARGET, *resolve_targets(["c"])])
+    assert main(["compile", str(tmp_path / "m.onnx"), "--emit", "c-sources", "-o", str(tmp_path / "sources")]) == 0
+    ffi, functions = cffi.FFI(), []
+    sources = sorted((tmp_path / "sources").glob("*.c"))
+    assert len(sources) == 2
+    with pytest.raises(LibraryError, match=f'the region "{sources[0].stem}" has C source of its own'):
+        CModule(module.to_bytes())
+    for source in sources:
+        built, name = source.with_suffix(".so"), source.stem
+        subprocess.run(["cc", "-std=c11", "-O1", "-shared", "-fPIC", source, "-o", built, "-lm"], check=True)
+        ffi.cdef(f"int {name}(const void *const *, void *const *, const void *const *, void *);")
+        functions.append((name, built))
+    loaded = [(name, ffi.dlopen(str(built))) for name, built in functions]
+    pointers = [
+        (name, library()[0].cast("void *", int(ffi.cast("intptr_t", ffi.addressof(f, name))))) for name, f in loaded
+    ]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(CModule(module.to_bytes(), pointers)(x)[0], module(x), rtol=1e-6)
+
+
+def test_models_that_need_python_say_so() -> None:
+    module = module_of("m (float[N] x) => (float[N] y) { y = Neg(x) }", target="host")
+    with pytest.raises(LibraryError, match="it has nodes that run on the host"):
+        CModule(module.to_bytes())
+
+
+def with_record(contents: bytes, record: bytes) -> bytes:
+    """The file with another record, and checksums that fit."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(contents)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as new:
+        for info in old.infolist():
+            new.writestr(zipfile.ZipInfo(info.filename), record if info.filename == MEMBER else old.read(info))
+    return buffer.getvalue()
+
+
+def record_of(contents: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(contents)) as file:
+        return file.read(MEMBER)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: b"", "this is not a saved module, or it is cut off"),
+        (lambda c: c[:-1], "this is not a saved module, or it is cut off"),
+        (lambda c: c[: len(c) // 2], "this is not a saved module, or it is cut off"),
+        (lambda c: with_record(c, b""), "it ends too early"),
+        (lambda c: with_record(c, bytes(8) + record_of(c)[8:]), "it begins with something else"),
+        (lambda c: with_record(c, record_of(c)[:8] + bytes(8) + record_of(c)[16:]), "saved by another version"),
+        (lambda c: with_record(c, record_of(c)[:-8]), "it ends too early"),
+        (lambda c: c.replace(record_of(c), record_of(c)[:-8] + b"\1" * 8), 'the checksum is wrong of "native.bin"'),
+    ],
+)
+def test_damaged_files(change, message: str) -> None:
+    with pytest.raises(LibraryError, match=message):
+        CModule(change(module_of(MLP).to_bytes()))
+
+
+EDITS = int(os.environ.get("TINYCOMP_EDITS", "150"))
+"""How many edits of every record are tried."""
+BOUNDARIES = (0, 1, -1, 2, 7, 8, 255, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 48, (1 << 62), -(1 << 63), (1 << 63) - 1)
+
+
+@pytest.mark.parametrize("text", [MLP, LOOP, IF, FOUND, SIZES], ids=["sizes", "loop", "if", "found", "elements"])
+def test_edited_records_do_no_harm(text: str) -> None:
+    """Every edit is refused, or runs to an end; the sanitizers look on where the library is built with them."""
+    contents = module_of(text).to_bytes()
+    record, rng = record_of(contents), random.Random(zlib.crc32(text.encode()))
+    words = list(struct.unpack(f"<{len(record) // 8}q", record))
+    refused = 0
+    for _ in range(EDITS):
+        edited = words.copy()
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            place = rng.randrange(2, len(words))
+            edited[place] = rng.choice((rng.choice(BOUNDARIES), rng.choice(words), words[place] + rng.choice((-1, 1))))
+        edited = [max(-(1 << 63), min(word, (1 << 63) - 1)) for word in edited]
+        try:
+            found = CModule(with_record(contents, struct.pack(f"<{len(edited)}q", *edited)))
+            found.limit(1.0, 1 << 28)
+            found(*[_some(dtype, dims) for _, dtype, dims in found.specs("input")])
+        except LibraryError:
+            refused += 1
+    assert refused > EDITS // 3
+
+
+def _some(dtype: str, dims: list[int | str | None]) -> np.ndarray:
+    shape = [min(d, 64) if isinstance(d, int) else 2 for d in dims]
+    return np.ones(shape, tinycomp.ir.types.numpy_dtype(dtype))
+
+
+def test_the_example_builds_and_runs(tmp_path: Path) -> None:
+    library()
+    images, _ = digits()
+    module = tinycomp.compile(tinycomp.data.digits_model())
+    module.save(tmp_path / "digits.tcm")
+    images.tofile(tmp_path / "images.f32")
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "tinycomp"],
+        env={**os.environ, "PKG_CONFIG_PATH": str(LIBRARY.parent / "pkgconfig")},
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    program = tmp_path / "classify"
+    source = ROOT / "examples" / "c_program" / "classify.c"
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags], check=True)
+    printed = subprocess.run(
+        [program, tmp_path / "digits.tcm", tmp_path / "images.f32"], capture_output=True, text=True, check=True
+    ).stdout
+    np.testing.assert_array_equal(np.array(printed.split(), int), module(images).argmax(axis=1))
+
+
+def test_the_header_is_for_cpp_too(tmp_path: Path) -> None:
+    source = tmp_path / "use.cpp"
+    source.write_text('#include "tinycomp_run.h"\nint main() { return tc_module_input_count(nullptr); }\n')
+    subprocess.run(["c++", "-Wall", "-Wextra", "-Werror", "-I", HEADERS, "-fsyntax-only", source], check=True)
