@@ -331,7 +331,7 @@ CONTAINERS = {
     "no sums": (sums(["graph.tir", "arrays.safetensors"]), "members are missing or unknown"),
     "fewer sums": (sums({"graph.tir": ""}), "members are missing or unknown"),
     "other sums": (
-        sums(dict.fromkeys(["graph.tir", "native.bin", "arrays.safetensors"], "")), 'the checksum of "graph.tir" is wrong'),
+        sums({"graph.tir": "", "native.bin": "", "arrays.safetensors": ""}), 'the checksum of "graph.tir" is wrong'),
     "format": (lambda d: edited(d, lambda m: m.update(format=99)), "the file has another format version"),
     "no array": (
         lambda d: edited(d, lambda m: program(m)["constants"].__setitem__(0, "none")), 'the array "none" is missing'),
