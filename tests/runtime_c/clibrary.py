@@ -52,12 +52,14 @@ class CModule:
         )
         out = self.ffi.new("tc_module **")
         self._check(self.lib.tc_module_read(self._contents, len(contents), options, out, self.error))
-        self.handle = self.ffi.gc(out[0], self.lib.tc_module_close)
+        self.handle = out[0]
+        close, close_module = self.lib.tc_session_close, self.lib.tc_module_close
         session = self.ffi.new("tc_session **")
-        self._check(self.lib.tc_session_open(self.handle, session, self.error))
-        # The session is closed before its module.
-        module, close = self.handle, self.lib.tc_session_close
-        self.session = self.ffi.gc(session[0], lambda handle: (close(handle), module)[0])
+        if self.lib.tc_session_open(self.handle, session, self.error):
+            close_module(self.handle)
+            self._check(self.error.code)
+        # One after the other, whatever the order in which a collection of garbage would take them.
+        self.session = self.ffi.gc(session[0], lambda handle, module=out[0]: (close(handle), close_module(module)))
         self._held: dict[int, Any] = {}
 
     def _check(self, status: int) -> None:
