@@ -75,10 +75,12 @@ class CModule:
             dims = [
                 spec.dims[d] if spec.dims[d] >= 0
                 else None if spec.symbols[d] == self.ffi.NULL
-                else self.ffi.string(spec.symbols[d]).decode()
+                else self.ffi.string(spec.symbols[d]).decode("utf-8", "replace")
                 for d in range(spec.rank)
             ]  # fmt: skip
-            found.append((self.ffi.string(spec.name).decode(), self.ffi.string(spec.dtype).decode(), dims))
+            found.append(
+                (self.ffi.string(spec.name).decode("utf-8", "replace"), self.ffi.string(spec.dtype).decode(), dims)
+            )
         return found
 
     def set_input(self, index: int, array: np.ndarray) -> None:
