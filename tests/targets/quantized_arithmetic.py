@@ -119,10 +119,10 @@ def by_fixed_point(sums: np.ndarray, scale: np.ndarray, last: Node) -> np.ndarra
     """TFLite's MultiplyByQuantizedMultiplier with two roundings, number by number."""
     sums, ratio = np.broadcast_arrays(sums, scale / np.float64(step_of(last)))
     pairs = zip(sums.reshape(-1).tolist(), ratio.reshape(-1).tolist(), strict=True)
-    return saturated(np.array([_multiplied(s, r) for s, r in pairs], np.float64).reshape(sums.shape), last)
+    return saturated(np.array([multiplied(s, r) for s, r in pairs], np.float64).reshape(sums.shape), last)
 
 
-def _multiplied(value: int, ratio: float) -> int:
+def multiplied(value: int, ratio: float) -> int:
     fraction, shift = math.frexp(ratio)
     multiplier = math.floor(fraction * 2**31 + 0.5)
     if multiplier == 2**31:
