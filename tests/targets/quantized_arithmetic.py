@@ -78,7 +78,22 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
     given = dict(zip(body.inputs, operands, strict=True))
     if kind.removesuffix("_real") in ("qconv", "qdense", "qmatmul"):
         return product(body, given, requantize)
+    if kind == "qavgpool":
+        return integer_mean(body, operands[0], requantize)
     return run(body, operands, requantize)[0]  # the definition, step by step in float32
+
+
+def integer_mean(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarray:
+    """A mean that is summed in integers: those of a convolution of every channel with ones."""
+    pool = next(n for n in body.nodes if n.op in ("AveragePool", "GlobalAveragePool"))
+    source, last = dequantizer(pool.inputs[0]), body.outputs[0].producer
+    keys = ("strides", "pads", "auto_pad")
+    geometry = {k: pool.attrs[k] for k in keys if k in pool.attrs}
+    window = make_window(pool.op, x.shape[2:], tuple(pool.attrs.get("kernel_shape", x.shape[2:])), **geometry)
+    data = x.astype(np.float64) - point(source).item()
+    sums = convolve(data, np.ones((x.shape[1], 1, *window.kernel)), window, x.shape[1])
+    step = np.float64(source.inputs[1].const.item()) / math.prod(window.kernel)
+    return requantize(np.rint(sums).astype(np.int64), np.full((1,) * x.ndim, step), last)
 
 
 def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requantize) -> np.ndarray:
