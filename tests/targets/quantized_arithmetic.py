@@ -84,15 +84,15 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
 
 
 def integer_mean(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarray:
-    """A mean that is summed in integers: those of a convolution of every channel with ones."""
+    """A mean that is summed in integers: those of a convolution of every channel with weights of 64."""
     pool = next(n for n in body.nodes if n.op in ("AveragePool", "GlobalAveragePool"))
     source, last = dequantizer(pool.inputs[0]), body.outputs[0].producer
     keys = ("strides", "pads", "auto_pad")
     geometry = {k: pool.attrs[k] for k in keys if k in pool.attrs}
     window = make_window(pool.op, x.shape[2:], tuple(pool.attrs.get("kernel_shape", x.shape[2:])), **geometry)
     data = x.astype(np.float64) - point(source).item()
-    sums = convolve(data, np.ones((x.shape[1], 1, *window.kernel)), window, x.shape[1])
-    step = np.float64(source.inputs[1].const.item()) / math.prod(window.kernel)
+    sums = convolve(data, np.full((x.shape[1], 1, *window.kernel), 64.0), window, x.shape[1])
+    step = np.float64(source.inputs[1].const.item()) / (64 * math.prod(window.kernel))
     return requantize(np.rint(sums).astype(np.int64), np.full((1,) * x.ndim, step), last)
 
 

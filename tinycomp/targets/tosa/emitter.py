@@ -258,6 +258,13 @@ class Emitter:
         ]
         return self.concat(parts, 3)
 
+    def average(self, x: Tensor, window: Window[int], pads: list[int], point: int = 0) -> Tensor:
+        """Emit a mean of windows over images, which have been cut to fit."""
+        acc = "FP32" if x.dtype == "float32" else "INT32"
+        attributes = {"kernel": list(window.kernel), "stride": list(window.strides), "pad": pads, "acc_type": acc}
+        points = [self.point(point, x.dtype)] * 2
+        return self.add("AVG_POOL2D", [x, *points], (x.shape[0], *window.output, x.shape[3]), **attributes)
+
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
         """Emit a CONCAT, if there are several."""
         if len(parts) == 1:

@@ -19,6 +19,7 @@ from tinycomp.targets.common.checks import Check, Verdict
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import (
+    MEAN_WEIGHT,
     PRODUCTS,
     IntegerProduct,
     Requantization,
@@ -280,8 +281,23 @@ def _emit_table(emit: Emitter, node: Node) -> None:
 # Pools ----------------------------------------------------------------------------------------------------------------
 
 
+def _scale_of_mean(source: Node, to: Requantization, count: int) -> Scale | None:
+    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * count)
+    return rescale.by_fixed_point(steps / np.float64(to.scale), 255 * MEAN_WEIGHT * count)
+
+
+def _mean_fits(match: Match) -> Verdict:
+    pool = first(match.matched, "AveragePool", "GlobalAveragePool")
+    window = pool.attrs.get("kernel_shape") or (match.x.shape or ())[2:]
+    if match.x.rank not in (3, 4) or not all(isinstance(size, int) for size in window):
+        return reject(f"a mean of {match.x.type} over {list(window)}")
+    to = Requantization.read(first(match.matched, "QuantizeLinear"))
+    scale = _scale_of_mean(dequantizer(pool.inputs[0]), to, prod(window))
+    return scale is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
+
+
 def _emit_mean(emit: Emitter, node: Node) -> None:
-    """Emit a mean as a convolution of every channel with ones."""
+    """Emit a mean: an AVG_POOL2D where that has the same bits, else a convolution of every channel."""
     nodes = node.body.nodes
     pool, x = first(nodes, "AveragePool", "GlobalAveragePool"), next(iter(operands_of(node).values()))
     source, images = dequantizer(pool.inputs[0]), emit.image(x)
@@ -291,11 +307,19 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
     window = make_window(pool.op, images.shape[1:3], kernel, **(two_axes(attrs) if line else attrs))
     channels, count = images.shape[3], prod(kernel)
     to = Requantization.read(first(nodes, "QuantizeLinear"))
-    scale = rescale.by_fixed_point(scale_of(source).reshape(1) / count / np.float64(to.scale), 255 * count)
+    scale = _scale_of_mean(source, to, count)
     assert scale is not None
-    ones, zeros = np.ones((channels, 1, *kernel), np.int8), np.zeros(channels, np.int32)
-    point = zero_point_of(source).item() - offset_of(x.dtype)
-    sums = emit.convolve(images, ones, zeros, window, channels, point)
+    zero_point, less = zero_point_of(source).item(), offset_of(x.dtype)
+    low, high = (end - zero_point for end in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
+    if (scale_of(source).item(), zero_point) == (float(to.scale), to.zero_point) and rescale.divides_alike(
+        count, scale, low, high
+    ):
+        images, pads = emit.windows(images, window)
+        y = emit.average(images, window, pads, zero_point - less)
+        emit.write_image(node.output, emit.clamp(y, to.low - less, to.high - less))
+        return
+    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+    sums = emit.convolve(images, weight, np.zeros(channels, np.int32), window, channels, zero_point - less)
     emit.write_image(node.output, emit.requantize(sums, scale, to))
 
 
@@ -328,7 +352,7 @@ LAYERS: dict[str, Layer] = {
     "qdense": Layer(patterns.qdense, (*_PRODUCT, _requantization_fits), _emit_product),
     "qmatmul": Layer(patterns.qmatmul, (_batches_are_equal, _run_time_sums_fit), _emit_matmul),
     "qbinary": Layer(patterns.qbinary, (_factors_exist,), _emit_binary),
-    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts,), _emit_mean),
+    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _mean_fits), _emit_mean),
     "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
 }
 """The quantised layers, in order of precedence."""

@@ -175,10 +175,7 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
     kernel = list(node.attrs.get("kernel_shape", images.shape[1:3]))
     window = make_window(node.op, images.shape[1:3], kernel, **attrs)
     x, pads = emit.windows(images, window)
-    shape = (x.shape[0], *window.output, x.shape[3])
-    attributes = {"kernel": kernel, "stride": list(window.strides), "pad": pads, "acc_type": "FP32"}
-    points = [emit.point(0, "float32")] * 2
-    emit.write_image(node.output, emit.add("AVG_POOL2D", [x, *points], shape, **attributes))
+    emit.write_image(node.output, emit.average(x, window, pads))
 
 
 def _ranks_are_known(node: Node) -> Verdict:

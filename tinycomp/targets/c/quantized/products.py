@@ -9,7 +9,7 @@ import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import Dim, tensor
-from tinycomp.ops.numeric import Array
+from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
@@ -27,6 +27,7 @@ from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, spatial_pads, sums_fit
 from tinycomp.targets.common.quantized.reading import (
+    MEAN_WEIGHT,
     PRODUCTS,
     IntegerProduct,
     Requantization,
@@ -114,8 +115,11 @@ def _has_window(match: Match) -> Verdict:
     """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
     if match.x.rank not in _IMAGES:
         return reject(f"a mean over {match.x.type}")
-    sizes = [match.x.shape[1], *_sizes_of(first(match.matched, *_MEANS), match.x)]
-    return all(isinstance(size, int) for size in sizes) or reject(f"a mean of sizes {sizes} that are not all known")
+    window = _sizes_of(first(match.matched, *_MEANS), match.x)
+    if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
+        return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
+    largest = 255 * MEAN_WEIGHT * prod(window)
+    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
 
 
 def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
@@ -230,17 +234,17 @@ def qconv(emit: Emitter, node: Node) -> None:
 
 @FAMILY.lower("c.qavgpool", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
-    """Emit a mean as a convolution of every channel with ones."""
+    """Emit a mean as a convolution of every channel with equal weights."""
     pool, (x,) = first(node.body.nodes, *_MEANS), operands_of(node).values()
     source, to = dequantizer(pool.inputs[0]), Requantization.read(first(node.body.nodes, "QuantizeLinear"))
     _, shape = sized_type(x)
     kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]
     assert isinstance(channels, int)
-    steps = scale_of(source).reshape(1) / np.prod(kernel)
-    ones = np.ones((channels, 1, *kernel), np.int8)
+    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * np.prod(kernel))
+    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
     factors = np.array(np.broadcast_to(to.factors(steps), (channels,)))
     ratios = steps / np.float64(to.scale)
-    layer = Layer(x, node.output, zero_point_of(source).item(), ones, None, factors, to, ratios)
+    layer = Layer(x, node.output, zero_point_of(source).item(), weight, None, factors, to, ratios)
     emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
 
 
