@@ -41,7 +41,7 @@ class Compiled:
     Attributes:
         stream: The command stream, as Arm's driver takes it.
         weights: Constants as they lie in the flash, uint8.
-        places: Numbers of :data:`PLACES` and :data:`REGIONS`, int64.
+        places: Numbers of :data:`PLACES` and :data:`REGIONS`, int64, and how many bytes operands and results take.
         figures: Its estimates.
         layers: Its estimates for each of its operators, in order, by the names of their tensors.
     """
@@ -81,6 +81,8 @@ def compile_file(file: Array, arguments: Sequence[str], python: str) -> Compiled
         with np.load(made, allow_pickle=False) as arrays:
             stream, weights = (np.frombuffer(arrays[n].tobytes(), np.uint8) for n in ("cmd_data", "weight_data"))
             places = {n: arrays[n].astype(np.int64).reshape(-1) for n in (*PLACES, *REGIONS)}
+            for side in ("input", "output"):
+                places[f"{side}_bytes"] = arrays[f"{side}_shape"].prod(axis=1) * arrays[f"{side}_elem_size"]
         (summary,) = _rows(next(folder.glob("*_summary_*.csv")))
         layers = [
             (row["Name"], {name: float(row[column]) for name, column in _LAYER.items()})
