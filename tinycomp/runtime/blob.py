@@ -50,9 +50,9 @@ class Blob:
     version: str = ""
     load: Callable[[], Call] | None = field(default=None, repr=False, compare=False)
     arrays: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
-    figures: Figures = field(default_factory=dict, repr=False, compare=False)
     target: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, (bytes, bytearray, memoryview)):

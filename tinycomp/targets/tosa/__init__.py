@@ -46,7 +46,7 @@ class TosaOptions:
 
 
 def add_rows(target: Target, constraint: Constraint = lambda nodes, options: True) -> None:
-    """Let a target take what the rows describe: quantised layers, moves of numbers, and floats if an option says so.
+    """Let a target take what the rows describe: quantised layers, moves of numbers, and floats if it has that option.
 
     Args:
         target: The target.
@@ -61,7 +61,7 @@ def add_rows(target: Target, constraint: Constraint = lambda nodes, options: Tru
         checks: tuple[MatchCheck, ...] = (*layer.checks, fits)
         for check in checks:
             composite.check(check)
-    for op in {**movement.RULES, **real.RULES}:
+    for op in {**movement.RULES, **(real.RULES if hasattr(target.options, "real") else {})}:
         target.op(op)(_judge_of(op, constraint))
 
 
