@@ -43,6 +43,7 @@ SIGNATURES = {
 MEMBERS = {
     "Module": {
         "inputs",
+        "blobs",
         "outputs",
         "defaults",
         "graph",

@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from tests.docs.pages import ROOT, Page
+from tests.targets.tosa_tools import needs_vela
 from tinycomp.cli import main
 from tinycomp.memory.constants import VARIABLE
 from tinycomp.runtime.csource import compiler, source
@@ -71,6 +72,17 @@ def test_the_page_about_quantisation(monkeypatch: pytest.MonkeyPatch) -> None:
     onnx.checker.check_model(names["mixed"], full_check=True)
     kept = {node.name.partition("…")[0] for node in names["mixed"].graph.node if node.op_type in ("Conv", "Gemm")}
     assert set(names["table"].suggest(2)) <= kept
+
+
+@needs_vela
+def test_the_page_about_ethos_u(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Page("targets/ethos-u.md")
+    names = page.run(monkeypatch)
+    assert "The compiler of ethos_u estimates for ethos_u_0: cycles" in page.printed[0]
+    assert (tmp_path / "digits.bin").read_bytes().startswith(b"COP1")
+    documented = re.findall(r"`(\w+)`", page.text.partition("| array |")[2].partition("\n\n")[0])
+    assert set(documented) >= set(names["blob"].arrays)
 
 
 def test_the_page_about_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:

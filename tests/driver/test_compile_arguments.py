@@ -42,7 +42,11 @@ def test_shapes_make_one_plan_for_one_size():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"target": "cc"}, TargetError, 'there is no target "cc"; expected one of c, npu_sim. Did you mean "c"?'),
+        (
+            {"target": "cc"},
+            TargetError,
+            'there is no target "cc"; expected one of c, ethos_u, npu_sim, tosa. Did you mean "c"?',
+        ),
         ({"target": 3}, TargetError, "not a target; expected a name or a tinycomp.Target; found 3"),
         ({"target": None}, TargetError, "a name or a tinycomp.Target; found None"),
         ({"target": ["c", 3]}, TargetError, "found 3"),

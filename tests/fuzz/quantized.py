@@ -146,10 +146,10 @@ class Layer:
         return any(v in self.constants and self.constants[v].dtype == np.float32 for v in adding)
 
 
-def _save(seed: int, folder: Path, stem: str) -> None:
+def save(seed: int, folder: Path, stem: str) -> None:
     model, feeds = case(seed)
     onnx.save(model, folder / f"{stem}.onnx")
     np.savez(folder / f"{stem}.npz", **feeds)
 
 
-HARNESS = Harness("quantized", lambda seed: check_model(*case(seed)), _save)
+HARNESS = Harness("quantized", lambda seed: check_model(*case(seed)), save)

@@ -6,7 +6,7 @@ import importlib
 
 from tests.fuzz.harness import Harness
 
-NAMES = ("importer", "inference", "partitioner", "artifact", "meaning", "differential", "quantized", "exported")
+NAMES = ("importer", "inference", "partitioner", "artifact", "meaning", "differential", "quantized", "exported", "tosa")
 
 
 def find(name: str) -> Harness:

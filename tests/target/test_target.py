@@ -138,7 +138,7 @@ def test_composites_are_traced_named_and_checked():
 
 
 def test_unknown_names_are_answered_with_the_nearest():
-    known = "expected one of c, npu_sim"
+    known = "expected one of c, ethos_u, npu_sim, tosa"
     with pytest.raises(TargetError, match=rf'no target "npusim"; {known}.*Did you mean "npu_sim"\?'):
         find("npusim")
 
@@ -160,7 +160,7 @@ def test_targets_of_installed_packages(monkeypatch):
         EntryPoint("c", "tests.target.test_target:ACME", lookup.GROUP),
     ]
     monkeypatch.setattr(lookup, "entry_points", lambda group: entries if group == lookup.GROUP else [])
-    assert names() == ["c", "npu_sim", "acme", "broken", "text"]
+    assert names() == ["c", "ethos_u", "npu_sim", "tosa", "acme", "broken", "text"]
     assert find("acme") is ACME
     with pytest.raises(TargetError, match=r'the target "broken" does not load: No module'):
         find("broken")

@@ -78,7 +78,22 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
     given = dict(zip(body.inputs, operands, strict=True))
     if kind.removesuffix("_real") in ("qconv", "qdense", "qmatmul"):
         return product(body, given, requantize)
+    if kind == "qavgpool":
+        return integer_mean(body, operands[0], requantize)
     return run(body, operands, requantize)[0]  # the definition, step by step in float32
+
+
+def integer_mean(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarray:
+    """A mean that is summed in integers: those of a convolution of every channel with weights of 64."""
+    pool = next(n for n in body.nodes if n.op in ("AveragePool", "GlobalAveragePool"))
+    source, last = dequantizer(pool.inputs[0]), body.outputs[0].producer
+    keys = ("strides", "pads", "auto_pad")
+    geometry = {k: pool.attrs[k] for k in keys if k in pool.attrs}
+    window = make_window(pool.op, x.shape[2:], tuple(pool.attrs.get("kernel_shape", x.shape[2:])), **geometry)
+    data = x.astype(np.float64) - point(source).item()
+    sums = convolve(data, np.full((x.shape[1], 1, *window.kernel), 64.0), window, x.shape[1])
+    step = np.float64(source.inputs[1].const.item()) / (64 * math.prod(window.kernel))
+    return requantize(np.rint(sums).astype(np.int64), np.full((1,) * x.ndim, step), last)
 
 
 def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requantize) -> np.ndarray:
@@ -119,10 +134,10 @@ def by_fixed_point(sums: np.ndarray, scale: np.ndarray, last: Node) -> np.ndarra
     """TFLite's MultiplyByQuantizedMultiplier with two roundings, number by number."""
     sums, ratio = np.broadcast_arrays(sums, scale / np.float64(step_of(last)))
     pairs = zip(sums.reshape(-1).tolist(), ratio.reshape(-1).tolist(), strict=True)
-    return saturated(np.array([_multiplied(s, r) for s, r in pairs], np.float64).reshape(sums.shape), last)
+    return saturated(np.array([multiplied(s, r) for s, r in pairs], np.float64).reshape(sums.shape), last)
 
 
-def _multiplied(value: int, ratio: float) -> int:
+def multiplied(value: int, ratio: float) -> int:
     fraction, shift = math.frexp(ratio)
     multiplier = math.floor(fraction * 2**31 + 0.5)
     if multiplier == 2**31:

@@ -139,7 +139,8 @@ def _found(cache: BlobCache, key: str, target: Target, constants: Mapping[str, A
         archive = Archive.from_bytes(data)
         about = archive.manifest
         arrays = {name: _array(archive, constants, *entry) for name, entry in about["named"].items()}
-        blob = Blob(archive.array(about["data"]).tobytes(), str(about["version"]), arrays=arrays)
+        figures = dict(about.get("figures", {}))
+        blob = Blob(archive.array(about["data"]).tobytes(), str(about["version"]), arrays=arrays, figures=figures)
     except (ArtifactError, LookupError, TypeError):
         return None  # of another format
     return _stamped(blob, target) if target.compatible(blob.version) == "use" else None
@@ -156,6 +157,7 @@ def _packed(blob: Blob, constants: Mapping[str, Array]) -> bytes:
         "data": archive.store(np.frombuffer(blob.data, np.uint8)),
         "version": blob.version,
         "named": arrays,
+        "figures": dict(blob.figures),
     }
     return archive.to_bytes()
 

@@ -15,6 +15,7 @@ from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
+from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import (
     CompositeRow,
@@ -61,7 +62,7 @@ def make_report(
     reasons = _reasons(graph, misses)
     for position, node in _outside_regions(graph):
         if node.is_region:
-            regions.append(_region_row(node, position, sizes))
+            regions.append(_region_row(node, position, sizes, _figures(node.op, programs)))
             conversions += [_conversion_row(inner, node.op, sizes) for inner in node.body.nodes if _converts(inner)]
         elif (conversion := conversion_of(node)) is not None:
             layouts.append(LayoutRow(node.sources, node.operand(0).name, *conversion, _bytes(node.outputs, sizes)))
@@ -150,7 +151,13 @@ def _is_dequantized(value: Value | None) -> bool:
     return False
 
 
-def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> RegionRow:
+def _figures(symbol: str, programs: Mapping[tuple[str, Any], object]) -> Figures:
+    """Return what a compiler estimates of a region, for the first sizes that it was built for."""
+    made = (program for (name, _), program in programs.items() if name == symbol)
+    return next((program.figures for program in made if isinstance(program, Blob)), {})
+
+
+def _region_row(node: Node, position: Position, sizes: Mapping[str, int], figures: Figures) -> RegionRow:
     inside = node.operators()
     return RegionRow(
         symbol=node.op,
@@ -166,6 +173,8 @@ def _region_row(node: Node, position: Position, sizes: Mapping[str, int]) -> Reg
         sources=tuple(dict.fromkeys([source for n in (node, *inside) for source in n.sources])),
         position=position,
         members=tuple(_composite_row(n) for n in node.body.nodes if n.is_composite),
+        figures={name: value for name, value in figures.items() if not isinstance(value, Mapping)},
+        layer_figures={name: value for name, value in figures.items() if isinstance(value, Mapping)},
     )
 
 

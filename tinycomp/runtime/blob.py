@@ -16,6 +16,10 @@ Call = Callable[..., Any]
 """Computes the results of a region from its operands, as a callable that a code generator returns."""
 
 
+Figures = Mapping[str, float | Mapping[str, float]]
+"""Numbers by name, and mappings of such numbers by the layers that they are about."""
+
+
 @dataclass(frozen=True)
 class Blob:
     """Hold a compiled region as bytes in a format of the target's own.
@@ -27,6 +31,8 @@ class Blob:
         version: Version of the compiler or format that made them; by default that of the target.
         load: Makes the function that runs the region in this process at once; without it the target's loader does.
         arrays: Weights beside the bytes, by name. What several blobs of a module name is saved once.
+        figures: What the compiler estimates of the region, by name with the unit in it, such as ``"cycles"``; and under
+            the name of each layer, if it knows them, a mapping of the same kind. The report shows them.
 
     Attributes:
         target: Name of the target; tinycomp fills it in.
@@ -46,6 +52,7 @@ class Blob:
     arrays: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     target: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, (bytes, bytearray, memoryview)):

@@ -13,6 +13,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
+from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
@@ -109,6 +110,11 @@ class Module:
     def plan(self) -> Plan:
         """The steps of a run, with the programs of its regions: for tools that look inside."""
         return self._parts.plan
+
+    @property
+    def blobs(self) -> dict[str, Blob]:
+        """Return what was compiled for devices, by the symbols of the regions; those of open sizes are left out."""
+        return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
 
     @property
     def threads(self) -> int:

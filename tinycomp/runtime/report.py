@@ -66,6 +66,8 @@ class RegionRow:
         arena_bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
         integer_macs: Those of :attr:`macs` that multiply 8-bit integers.
         members: The composites themselves, in order of execution, with the nodes that each took.
+        figures: What the target's compiler estimates of the region, by name.
+        layer_figures: The same of its layers, by their names.
     """
 
     symbol: str
@@ -84,6 +86,8 @@ class RegionRow:
     arena_bound: int = 0
     integer_macs: int = 0
     members: tuple[CompositeRow, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    layer_figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -326,6 +330,9 @@ class Report:
         parts: list[RenderableType] = [Text(_headline(self), style="bold")]
         if self.regions:
             parts.append(_region_table(self.regions))
+        for row in self.regions:
+            parts += [Text(_figure_line(row))] if row.figures else []
+            parts += [_figure_table(row)] if row.layer_figures else []
         if self.hosts:
             parts.append(_host_table(self.hosts))
         if self.conversions:
@@ -396,6 +403,18 @@ def _region_table(rows: Sequence[RegionRow]) -> Table:
         for row in rows
     )  # fmt: skip
     return table("Regions", names, ("nodes", "MACs", "in", "out", "time"), cells)
+
+
+def _figure_line(row: RegionRow) -> str:
+    figures = ", ".join(f"{name} {si(value)}" for name, value in row.figures.items() if value)
+    return f"The compiler of {row.target} estimates for {row.symbol}: {figures}."
+
+
+def _figure_table(row: RegionRow) -> Table:
+    """Return what the target's compiler estimates, one line for every layer."""
+    names = tuple(dict.fromkeys(name for figures in row.layer_figures.values() for name in figures))
+    cells = ((layer, *(si(figures.get(n, 0)) for n in names)) for layer, figures in row.layer_figures.items())
+    return table(f"Layers of {row.symbol}", ("layer",), names, cells)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,9 @@ GROUP = "tinycomp.targets"
 BUILT_IN = MappingProxyType(
     {
         "c": "tinycomp.targets.c:TARGET",
+        "ethos_u": "tinycomp.targets.ethos_u:TARGET",
         "npu_sim": "tinycomp.targets.npu_sim:TARGET",
+        "tosa": "tinycomp.targets.tosa:TARGET",
     }
 )
 """Where the targets stand that come with tinycomp; like entry points, they are loaded when asked for."""

@@ -45,7 +45,13 @@ from tinycomp.target_api import (
     tile_matmul,
 )
 from tinycomp.targets import npu_sim_device as device
-from tinycomp.targets.common.quantized.patterns import EIGHT_BITS, bias_per_channel, scaled_per_channel, sums_fit
+from tinycomp.targets.common.quantized.patterns import (
+    EIGHT_BITS,
+    bias_per_channel,
+    equal_counts,
+    scaled_per_channel,
+    sums_fit,
+)
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
@@ -135,11 +141,7 @@ def _(match: Match) -> Answer:
     return _equal_shapes(match.a, match.b)
 
 
-@qavgpool.check
-def _(match: Match) -> Answer:
-    attrs = first(match.matched, "AveragePool", "GlobalAveragePool").attrs
-    padded = any(attrs.get("pads", ())) or attrs.get("auto_pad", "NOTSET").startswith("SAME")
-    return not padded or reject("every sum is divided by the same count, but padding makes the counts differ")
+qavgpool.check(equal_counts)
 
 
 # Operator rules: nodes that the device takes one by one. --------------------------------------------------------------

@@ -170,6 +170,22 @@ def test_tflites_fixed_point_rule_is_an_option(name: str, isa: str, monkeypatch)
     np.testing.assert_array_equal(module(*data), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("window", [None, {"kernel_shape": [3, 2], "strides": [2, 1]}], ids=["global", "windows"])
+def test_a_mean_is_summed_in_integers_by_the_fixed_point_rule(window: dict | None, isa: str, dtype: str, monkeypatch):
+    monkeypatch.setenv("TINYCOMP_ISA", isa)
+    layer = Layer(2, 19, 9, 7, dtype=dtype)
+    x = layer.dequantized(layer.inputs[0])
+    graph = layer.done(layer.GlobalAveragePool(x) if window is None else layer.AveragePool(x, **window), 0.011)
+    data, target = layer.data(), TARGET.with_options(requantize="fixed_point")
+    (wanted,) = evaluate(graph, target, {"x0": data[0]}, by_fixed_point)
+    module = tinycomp.compile(graph, target, strict=True)
+    assert module.report().regions[0].composites == {"c.qavgpool": 1}
+    np.testing.assert_array_equal(module(*data), wanted)
+    assert "c.qavgpool" not in tinycomp.compile(graph, "c").report().regions[0].composites
+
+
 def test_winograds_algorithm_changes_no_bit():
     layer = Layer(2, 16, 9, 7)
     graph = layer.done(conv(layer))

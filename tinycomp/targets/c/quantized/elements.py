@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
+from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import tensor
-from tinycomp.ops import bind
-from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
 from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, product, typical
@@ -24,10 +20,9 @@ from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
 from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
 from tinycomp.targets.common.quantized.reading import first as first_of
+from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
 
 FAMILY = LoweringRules()
-_VALUES = 256
-"""Entries of a table: as many as a byte has values."""
 _IMAGES = (3, 4, 5)
 _CODES = codes("tc_binary", "TC_BINARY_")
 
@@ -35,7 +30,7 @@ _CODES = codes("tc_binary", "TC_BINARY_")
 def add_elements(target: Target) -> None:
     """Add the composites of element-wise operators between 8-bit numbers."""
     target.composite(patterns.qbinary).check(_known_ranks)
-    target.composite(patterns.qtable).check(_one_variable)
+    target.composite(patterns.qtable).check(one_variable)
 
 
 def _known_ranks(match: Match) -> Verdict:
@@ -46,26 +41,10 @@ def _known_ranks(match: Match) -> Verdict:
     return True
 
 
-def _one_variable(match: Match) -> Verdict:
-    """Tell whether nothing but scalar constants stands beside the one tensor, so that a byte decides the result."""
-    if match.x.const is not None:
-        return reject(f'"{match.x.name}" is a constant')
-    members = set(match.matched)
-    for node in match.matched:
-        for value in node.inputs:
-            if value is None or value is match.x or value.producer in members:
-                continue
-            if value.const is None or value.const.size != 1:
-                return reject(f'"{value.name}" beside the 8-bit tensor is no scalar constant')
-    if match.x.rank is None:
-        return reject("the rank is unknown")
-    return True
-
-
 @FAMILY.lower("c.qtable", check=taken, domain=COMPOSITE, unsigned=True)
 def qtable(emit: Emitter, node: Node) -> None:
     """Emit a lookup in a table of the results of all 256 bytes."""
-    x = _looked_up(node)
+    x = looked_up(node)
     table, shape = table_of(node), sized_type(node.output)[1]
     rows: Size = 1
     columns = read = written = product(shape)
@@ -83,41 +62,6 @@ def qtable(emit: Emitter, node: Node) -> None:
         "y_row_stride": written,
     }
     emit.call("qlookup", [to or node.output, of or x, emit.constant(table)], params, node)
-
-
-def _looked_up(node: Node) -> Value:
-    """Return the tensor among the scalars of a table; simplifying may have made it a constant as well."""
-    values = [v for v in node.inputs if v is not None]
-    variable = next((v for v in values if v.const is None), None)
-    return variable or max(values, key=lambda v: 0 if v.const is None else v.const.size)
-
-
-def table_of(node: Node) -> Array:
-    """Return the results of a composite of one 8-bit tensor for all bytes, in the order of the bytes as uint8."""
-    operand, body = _looked_up(node), node.body.clone()
-    inner = dict(zip([v for v in node.inputs if v is not None], body.inputs, strict=True))
-    x = inner.pop(operand)
-    for scalar, formal in inner.items():
-        if scalar.const is not None:
-            body.replace_uses(formal, body.add_const(scalar.const, formal.name))
-    dtype, rank = x.dtype, x.rank
-    assert rank is not None, node
-    column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
-    return np.ascontiguousarray(_evaluated(body, x, column).reshape(_VALUES))
-
-
-def _evaluated(body: Graph, x: Value, given: Array) -> Array:
-    """Return the result of a body for a value of its input, on the host's kernels."""
-    arrays: dict[Value | None, Array | None] = {None: None, x: given}
-    with np.errstate(all="ignore"):
-        for node in body.nodes:
-            run, _ = bind(node)
-            operands = [v.const if v is not None and v.const is not None else arrays[v] for v in node.inputs]
-            results = run(*operands)
-            arrays |= dict(zip(node.outputs, results, strict=True))
-    result = arrays[body.outputs[0]]
-    assert result is not None
-    return result
 
 
 @FAMILY.lower("c.qbinary", check=taken, domain=COMPOSITE, unsigned=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ir.types import tensor
-from tinycomp.ops.numeric import Array
+from tinycomp.ir.types import Dim, tensor
+from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
@@ -21,23 +21,27 @@ from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.conv import image, window_at, window_params
 from tinycomp.targets.c.ops.matmul import rows_of
+from tinycomp.targets.c.options import COptions
 from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, sums_fit
+from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, spatial_pads, sums_fit
 from tinycomp.targets.common.quantized.reading import (
+    MEAN_WEIGHT,
     PRODUCTS,
     IntegerProduct,
     Requantization,
-    constant,
     dequantizer,
     first,
     fixed_point,
     limits,
+    scale_of,
     scale_of_sums,
+    zero_point_of,
 )
 
 FAMILY = LoweringRules()
+_MEANS = ("AveragePool", "GlobalAveragePool")
 _IMAGES = (3, 4)
 """Ranks of what the kernel convolves."""
 
@@ -48,6 +52,9 @@ def add_products(target: Target) -> None:
         _add(target, pattern)
     for pattern in (patterns.qconv_scaled, patterns.qdense_scaled):
         _add(target, pattern).check(_spelled_as_kernel)
+    mean = target.composite(patterns.qavgpool)
+    for check in (_has_integer_means, patterns.equal_counts, _has_window):
+        mean.check(check)
 
 
 def add_real_products(target: Target) -> None:
@@ -89,7 +96,7 @@ def _fits_kernel(match: Match) -> Verdict:
     if anchor.op == "Conv":
         if rank not in _IMAGES:
             return reject(f"a convolution of {rank - 2} spatial axes")
-        pads = _pads(match.matched, rank)
+        pads = spatial_pads(match.matched, rank)
         if isinstance(pads, Remark):
             return pads
         if any(pads) and anchor.attrs.get("auto_pad", "NOTSET") != "NOTSET":
@@ -100,20 +107,30 @@ def _fits_kernel(match: Match) -> Verdict:
     return factors_fit(factors)
 
 
+def _has_integer_means(match: Match, options: COptions) -> Verdict:
+    return options.requantize == "fixed_point" or reject("a mean is computed in float32, as ONNX defines it")
+
+
+def _has_window(match: Match) -> Verdict:
+    """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
+    if match.x.rank not in _IMAGES:
+        return reject(f"a mean over {match.x.type}")
+    window = _sizes_of(first(match.matched, *_MEANS), match.x)
+    if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
+        return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
+    largest = 255 * MEAN_WEIGHT * prod(window)
+    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+
+
+def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
+    """Return the sizes of the window of a mean."""
+    sizes: Sequence[Dim] = pool.attrs.get("kernel_shape") or (x.shape or ())[2:]
+    return sizes
+
+
 def factors_fit(factors: Array) -> Verdict:
     """Tell whether what sums are multiplied by is positive and finite in float32."""
     return bool((np.isfinite(factors) & (factors > 0)).all()) or reject("a ratio of scales leaves float32")
-
-
-def _pads(nodes: Sequence[Node], rank: int) -> list[int] | Remark:
-    """Return what a Pad among ``nodes`` puts around the spatial axes, in the order of a convolution's ``pads``."""
-    pad = next((n for n in nodes if n.op == "Pad"), None)
-    if pad is None:
-        return [0] * (2 * (rank - 2))
-    widths = constant(pad.inputs[1]) if len(pad.inputs) > 1 else np.array(pad.attrs["pads"])
-    if len(widths) != 2 * rank or widths[:2].any() or widths[rank : rank + 2].any():
-        return reject("a Pad of other than spatial axes")
-    return [int(w) for w in (*widths[2:rank], *widths[rank + 2 :])]
 
 
 @dataclass(frozen=True)
@@ -208,11 +225,27 @@ def qconv(emit: Emitter, node: Node) -> None:
     nodes = node.body.nodes
     anchor, layer = first(nodes, *PRODUCTS), Layer.of(node)
     _, shape = sized_type(layer.x)
-    around = _pads(nodes, len(shape))
+    around = spatial_pads(nodes, len(shape))
     assert not isinstance(around, Remark)
     own = anchor.attrs.get("pads") or [0] * len(around)
     attrs = {**anchor.attrs, "pads": [a + b for a, b in zip(own, around, strict=True)]} if any(around) else anchor.attrs
     emit_conv(emit, node, layer, window_at(anchor.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
+
+
+@FAMILY.lower("c.qavgpool", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True, either=True)
+def qavgpool(emit: Emitter, node: Node) -> None:
+    """Emit a mean as a convolution of every channel with equal weights."""
+    pool, (x,) = first(node.body.nodes, *_MEANS), operands_of(node).values()
+    source, to = dequantizer(pool.inputs[0]), Requantization.read(first(node.body.nodes, "QuantizeLinear"))
+    _, shape = sized_type(x)
+    kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]
+    assert isinstance(channels, int)
+    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * np.prod(kernel))
+    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+    factors = np.array(np.broadcast_to(to.factors(steps), (channels,)))
+    ratios = steps / np.float64(to.scale)
+    layer = Layer(x, node.output, zero_point_of(source).item(), weight, None, factors, to, ratios)
+    emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
 
 
 def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], groups: int) -> None:

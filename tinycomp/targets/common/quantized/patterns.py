@@ -7,8 +7,11 @@ its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
 from tinycomp.targets.common.checks import Verdict
@@ -166,6 +169,13 @@ def qtable(x: ValuePattern) -> ValuePattern:
     return quantized(P.repeat(P.elementwise, real) | branches | real)
 
 
+def equal_counts(match: Match) -> Verdict:
+    """Tell whether every sum of a mean is divided by the same count, which padding would change."""
+    pool = first(match.matched, "AveragePool", "GlobalAveragePool")
+    padded = any(pool.attrs.get("pads", ())) or pool.attrs.get("auto_pad", "NOTSET").startswith("SAME")
+    return not padded or reject("every sum is divided by the same count, but padding makes the counts differ")
+
+
 def bias_per_channel(match: Match) -> Verdict:
     """Tell whether the weight is a matrix or a filter, and the bias ``b``, if any, has one entry per channel."""
     node, shape = first(match.matched, *PRODUCTS), constant(match.w).shape
@@ -202,3 +212,14 @@ def sums_fit(match: Match) -> Verdict:
     """Tell whether no sum can leave int32, whatever the data."""
     largest = IntegerProduct.read(first(match.matched, *PRODUCTS), match.matched).largest_sum
     return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+
+
+def spatial_pads(nodes: Sequence[Node], rank: int) -> list[int] | Remark:
+    """Return what a Pad among ``nodes`` puts around the spatial axes, in the order of a convolution's ``pads``."""
+    pad = next((n for n in nodes if n.op == "Pad"), None)
+    if pad is None:
+        return [0] * (2 * (rank - 2))
+    widths = constant(pad.inputs[1]) if len(pad.inputs) > 1 else np.array(pad.attrs["pads"])
+    if len(widths) != 2 * rank or widths[:2].any() or widths[rank : rank + 2].any():
+        return reject("a Pad of other than spatial axes")
+    return [int(w) for w in (*widths[2:rank], *widths[rank + 2 :])]

@@ -16,6 +16,11 @@ from tinycomp.ops.numeric import Array
 from tinycomp.rewrite.traits import is_structural
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
+MEAN_WEIGHT = 64
+"""What every element of a mean counts where it is summed in integers and rounded as TFLite does.
+
+Of the two roundings the first is to whole sums, which would be too coarse for sums of ones.
+"""
 
 
 def first(nodes: Iterable[Node], *ops: str) -> Node:

@@ -1,0 +1,36 @@
+"""Random quantised networks in TOSA's reference model have the bits of the C target's fixed-point rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+import tinycomp
+from tests.fuzz.harness import Harness, WrongError
+from tests.fuzz.quantized import case, save
+
+OURS = "c:requantize=fixed_point"
+
+
+def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Counter[str]:
+    """Run a quantised network with as much of it in TOSA as there can be, and without.
+
+    Returns:
+        How many networks there were, and how many layers and regions in TOSA.
+
+    Raises:
+        WrongError: If a result is another.
+    """
+    module = tinycomp.compile(model, ["tosa", OURS], threads=1)
+    found, wanted = (each.run(dict(feeds)) for each in (module, tinycomp.compile(model, OURS, threads=1)))
+    for name, right in wanted.items():
+        if not np.array_equal(found[name], right):
+            raise WrongError(f"TOSA differs in {int((found[name] != right).sum())} numbers of {name}")
+    regions = [row for row in module.report().regions if row.target == "tosa"]
+    return Counter(equal=1, regions=len(regions), layers=sum(sum(row.composites.values()) for row in regions))
+
+
+HARNESS = Harness("tosa", lambda seed: check_model(*case(seed)), save)

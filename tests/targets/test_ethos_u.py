@@ -1,0 +1,139 @@
+"""The target ethos_u: what Vela makes of regions, what the device cannot do, and what is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tests.targets.tosa_tools import needs_vela
+from tinycomp.data import digits, digits_model
+from tinycomp.errors import OptionError, TargetError
+from tinycomp.ir import Graph, TensorType
+from tinycomp.target import find
+from tinycomp.target_api import Decline, partitioned
+from tinycomp.targets.ethos_u import TARGET, vela
+from tinycomp.targets.tosa.tools import PYTHON, interpreter
+
+ONE = {"image": (1, 1, 8, 8)}
+DEVICES = ("ethos-u55-128", "ethos-u85-256")
+MODELS = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
+
+
+# What the device cannot do --------------------------------------------------------------------------------------------
+
+
+def refusals(accelerator: str, op: str, x: tuple[int, ...], *constants: np.ndarray | None, **attrs: object) -> set[str]:
+    """Return the refusals that name the device, of an operator of int8, between conversions if it computes."""
+    graph = Graph("g", opsets={"": 17})
+    point, scale = graph.add_const(np.int8(0), "z"), graph.add_const(np.float32(0.05), "s")
+    value = graph.add_input("x", TensorType("int8", x))
+    if op != "Resize":
+        value = graph.add("DequantizeLinear", [value, scale, point]).output
+    operands = []
+    for index, array in enumerate(constants):
+        operand = None if array is None else graph.add_const(array, f"c{index}")
+        if operand is not None and operand.dtype == "int8":
+            operand = graph.add("DequantizeLinear", [operand, scale, point]).output
+        operands.append(operand)
+    value = graph.add(op, [value, *operands], attrs, sources=["it"]).output
+    if op != "Resize":
+        value = graph.add("QuantizeLinear", [value, scale, point]).output
+    graph.set_outputs([value], ["y"])
+    made = partitioned(graph, [TARGET.with_options(accelerator=accelerator)])
+    return {remark.reason for remark in made.remarks if remark.reason.startswith(accelerator)}
+
+
+DEPTHWISE = np.ones((8, 1, 3, 3), np.int8)
+NEAREST = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+THIRDS = np.array([1, 1, 3, 3], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "attrs", "refusal"),
+    [
+        (("Conv", (1, 8, 16, 16), DEPTHWISE), {"group": 8, "strides": [4, 4]},
+         "moves the windows of single channels by at most 3, got strides [4, 4]"),
+        (("AveragePool", (1, 8, 16, 16)), {"kernel_shape": [4, 4], "strides": [4, 4]},
+         "moves the windows of single channels by at most 3, got strides [4, 4]"),
+        (("Resize", (1, 8, 4, 4), None, THIRDS), NEAREST,
+         "repeats pixels 2, 4 or 8 times along both axes, got [3, 3]"),
+    ],
+    ids=["depthwise", "mean", "resize"],
+)  # fmt: skip
+def test_what_ethos_u55_lacks_has_a_reason(arguments: tuple, attrs: dict, refusal: str):
+    assert refusals("ethos-u55-128", *arguments, **attrs) == {f"ethos-u55-128 {refusal}"}
+    assert refusals("ethos-u85-256", *arguments, **attrs) == set()
+
+
+def test_depth_is_limited_everywhere():
+    for device in DEVICES:
+        said = refusals(device, "MatMul", (1, 70_000), np.ones((70_000, 2), np.int8))
+        assert said == {f"{device} has at most 65535 channels, got 70000"}
+
+
+def test_devices_are_checked_when_the_target_is_chosen():
+    with pytest.raises(OptionError, match="ethos-u55-128"):
+        find("ethos_u:accelerator=ethos-u7")
+
+
+def test_a_missing_compiler_is_an_error_that_says_what_to_install():
+    with pytest.raises(TargetError, match="ethos-u-vela does not run") as error:
+        vela.compile_file(np.zeros(8, np.uint8), [], "/nowhere/python")
+    assert PYTHON in str(error.value)
+
+
+# Vela -----------------------------------------------------------------------------------------------------------------
+
+
+@needs_vela
+def test_what_vela_cannot_read_is_declined():
+    with pytest.raises(Decline, match="Vela does not compile it"):
+        vela.compile_file(np.zeros(64, np.uint8), ["--accelerator-config", "ethos-u55-128"], interpreter())
+
+
+@needs_vela
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_digits_become_a_command_stream(device: str):
+    module = tinycomp.compile(digits_model(quantized=True), [f"ethos_u:accelerator={device}", "c"], shapes=ONE)
+    (row,) = (row for row in module.report().regions if row.target == "ethos_u")
+    assert row.macs == module.report().totals["macs"]["offloaded"]
+    assert row.figures["cycles"] > 1000
+    assert row.figures["SRAM KiB"] > 0
+    assert row.figures["flash KiB"] + row.figures["DRAM KiB"] > 20
+    assert sum(figures["MACs"] for figures in row.layer_figures.values()) == pytest.approx(row.macs, rel=0.01)
+    layers = set(row.layer_figures)
+    assert {"pool", "stem/conv/dequantize_input…stem/relu/quantize"} <= layers
+    text = str(module.report())
+    assert "The compiler of ethos_u estimates for ethos_u_0: cycles" in text
+    assert "stem/conv" in text
+
+
+@needs_vela
+def test_a_saved_module_holds_the_stream(monkeypatch: pytest.MonkeyPatch):
+    module = tinycomp.compile(digits_model(quantized=True), ["ethos_u", "c"], shapes=ONE)
+    monkeypatch.setattr(TARGET, "_codegen", None)
+    again = tinycomp.load(module.to_bytes())
+    image = digits()[0][:1]
+    np.testing.assert_array_equal(again(image), module(image))
+    assert again.report().regions == module.report().regions
+    assert any(row.figures for row in again.report().regions)
+
+
+@needs_vela
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", MODELS)
+def test_mlperf_tiny_compiles_as_one_region(name: str, device: str, models: Path):
+    path = models / f"{name}_int8.onnx"
+    if not path.exists():
+        pytest.skip(f"{models} has no {path.name}")
+    data = np.load(path.with_suffix(".npz"))["input"][:1]
+    (name,) = (value.name for value in tinycomp.from_onnx(path).inputs)
+    chosen = [f"ethos_u:accelerator={device}", "c:requantize=fixed_point"]
+    module = tinycomp.compile(path, chosen, shapes={name: data.shape})
+    (row,) = (row for row in module.report().regions if row.target == "ethos_u")
+    assert row.macs == module.report().totals["macs"]["offloaded"]
+    assert row.figures["cycles"] > 0
+    np.testing.assert_array_equal(module(data), tinycomp.compile(path, chosen[1:])(data))

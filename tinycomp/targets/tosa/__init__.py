@@ -1,0 +1,122 @@
+"""TOSA: regions as programs of the Tensor Operator Set Architecture 1.0, run in its reference model.
+
+The target is as slow as it is exact. It serves to test what vendors' compilers that read TOSA are given, and those
+compilers: :mod:`tinycomp.targets.ethos_u` is built on it. tosa-tools, which writes and runs the programs, may be
+installed in another environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node
+from tinycomp.ops.numeric import Array
+from tinycomp.rewrite import Match, reject
+from tinycomp.rewrite.traits import is_structural
+from tinycomp.runtime.blob import Blob
+from tinycomp.target import Target
+from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.composites import own_parameters
+from tinycomp.targets.tosa import movement, real
+from tinycomp.targets.tosa.emitter import Emitter
+from tinycomp.targets.tosa.integer import LAYERS, MatchCheck
+from tinycomp.targets.tosa.program import Program
+from tinycomp.targets.tosa.tools import ReferenceModel, interpreter, serialize
+
+Constraint = Callable[[tuple[Node, ...], Any], Verdict]
+"""Says whether hardware can run the nodes of a layer, or one operator, with the options of the target."""
+
+
+@dataclass(frozen=True)
+class TosaOptions:
+    """Choose what is computed, and by what.
+
+    Attributes:
+        real: Whether operators of float32 are taken, too: TOSA's profile PRO-FP beside PRO-INT.
+        python: The interpreter of an environment with tosa-tools; by default the environment variable
+            TINYCOMP_TOSA_PYTHON names it, or it is the one that runs tinycomp.
+    """
+
+    real: bool = False
+    python: str = field(default="", metadata={"saved": False})
+
+
+def add_rows(target: Target, constraint: Constraint = lambda nodes, options: True) -> None:
+    """Let a target take what the rows describe: quantised layers, moves of numbers, and floats if it has that option.
+
+    Args:
+        target: The target.
+        constraint: What hardware asks for in addition.
+    """
+
+    def fits(match: Match, options: Any) -> Verdict:
+        return constraint(match.matched, options)
+
+    for layer in LAYERS.values():
+        composite = target.composite(layer.pattern)
+        checks: tuple[MatchCheck, ...] = (*layer.checks, fits)
+        for check in checks:
+            composite.check(check)
+    for op in {**movement.RULES, **(real.RULES if hasattr(target.options, "real") else {})}:
+        target.op(op)(_judge_of(op, constraint))
+
+
+def _judge_of(op: str, constraint: Constraint) -> Callable[[Node, Any], Verdict]:
+    def judge(node: Node, options: Any) -> Verdict:
+        dtype = node.operand(0).dtype
+        moves, computes = movement.RULES.get(op), real.RULES.get(op)
+        if dtype == "float32" and getattr(options, "real", False):
+            rule = moves or computes
+        else:
+            rule = moves if dtype in ("int8", "uint8") else None
+        if rule is None:
+            return reject(f"{dtype} is not among the numbers that it computes {op} of")
+        verdict = rule.check(node)
+        return verdict if verdict is not True else constraint((node,), options)
+
+    return judge
+
+
+def emit(region: Node) -> Program:
+    """Return the program of a region, whose shapes are known."""
+    body: Graph = region.body.clone()
+    own_parameters(body)
+    emitter = Emitter(body.inputs)
+    for node in body.nodes:
+        emitter.program.source = node.label
+        if is_structural(node):
+            emitter.alias(node.output, node.operand(0))
+        elif node.is_composite:
+            LAYERS[node.op.partition(".")[2]].emit(emitter, node)
+        else:
+            (movement.RULES.get(node.op) or real.RULES[node.op]).emit(emitter, node)
+    return emitter.finish(body.outputs)
+
+
+TARGET = Target(
+    "tosa", description="TOSA 1.0 in its reference model, 8-bit integers to the bit; slow", options=TosaOptions,
+    static_shapes=True, canonical=True,
+)  # fmt: skip
+add_rows(TARGET)
+
+
+@TARGET.codegen
+def build(region: Node, options: TosaOptions) -> Blob:
+    """Return the TOSA file of a region."""
+    file = serialize(emit(region), interpreter(options.python))
+    return Blob(file.tobytes(), arrays={"unsigned": unsigned(region)})
+
+
+def unsigned(region: Node) -> Array:
+    """Return which results are of uint8, which TOSA stores as int8."""
+    return np.array([value.dtype == "uint8" for value in region.body.outputs])
+
+
+@TARGET.loader
+def load(blob: Blob, options: TosaOptions) -> ReferenceModel:
+    """Return what runs a TOSA file."""
+    return ReferenceModel(np.frombuffer(blob.data, np.uint8), blob.arrays["unsigned"], interpreter(options.python))

@@ -1,0 +1,358 @@
+"""What TOSA computes in 8-bit integers: one row for each quantised layer and each operator that moves stored numbers.
+
+Layers are refused where the results would not be those of ``docs/quantization.md`` with TFLite's rounding, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.numeric import Array, prod
+from tinycomp.ops.spatial import make_window, window_attributes
+from tinycomp.rewrite import Match, Remark, ValuePattern, reject
+from tinycomp.targets.common.checks import Check, Verdict
+from tinycomp.targets.common.composites import operands_of
+from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized.reading import (
+    MEAN_WEIGHT,
+    PRODUCTS,
+    IntegerProduct,
+    Requantization,
+    dequantizer,
+    first,
+    scale_of,
+    zero_point_of,
+)
+from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
+from tinycomp.targets.tosa import rescale
+from tinycomp.targets.tosa.emitter import Emitter, Order, offset_of, row_major, shape_of
+from tinycomp.targets.tosa.rescale import Scale, ScaledSum
+
+Emit = Callable[[Emitter, Node], None]
+MatchCheck = Callable[..., Verdict]
+"""Judges a match, and may have the options of the target as a second parameter."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Hold the row of a composite.
+
+    Attributes:
+        pattern: What it looks like.
+        checks: What the pattern cannot say.
+        emit: Emits one.
+    """
+
+    pattern: Callable[..., ValuePattern]
+    checks: tuple[MatchCheck, ...]
+    emit: Emit
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Hold the row of an operator.
+
+    Attributes:
+        emit: Emits one.
+        check: Which ones, beside their dtypes.
+    """
+
+    emit: Emit
+    check: Check = lambda _: True
+
+
+# Products with constants ----------------------------------------------------------------------------------------------
+
+
+def filters(weight: Array) -> Array:
+    """Return the weight of a convolution of two axes; a line has a height of 1."""
+    return weight if weight.ndim == 4 else weight[:, :, None]
+
+
+def _pads_fit(match: Match) -> Verdict:
+    node, rank = first(match.matched, "Conv"), match.x.rank
+    if rank not in (3, 4):
+        return reject(f"a convolution of {'unknown rank' if rank is None else f'{rank - 2} spatial axes'}, not 1 or 2")
+    pads = patterns.spatial_pads(match.matched, rank)
+    if isinstance(pads, Remark):
+        return pads
+    automatic = node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
+    return not (any(pads) and automatic) or reject("a Pad before automatic padding")
+
+
+def _requantization_fits(match: Match) -> Verdict:
+    product = first(match.matched, *PRODUCTS)
+    layer = IntegerProduct.read(product, match.matched)
+    if layer.weight.dtype != np.int8:
+        return reject("weights without their zero point leave int8")
+    scale, _ = _scale_of_product(layer, Requantization.read(first(match.matched, "QuantizeLinear")))
+    return scale is not None or reject("a ratio of scales leaves the range of RESCALE")
+
+
+def _scale_of_product(layer: IntegerProduct, to: Requantization) -> tuple[Scale | None, Array]:
+    """Return what sums are multiplied by, and biases, int32."""
+    ratios = np.broadcast_to(layer.scale / np.float64(to.scale), layer.bias.shape)
+    terms = 255 * np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(axis=1)
+    bias = rescale.bounded(layer.bias, terms, ratios)
+    largest = terms + np.abs(bias)
+    one = layer.scale.size == 1
+    scale = rescale.by_fixed_point(ratios[:1] if one else ratios, largest.max(initial=0) if one else largest)
+    return scale, bias.astype(np.int32)
+
+
+def _emit_product(emit: Emitter, node: Node) -> None:
+    nodes = node.body.nodes
+    product, last = first(nodes, *PRODUCTS), first(nodes, "QuantizeLinear")
+    layer, to = IntegerProduct.read(product, nodes), Requantization.read(last)
+    x = operands_of(node)[dequantizer(product.inputs[0]).inputs[0]]
+    is_image = product.op == "Conv"
+    weight = filters(layer.weight) if is_image else layer.weight[:, :, None, None]
+    images = emit.image(x) if is_image else emit.matrix(x)
+    attrs = _with_pads(product, nodes, x) if is_image else {}
+    window = make_window("Conv", images.shape[1:3], weight.shape[2:], **attrs)
+    groups = product.attrs.get("group", 1) if is_image else 1
+    point = layer.zero_point - offset_of(x.dtype)
+    scale, bias = _scale_of_product(layer, to)
+    assert scale is not None
+    sums = emit.convolve(images, weight, bias, window, groups, point)
+    y = emit.requantize(sums, scale, to)
+    if is_image:
+        emit.write_image(node.output, y)
+    else:
+        emit.write(node.output, emit.reshape(y, shape_of(node.output)))
+
+
+def _with_pads(product: Node, nodes: list[Node], x: Value) -> dict[str, Any]:
+    """Return the geometry of a convolution of two axes, with what a Pad in front of it adds."""
+    attrs, rank = window_attributes(product), len(shape_of(x))
+    around = patterns.spatial_pads(nodes, rank)
+    assert not isinstance(around, Remark)
+    if any(around):
+        own = attrs.get("pads") or [0] * len(around)
+        attrs["pads"] = [a + b for a, b in zip(own, around, strict=True)]
+    return two_axes(attrs) if rank == 3 else attrs
+
+
+def two_axes(attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the geometry of a line as that of an image of height 1."""
+    wide = {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
+    pads = {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
+    return {**attrs, **wide, **pads}
+
+
+# Products of two tensors ----------------------------------------------------------------------------------------------
+
+
+def _batches_are_equal(match: Match) -> Verdict:
+    a, b = match.a.shape, match.b.shape
+    if a is None or b is None or len(a) < 2 or len(b) < 2:
+        return reject("ranks are not known, or there is a vector")
+    same = a[:-2] == b[:-2] or all(size == 1 for size in b[:-2])
+    return same or reject(f"batches {list(a[:-2])} and {list(b[:-2])} are not equal")
+
+
+def _run_time_scale(product: Node, last: Node) -> tuple[Scale | None, list[int]]:
+    """Return the scale of a product of two tensors, and their zero points as they are stored."""
+    sources = [dequantizer(value) for value in product.inputs[:2]]
+    points = [zero_point_of(s).item() - offset_of(s.operand(0).dtype) for s in sources]
+    depth = product.operand(0).shape
+    terms = depth[-1] if depth and isinstance(depth[-1], int) else 1
+    largest = terms * (128 + abs(points[0])) * (128 + abs(points[1]))
+    ratios = np.array(
+        [scale_of(sources[0]).item() * scale_of(sources[1]).item() / float(Requantization.read(last).scale)]
+    )
+    return (rescale.by_fixed_point(ratios, largest) if largest < 2**31 else None), points
+
+
+def _run_time_sums_fit(match: Match) -> Verdict:
+    scale, _ = _run_time_scale(first(match.matched, "MatMul"), first(match.matched, "QuantizeLinear"))
+    return scale is not None or reject("sums may leave int32, or a ratio of scales the range of RESCALE")
+
+
+def _emit_matmul(emit: Emitter, node: Node) -> None:
+    nodes, outer = node.body.nodes, operands_of(node)
+    product, last = first(nodes, "MatMul"), first(nodes, "QuantizeLinear")
+    a, b = (outer[dequantizer(value).inputs[0]] for value in product.inputs[:2])
+    scale, points = _run_time_scale(product, last)
+    assert scale is not None
+    sums = matmul(emit, a, b, [emit.point(point, "int8") for point in points])
+    y = emit.requantize(sums, scale, Requantization.read(last))
+    emit.write(node.output, emit.reshape(y, shape_of(node.output)))
+
+
+def matmul(emit: Emitter, a: Value, b: Value, points: list[Any]) -> Any:
+    """Emit a product of batches of matrices, of which the second operand may have one, and return the sums."""
+    (*batch, rows, depth), columns = shape_of(a), shape_of(b)[-1]
+    count = prod(batch)
+    if prod(shape_of(b)[:-2]) != count:
+        rows, count = rows * count, 1
+    operands = [emit.reshape(emit.read(a), (count, rows, depth)), emit.reshape(emit.read(b), (count, depth, columns))]
+    kind = "int32" if operands[0].dtype == "int8" else operands[0].dtype
+    return emit.add("MATMUL", [*operands, *points], (count, rows, columns), kind)
+
+
+# Element by element ---------------------------------------------------------------------------------------------------
+
+_COMBINE: dict[str, Callable[..., Array]] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+_BYTES = np.arange(256)
+
+
+def _combined(nodes: list[Node] | tuple[Node, ...]) -> tuple[list[Array], list[float], Array, Requantization]:
+    """Return what ``docs/quantization.md`` says of two bytes that are combined.
+
+    Returns:
+        What each may be without its zero point, the scales, the results without zero point, and how they are stored.
+    """
+    op = first(nodes, *_COMBINE)
+    sources, to = [dequantizer(v) for v in op.inputs], Requantization.read(first(nodes, "QuantizeLinear"))
+    numbers = [_BYTES + np.iinfo(s.operand(0).dtype).min - zero_point_of(s).item() for s in sources]
+    scales = [scale_of(s).item() for s in sources]
+    a, b = (x.astype(np.float32) * np.float32(s) for x, s in zip(numbers, scales, strict=True))
+    with np.errstate(all="ignore"):
+        rounded = np.rint(_COMBINE[op.op](a[:, None], b) / to.scale)
+    low, high = to.low - to.zero_point, to.high - to.zero_point
+    return numbers, scales, np.clip(rounded, low, high).astype(np.int64), to
+
+
+def _factors(nodes: list[Node] | tuple[Node, ...]) -> ScaledSum | Scale | None:
+    """Return the integers that have the results of a combination."""
+    (a, b), (of_a, of_b), results, to = _combined(nodes)
+    op, step = first(nodes, *_COMBINE).op, float(to.scale)
+    low, high = to.low - to.zero_point, to.high - to.zero_point
+    if op == "Mul":
+        return rescale.product(np.multiply.outer(a, b), results, low, high)
+    sign = -1 if op == "Sub" else 1
+    return rescale.scaled_sum(a, b, (of_a / step, sign * of_b / step), results, low, high)
+
+
+def _factors_exist(match: Match) -> Verdict:
+    if match.a.rank is None or match.b.rank is None:
+        return reject("a rank is unknown")
+    found = _factors(match.matched)
+    return found is not None or reject(
+        "no integer factors round all pairs of bytes as float32 does, which ONNX asks for"
+    )
+
+
+def _emit_binary(emit: Emitter, node: Node) -> None:
+    nodes, outer = node.body.nodes, operands_of(node)
+    op, to = first(nodes, *_COMBINE), Requantization.read(first(nodes, "QuantizeLinear"))
+    values = [outer[dequantizer(v).inputs[0]] for v in op.inputs]
+    points = [zero_point_of(dequantizer(v)).item() for v in op.inputs]
+    order = common_order(emit, values, node.output)
+    shape = [shape_of(node.output)[axis] for axis in order]
+    found = _factors(nodes)
+    assert found is not None
+    if isinstance(found, Scale):
+        factors, kind, scale = [1, 1], "MUL", found
+    else:
+        kind = "ADD" if found.second >= 0 else "SUB"
+        factors, scale = [found.first, abs(found.second)], found.scale
+    operands = [
+        emit.rescale(emit.read_wide(v, order), Scale.whole(factor), point - offset_of(v.dtype), dtype="int32")
+        for v, factor, point in zip(values, factors, points, strict=True)
+    ]
+    shift = [emit.point(0, "int8")] if kind == "MUL" else []
+    emit.write(node.output, emit.requantize(emit.add(kind, [*operands, *shift], shape), scale, to), order)
+
+
+def common_order(emit: Emitter, values: list[Value], result: Value) -> Order:
+    """Return the order of the first operand that is as wide as the result and no constant; else row-major."""
+    rank = len(shape_of(result))
+    wide = (v for v in values if v.const is None and len(shape_of(v)) == rank)
+    return next((emit.order(v) for v in wide), row_major(rank))
+
+
+def _emit_table(emit: Emitter, node: Node) -> None:
+    x, table = looked_up(node), table_of(node)
+    if x.dtype == "int8":
+        table = np.roll(table, 128)  # in the order of the stored numbers
+    stored = (table.astype(np.int16) - offset_of(node.output.dtype)).astype(np.int8)
+    order = emit.order(x)
+    source = emit.read(x, order)
+    emit.write(node.output, emit.add("TABLE", [source, emit.program.const(stored)], source.shape), order)
+
+
+# Pools ----------------------------------------------------------------------------------------------------------------
+
+
+def _scale_of_mean(source: Node, to: Requantization, count: int) -> Scale | None:
+    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * count)
+    return rescale.by_fixed_point(steps / np.float64(to.scale), 255 * MEAN_WEIGHT * count)
+
+
+def _mean_fits(match: Match) -> Verdict:
+    pool = first(match.matched, "AveragePool", "GlobalAveragePool")
+    window = pool.attrs.get("kernel_shape") or (match.x.shape or ())[2:]
+    if match.x.rank not in (3, 4) or not all(isinstance(size, int) for size in window):
+        return reject(f"a mean of {match.x.type} over {list(window)}")
+    to = Requantization.read(first(match.matched, "QuantizeLinear"))
+    scale = _scale_of_mean(dequantizer(pool.inputs[0]), to, prod(window))
+    return scale is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
+
+
+def _emit_mean(emit: Emitter, node: Node) -> None:
+    """Emit a mean: an AVG_POOL2D where that has the same bits, else a convolution of every channel."""
+    nodes = node.body.nodes
+    pool, x = first(nodes, "AveragePool", "GlobalAveragePool"), next(iter(operands_of(node).values()))
+    source, images = dequantizer(pool.inputs[0]), emit.image(x)
+    line = len(shape_of(x)) == 3
+    kernel = [*([1] if line else []), *pool.attrs.get("kernel_shape", shape_of(x)[2:])]
+    attrs = window_attributes(pool)
+    window = make_window(pool.op, images.shape[1:3], kernel, **(two_axes(attrs) if line else attrs))
+    channels, count = images.shape[3], prod(kernel)
+    to = Requantization.read(first(nodes, "QuantizeLinear"))
+    scale = _scale_of_mean(source, to, count)
+    assert scale is not None
+    zero_point, less = zero_point_of(source).item(), offset_of(x.dtype)
+    low, high = (end - zero_point for end in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
+    if (scale_of(source).item(), zero_point) == (float(to.scale), to.zero_point) and rescale.divides_alike(
+        count, scale, low, high
+    ):
+        images, pads = emit.windows(images, window)
+        y = emit.average(images, window, pads, zero_point - less)
+        emit.write_image(node.output, emit.clamp(y, to.low - less, to.high - less))
+        return
+    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+    sums = emit.convolve(images, weight, np.zeros(channels, np.int32), window, channels, zero_point - less)
+    emit.write_image(node.output, emit.requantize(sums, scale, to))
+
+
+def max_pool_fits(node: Node) -> Verdict:
+    """Tell whether a maximum has one or two axes, no gaps, and no indices."""
+    kernel = node.attrs["kernel_shape"]
+    if node.operand(0).rank not in (3, 4):
+        return reject(f"a pool of {len(kernel)} spatial axes, not 1 or 2")
+    if any(d != 1 for d in node.attrs.get("dilations", ())):
+        return reject("MAX_POOL2D has no dilations")
+    return len(node.used_outputs()) == 1 or reject("MAX_POOL2D gives no indices")
+
+
+def emit_max_pool(emit: Emitter, node: Node) -> None:
+    """Emit the maximum of every window."""
+    images, line = emit.image(node.operand(0)), node.operand(0).rank == 3
+    kernel, attrs = list(node.attrs["kernel_shape"]), window_attributes(node)
+    if line:
+        kernel, attrs = [1, *kernel], two_axes(attrs)
+    window = make_window(node.op, images.shape[1:3], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)
+    x, pads = emit.windows(images, window)
+    shape = (x.shape[0], *window.output, x.shape[3])
+    attributes = {"kernel": kernel, "stride": list(window.strides), "pad": pads, "nan_mode": "PROPAGATE"}
+    emit.write_image(node.output, emit.add("MAX_POOL2D", [x], shape, **attributes))
+
+
+_PRODUCT = (patterns.bias_per_channel, patterns.scaled_per_channel, patterns.sums_fit)
+LAYERS: dict[str, Layer] = {
+    "qconv": Layer(patterns.qconv, (*_PRODUCT, _pads_fit, _requantization_fits), _emit_product),
+    "qdense": Layer(patterns.qdense, (*_PRODUCT, _requantization_fits), _emit_product),
+    "qmatmul": Layer(patterns.qmatmul, (_batches_are_equal, _run_time_sums_fit), _emit_matmul),
+    "qbinary": Layer(patterns.qbinary, (_factors_exist,), _emit_binary),
+    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _mean_fits), _emit_mean),
+    "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
+}
+"""The quantised layers, in order of precedence."""
