@@ -15,6 +15,7 @@ from tinycomp.ops import OPS
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
+from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import (
     CompositeRow,
@@ -22,7 +23,6 @@ from tinycomp.runtime.report import (
     HostRow,
     LayerRow,
     LayoutRow,
-    Position,
     RegionRow,
     Report,
 )

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import OptionError
+from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position, drawn, milliseconds, table
+from tinycomp.runtime.tables import drawn, milliseconds, table
 from tinycomp.symbolic import evaluate
 
 if TYPE_CHECKING:
@@ -175,9 +176,11 @@ class Profile:
             for row, calls in sorted(_together(self.rows), key=lambda pair: -pair[0].seconds)
         )
         figures = ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s")
-        return table(self._title(), ("kernel", "where", "nodes"), figures, cells)
+        return table(self.title, ("kernel", "where", "nodes"), figures, cells)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """What stands above the rows: how much was measured, and on what."""
         title = f"Profile, medians of {self.runs} runs"
         if not self.machine.isa:
             return title

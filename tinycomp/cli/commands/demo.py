@@ -17,7 +17,8 @@ from tinycomp.cli.session import Command, Session
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TargetError
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.report import Report, si
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.tables import si
 from tinycomp.target import find
 
 _EXAMPLE = """\
