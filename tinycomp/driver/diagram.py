@@ -94,10 +94,10 @@ class _Drawing:
                 writes=self.numbers(node.outputs),
                 takes=self.numbers(body.inputs) if body is not None else (),
                 gives=self.numbers(body.outputs) if body is not None else (),
-                attributes={name: _text(value) for name, value in node.attrs.items()},
+                attributes={} if node.is_composite else {name: _text(value) for name, value in node.attrs.items()},
                 macs=macs([node], self._sizes) if node.is_call or not node.bodies else 0,
                 position=position,
-            )  # fmt: skip
+            )
         )
 
     def _add_body(self, node: Node, name: str, body: Graph, parent: int, target: str) -> int:
@@ -115,7 +115,7 @@ class _Drawing:
                 (),
                 self.numbers(body.inputs),
                 self.numbers(body.outputs),
-            )  # fmt: skip
+            )
         )
         return len(self.nodes) - 1
 

@@ -1,4 +1,4 @@
-"""A partitioned graph as plain data, as far as pictures of it need to know: boxes in boxes, and what flows between them.
+"""A partitioned graph as plain data, as far as pictures need to know it: boxes in boxes, and what flows between them.
 
 Everything is numbered: values, and nodes with those that hold others before what they hold.
 """

@@ -89,7 +89,8 @@ def _table(heads: Sequence[str], rows: Iterable[str], count: int) -> str:
 def _cells(mark: str, first: object, *others: object) -> str:
     """Return a row; the mark is markup."""
     cells = [f"{mark} {_safe(first)}", *map(_safe, others)]
-    return f"<tr>{''.join(f'<td style="text-align: left">{cell}</td>' for cell in cells)}</tr>"
+    row = "".join(f'<td style="text-align: left">{cell}</td>' for cell in cells)
+    return f"<tr>{row}</tr>"
 
 
 def _mark(target: str, places: Mapping[str, int]) -> str:

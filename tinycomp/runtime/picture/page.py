@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that asks nothing of the network, with its style, its scripts and its data inside.
+"""The page of a report: one HTML file that asks nothing of the network; style, scripts and data are inside.
 
 Names come out of strangers' files. They are written as JSON in an element that is not executed, drawn on a canvas or
 set as text, never as markup; and the page allows no script and no style but its own, by their hashes.
@@ -58,6 +58,7 @@ def _shown(data: Any) -> Any:
 def _view_data(view: View) -> dict[str, Any]:
     """Return a view as the scripts read it; repeated reasons and names of targets are numbered."""
     report, diagram, profile = view.report, view.diagram, view.profile
+    measured = None if profile is None else {"runs": profile.runs, "seconds": profile.seconds, "title": profile.title}
     reasons: dict[tuple[Any, ...], int] = {}
     nodes = [
         {
@@ -96,7 +97,7 @@ def _view_data(view: View) -> dict[str, Any]:
             }
             for arena in diagram.arenas
         ],
-        "profile": None if profile is None else {"runs": profile.runs, "seconds": profile.seconds, "title": profile.title},
+        "profile": measured,
     }  # fmt: skip
 
 

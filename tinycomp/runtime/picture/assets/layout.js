@@ -15,7 +15,7 @@ const TALL = 480;          // lower containers are not cut into columns
 const BUDGET = 9;          // bends of wires per box; longer wires beyond that are drawn straight
 
 // boxes: [{w, h}, ...]; wires: [{from, x, to: [{box, x}, ...]}, ...] with x from the left edge of the box, null where a
-// wire may end anywhere on it.
+// wire may end anywhere on it. A box that is to stand below another by its middle, not by where a wire ends, is isCentred.
 // first and last: boxes that belong at the top and at the bottom.
 // Returns {x, y: of each box, w, h, wires: [[line, ...], ...]}, a line being [x1, y1, x2, y2, isCurved].
 function layered(boxes, wires, first, last, wrap) {
@@ -92,7 +92,9 @@ function routeWires(boxes, wires, ranks) {
     const lowerX = isFree ? lower.w / 2 : end;
     // Boxes below one another make the trunk, which is to be straight; so are wires that pass by.
     const weight = upper.box < 0 && lower.box < 0 ? 8 : upper.box < 0 || lower.box < 0 ? 0.1 : 16;
-    const made = {upper, upperX, lower, lowerX, wire, weight, isFree};
+    const upperPull = boxes[upper.box]?.isCentred ? upper.w / 2 : upperX;
+    const lowerPull = boxes[lower.box]?.isCentred ? lower.w / 2 : lowerX;
+    const made = {upper, upperX, lower, lowerX, wire, weight, isFree, upperPull, lowerPull};
     upper.down.push(made);
     lower.up.push(made);
     links.push(made);
@@ -207,8 +209,8 @@ function alignLayer(layer, goesDown) {
       sum += each.weight * x;
       weight += each.weight;
     };
-    if (goesDown !== false) for (const each of vertex.up) pull(each, each.upper.x + each.upperX - each.lowerX);
-    if (goesDown !== true) for (const each of vertex.down) pull(each, each.lower.x + each.lowerX - each.upperX);
+    if (goesDown !== false) for (const each of vertex.up) pull(each, each.upper.x + each.upperPull - each.lowerPull);
+    if (goesDown !== true) for (const each of vertex.down) pull(each, each.lower.x + each.lowerPull - each.upperPull);
     const wish = weight ? sum / weight : vertex.x;
     const strength = weight || 0.1;
     // Isotonic regression by pooling adjacent violators: distances kept, squares of departures least.

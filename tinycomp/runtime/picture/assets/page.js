@@ -180,7 +180,8 @@ function differences(holder, tab) {
     const isOther = !isMoved && list(a.kernels) !== list(b.kernels);
     return {source, a, b, change: isMoved ? (a && b ? "moved" : a ? "only in A" : "only in B") : isOther ? "other kernel" : ""};
   });
-  rows.sort((x, y) => Number(!x.change) - Number(!y.change));
+  const order = ["moved", "other kernel", "only in A", "only in B", ""];
+  rows.sort((x, y) => order.indexOf(x.change) - order.indexOf(y.change));
   const isTimed = pictures.every((picture) => picture.data.profile);
   const gain = (row) => (row.a && row.b && row.a.isTimed && row.b.isTimed ? row.b.seconds - row.a.seconds : 0);
   const side = (key, name) => [
@@ -326,4 +327,4 @@ $("splitter").addEventListener("pointerdown", (event) => {
 
 showTab(pictures.length > 1 ? "differences" : "nodes");
 refresh();
-window.tinycomp = {pictures, theme, goTo, search, setHeat, commands, showTab, tabs};
+window.tinycomp = {pictures, theme, goTo, search, setHeat, commands, showTab, tabs, layered};

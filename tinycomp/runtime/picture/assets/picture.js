@@ -162,7 +162,7 @@ class Picture {
     const ports = [];
     const boxes = scope.children.map((child) => {
       child.size = child.isOpen ? {w: child.inner.w, h: child.inner.h} : this.boxSize(child);
-      return {...child.size};
+      return {...child.size, isCentred: child.isOpen && child.kind !== "region"};
     });
     const sources = new Map();
     const wires = [];
@@ -272,7 +272,6 @@ class Picture {
     const {w, h} = this.graph.root.box;
     const k = Math.min(1.25, (this.w - 24) / w, (this.h - 24) / h);
     this.camera = {k, x: (this.w - w * k) / 2, y: (this.h - h * k) / 2};
-    // A picture that would be too small to read starts at its top in full width.
     this.draw();
   }
 
@@ -776,6 +775,8 @@ class Picture {
     pen.scale(ratio, ratio);
     const {scale, x, y} = this.mapped;
     const {left, top, right, bottom} = this.window;
+    const {box} = this.graph.root;
+    this.minimap.style.visibility = left <= 0 && top <= 0 && right >= box.w && bottom >= box.h ? "hidden" : "visible";
     pen.lineWidth = 1.5;
     pen.strokeStyle = this.theme.accent;
     pen.strokeRect(x + left * scale, y + top * scale, (right - left) * scale, (bottom - top) * scale);
