@@ -54,11 +54,8 @@ def shown(window: Browser, report: Report, tmp_path: Path) -> Iterator[Browser]:
 
 def run(window: Browser, body: str, *arguments: object) -> object:
     """Evaluate with the first picture as ``p`` and a way to find nodes by operator or label."""
-    return window.run(
-        "const p = tinycomp.pictures[0]; const find = (name) => p.graph.nodes.find((n) => n.op === name || n.label === name);"
-        f"{body}",
-        *arguments,
-    )
+    find = "const find = (name) => p.graph.nodes.find((n) => n.op === name || n.label === name);"
+    return window.run(f"const p = tinycomp.pictures[0]; {find} {body}", *arguments)
 
 
 def centre_of(window: Browser, name: str, x: float = 0.5) -> tuple[float, float]:
@@ -66,7 +63,8 @@ def centre_of(window: Browser, name: str, x: float = 0.5) -> tuple[float, float]
     place = run(
         window,
         "const {box} = find(arguments[0]); const at = p.canvas.getBoundingClientRect();"
-        "const [x, y] = arguments[1] < 0 ? [box.x + box.w + arguments[1], box.y + 15] : [box.x + box.w * arguments[1], box.y + box.h / 2];"
+        "const [x, y] = arguments[1] < 0 ? [box.x + box.w + arguments[1], box.y + 15]"
+        " : [box.x + box.w * arguments[1], box.y + box.h / 2];"
         "const [sx, sy] = p.toScreen(x, y); return [sx + at.left, sy + at.top];",
         name,
         x,
@@ -147,7 +145,7 @@ def test_arrows_follow_the_data(shown: Browser) -> None:
 def test_the_table_is_sorted_filtered_and_follows(shown: Browser) -> None:
     rows = "return [...document.querySelectorAll('.rows .row')].map((r) => r.innerText.split('\\n').filter(Boolean))"
     shown.run("tinycomp.showTab('nodes'); tinycomp.tabs.get('nodes').content.sortBy(5)")
-    macs = [row for row in shown.run(rows)]
+    macs = shown.run(rows)
     assert any("Conv" in cell for cell in macs[0])
     shown.run("tinycomp.tabs.get('nodes').content.setQuery('softmax numpy')")
     (row,) = shown.run(rows)
@@ -162,7 +160,8 @@ def test_the_timeline_and_the_arena_lead_to_nodes(shown: Browser) -> None:
         shown.run("tinycomp.showTab(arguments[0])", tab)
         place = shown.run(
             "const chart = tinycomp.tabs.get(arguments[0]).content; const at = chart.canvas.getBoundingClientRect();"
-            "const item = chart.placed.filter((i) => i.nodes.length && (!arguments[1] || i.text === arguments[1])).pop();"
+            "const items = chart.placed.filter((i) => i.nodes.length && (!arguments[1] || i.text === arguments[1]));"
+            "const item = items.pop();"
             "return [at.left + (item.start + item.end) / 2 * chart.w, at.top + item.top + item.height / 2]",
             tab,
             name,
@@ -214,7 +213,8 @@ def test_names_run_no_scripts(window: Browser, tmp_path: Path) -> None:
     module.report().save_html(tmp_path / "evil.html", module.report())
     window.open(tmp_path / "evil.html")
     window.run(
-        "const p = tinycomp.pictures[0]; p.select(p.graph.nodes[0]); for (const name of tinycomp.tabs.keys()) tinycomp.showTab(name)"
+        "const p = tinycomp.pictures[0]; p.select(p.graph.nodes[0]);"
+        "for (const name of tinycomp.tabs.keys()) tinycomp.showTab(name)"
     )
     assert window.run("return [window.hacked, document.scripts.length, document.images.length]") == [None, 2, 0]
     shown = str(window.run("return document.getElementById('details').innerText"))
@@ -256,7 +256,8 @@ def test_three_thousand_nodes_are_laid_out_without_overlap(window: Browser, tmp_
     for columns in (True, False):
         boxes = run(
             window,
-            "if (p.wraps !== arguments[0]) p.setWrap(arguments[0]); p.paint(); return p.seen.map((n) => [n.box.x, n.box.y, n.box.w, n.box.h])",
+            "if (p.wraps !== arguments[0]) p.setWrap(arguments[0]); p.paint();"
+            "return p.seen.map((n) => [n.box.x, n.box.y, n.box.w, n.box.h])",
             columns,
         )
         assert isinstance(boxes, list)
@@ -268,7 +269,7 @@ def test_three_thousand_nodes_are_laid_out_without_overlap(window: Browser, tmp_
 def overlapping(boxes: np.ndarray) -> int:
     """How many pairs of boxes overlap."""
     x, y, w, h = (column[:, None] for column in boxes.T)
-    apart = (x + w <= x.T + 1e-6) | (x.T + w.T <= x + 1e-6) | (y + h <= y.T + 1e-6) | (y.T + h.T <= y + 1e-6)
+    apart = (x + w <= x.T + 1e-6) | (x.T + w.T <= x + 1e-6) | (y + h <= y.T + 1e-6) | (y.T + h.T <= y + 1e-6)  # noqa: SIM300
     return int((~apart).sum() - len(boxes)) // 2
 
 

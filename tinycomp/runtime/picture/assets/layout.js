@@ -10,9 +10,10 @@ const GAP_WIRE = 12;       // between wires that pass a layer
 const GAP_Y = 30;          // between layers
 const GAP_PORT = 10;       // before and behind the ports of a container
 const GAP_COLUMN = 56;     // between columns
+const LANE = 6;            // between wires in the gap between columns
 const ASPECT = 1.7;        // width by height that columns aim at
 const TALL = 480;          // lower containers are not cut into columns
-const BUDGET = 9;          // bends of wires per box; longer wires beyond that are drawn straight
+const BUDGET = 5;          // bends of wires per box; longer wires beyond that are drawn straight
 
 // boxes: [{w, h}, ...]; wires: [{from, x, to: [{box, x}, ...]}, ...] with x from the left edge of the box, null where a
 // wire may end anywhere on it. A box that is to stand below another by its middle, not by where a wire ends, is isCentred.
@@ -123,16 +124,19 @@ function routeWires(boxes, wires, ranks) {
 
 // Sorts each layer by where its neighbours stand, back and forth, and keeps the order with the fewest crossings.
 function orderLayers(net) {
-  const sweeps = net.vertices.length > 12000 ? 4 : 12;
+  const sweeps = net.vertices.length > 5000 ? 6 : 14;
+  let useless = 0;
   const save = () => net.layers.map((layer) => layer.slice());
   let best = save();
   let fewest = crossings(net);
-  for (let sweep = 0; sweep < sweeps && fewest; sweep++) {
+  for (let sweep = 0; sweep < sweeps && fewest && useless < 4; sweep++) {
     const goesDown = sweep % 2 === 0;
     const order = goesDown ? net.layers : net.layers.slice().reverse();
     for (const layer of order) sortLayer(layer, goesDown);
     const count = crossings(net);
+    useless++;
     if (count < fewest) {
+      useless = 0;
       fewest = count;
       best = save();
     }
@@ -155,28 +159,41 @@ function sortLayer(layer, goesDown) {
   layer.forEach((vertex, place) => { vertex.place = place; });
 }
 
-// Counts pairs of links between neighbouring layers that cross, by the method of Barth, Mutzel and Juenger (2002).
+// Counts pairs of links between neighbouring layers that cross: pairs of ends that are out of order.
 function crossings(net) {
   let total = 0;
   for (const layer of net.layers) {
     const ends = [];
-    for (const vertex of layer) {
-      const down = vertex.down.slice().sort((a, b) => a.upperX - b.upperX || a.lower.place - b.lower.place);
-      for (const each of down) ends.push(each.lower.place + (each.lower.w ? each.lowerX / each.lower.w : 0.5) * 0.9);
+    for (const {down} of layer) {
+      if (down.length > 1) down.sort((a, b) => a.upperX - b.upperX || a.lower.place - b.lower.place);
+      for (const {lower, lowerX} of down) ends.push(lower.place + (lower.w ? lowerX / lower.w : 0.5) * 0.9);
     }
-    if (ends.length < 2) continue;
-    const sorted = Array.from(new Set(ends)).sort((a, b) => a - b);
-    const rankOf = new Map(sorted.map((end, i) => [end, i]));
-    const tree = new Int32Array(sorted.length + 1);
-    for (let seen = 0; seen < ends.length; seen++) {
-      const rank = rankOf.get(ends[seen]);
-      let smaller = 0;
-      for (let i = rank + 1; i > 0; i -= i & -i) smaller += tree[i];
-      total += seen - smaller;
-      for (let i = rank + 1; i <= sorted.length; i += i & -i) tree[i]++;
-    }
+    total += inversions(Float64Array.from(ends));
   }
   return total;
+}
+
+// Counts pairs that are out of order, by merging; sorts the array on the way.
+function inversions(array) {
+  let from = array;
+  let into = new Float64Array(array.length);
+  let count = 0;
+  for (let width = 1; width < array.length; width *= 2) {
+    for (let start = 0; start < array.length; start += 2 * width) {
+      const middle = Math.min(start + width, array.length);
+      const end = Math.min(start + 2 * width, array.length);
+      let [left, right] = [start, middle];
+      for (let at = start; at < end; at++) {
+        if (left < middle && (right >= end || from[left] <= from[right])) into[at] = from[left++];
+        else {
+          into[at] = from[right++];
+          count += middle - left;
+        }
+      }
+    }
+    [from, into] = [into, from];
+  }
+  return count;
 }
 
 // Gives each vertex the place that its neighbours ask for, as near as its layer allows, back and forth.
@@ -310,20 +327,23 @@ function cutIntoColumns(net) {
   net.columnOf = new Int32Array(net.layers.length);
   if (columns < 2 || net.height < TALL) return width;
   const passing = net.layers.map((layer) => new Set(layer.flatMap((v) => v.down.map((each) => each.wire))).size);
+  const most = Math.max(4, ...passing);
   const wanted = net.height / columns;
   const starts = [0];
+  const gutters = [];
   let begin = 0;
   while (net.height - net.tops[begin] > wanted * 1.35) {
     let best = -1;
     let bestCost = Infinity;
     for (let rank = begin; rank < net.layers.length - 1; rank++) {
       const size = net.bottoms[rank] - net.tops[begin];
-      if (passing[rank] > 3 || size < wanted * 0.5) continue;
-      const cost = Math.abs(size - wanted) / wanted + 0.25 * passing[rank];
+      if (size < wanted * 0.5) continue;
+      const cost = (2 * Math.abs(size - wanted)) / wanted + passing[rank] / most;
       if (cost < bestCost) [best, bestCost] = [rank, cost];
     }
     if (best < 0) break;
     begin = best + 1;
+    gutters.push(Math.max(GAP_COLUMN, 32 + LANE * passing[best]));
     starts.push(begin);
   }
   let x = 0;
@@ -346,12 +366,12 @@ function cutIntoColumns(net) {
     }
     net.columns.push({left: x, right: x + right - left, bottom: net.bottoms[end - 1]});
     height = Math.max(height, net.bottoms[end - 1]);
-    x += right - left + GAP_COLUMN;
+    x += right - left + (gutters[column] || 0);
   });
   net.height = height + (starts.length > 1 ? 24 : 0);
   if (starts.length > 1) for (const vertex of net.vertices) vertex.y += 12;
   if (starts.length > 1) for (let rank = 0; rank < net.layers.length; rank++) { net.tops[rank] += 12; net.bottoms[rank] += 12; }
-  return x - GAP_COLUMN;
+  return x;
 }
 
 function drawWires(net, wires) {
@@ -366,9 +386,9 @@ function drawWires(net, wires) {
       const column = net.columns[net.columnOf[each.upper.rank]];
       const lane = lanes.get(column) || 0;
       lanes.set(column, lane + 1);
-      const x = column.right + GAP_COLUMN / 2 + (lane - 0.5) * 6;
-      const below = net.height - 4 - lane * 5;
-      const above = 4 + lane * 5;
+      const x = column.right + 22 + lane * LANE;
+      const below = net.height - Math.max(1, 8 - lane * 3);
+      const above = Math.max(1, 8 - lane * 3);
       lines[each.wire].push(
         [x1, y1, x1, below, 0], [x1, below, x, below, 0], [x, below, x, above, 0], [x, above, x2, above, 0], [x2, above, x2, y2, 0],
       );
@@ -389,5 +409,19 @@ function drawWires(net, wires) {
       lines[index].push([from.x + wire.x, from.y + from.h, to.x + (target.x ?? to.w / 2), to.y, 1]);
     }
   });
-  return lines;
+  return lines.map(joined);
+}
+
+// Joins upright lines of one wire that go on from each other.
+function joined(lines) {
+  const isUpright = ([x1, , x2]) => Math.abs(x1 - x2) < 0.5;
+  const upright = lines.filter(isUpright).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const kept = lines.filter((line) => !isUpright(line));
+  let last = null;
+  for (const [x1, y1, x2, y2] of upright) {
+    const [top, bottom] = [Math.min(y1, y2), Math.max(y1, y2)];
+    if (last && Math.abs(last[0] - x1) < 0.5 && top <= last[3] + 1) last[3] = Math.max(last[3], bottom);
+    else kept.push((last = [x1, top, x2, bottom, 0]));
+  }
+  return kept;
 }

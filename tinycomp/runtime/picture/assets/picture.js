@@ -581,6 +581,7 @@ class Picture {
     const colour = theme.colour(node.target);
     const radius = node.isBorder ? h / 2 : 7;
     const isFar = camera.k < 0.5;
+    if (h * camera.k < 5) return this.paintSpeck(pen, node, colour);
     if (node.hasInside) {
       rounded(pen, x + 3, y + 4, w, h, radius);
       pen.fillStyle = mixedWith(theme.node, colour, 0.35);
@@ -616,6 +617,19 @@ class Picture {
     pen.font = `11px ${FONT}`;
     pen.fillText(fitted(pen, this.figure(node) || this.subtitle(node), w - 26), x + 12, y + 33);
     if (node.hasInside) this.paintToggle(pen, x + w - 13, y + 17, false);
+  }
+
+  // From very far: a spot of colour; hosts keep an edge.
+  paintSpeck(pen, node, colour) {
+    const {theme} = this;
+    const {x, y, w, h} = node.box;
+    pen.fillStyle = this.heat !== "none" ? theme.heat(this.share(node)) : colour;
+    pen.fillRect(x, y, w, h);
+    const ring = node === this.selected ? theme.accent : this.matches && this.matches.has(node) ? theme.search : node.isHost ? colour : null;
+    if (!ring) return;
+    pen.lineWidth = 3 / this.camera.k;
+    pen.strokeStyle = ring;
+    pen.strokeRect(x, y, w, h);
   }
 
   // From afar: the mark and one line in large letters, as long as they can be read.
@@ -736,7 +750,7 @@ class Picture {
     const {left, top, right, bottom} = this.window;
     if (Math.max(x1, x2) + x < left || Math.min(x1, x2) + x > right || Math.max(y1, y2) + y < top || Math.min(y1, y2) + y > bottom) return;
     pen.moveTo(x + x1, y + y1);
-    if (!isCurved || Math.abs(x1 - x2) < 0.5) pen.lineTo(x + x2, y + y2);
+    if (!isCurved || Math.abs(x1 - x2) < 0.5 || this.camera.k < 0.1) pen.lineTo(x + x2, y + y2);
     else {
       const middle = (y1 + y2) / 2;
       pen.bezierCurveTo(x + x1, y + middle, x + x2, y + middle, x + x2, y + y2);
