@@ -70,15 +70,17 @@ class _Graph:
 
     def to_dict(self) -> dict[str, Any]:
         diagram = self._diagram
-        inputs = [
-            {"id": f"input{place}", "label": diagram.values[value].name, "outputsMetadata": self._metadata([value])}
-            for place, value in enumerate(diagram.inputs)
+        ends = [
+            *((f"input{place}", value, [], [value]) for place, value in enumerate(diagram.inputs)),
+            *((f"output{place}", value, [value], []) for place, value in enumerate(diagram.outputs) if value >= 0),
         ]
-        outputs = [
-            {"id": f"output{place}", "label": diagram.values[value].name, "incomingEdges": self._edges([value])}
-            for place, value in enumerate(diagram.outputs)
-            if value >= 0
-        ]
+        borders = [
+            {
+                "id": name, "label": diagram.values[value].name, "namespace": "", "attrs": [],
+                "incomingEdges": self._edges(read), "outputsMetadata": self._metadata(given),
+            }
+            for name, value, read, given in ends
+        ]  # fmt: skip
         namespaces = self._namespaces()
         nodes = [
             {
@@ -94,7 +96,7 @@ class _Graph:
             for number, node in enumerate(diagram.nodes)
             if number in self._holders and (attributes := _attributes(node, self._view.facts[number], self._view))
         }
-        return {"id": self.name, "nodes": [*inputs, *nodes, *outputs], "groupNodeAttributes": layers}
+        return {"id": self.name, "nodes": [*borders, *nodes], "groupNodeAttributes": layers}
 
     def _namespaces(self) -> list[str]:
         """Return the path of what holds each node."""

@@ -206,10 +206,10 @@ function placeAcross(net) {
     }
     for (const vertex of layer) vertex.x -= x / 2;
   }
-  for (let sweep = 0; sweep < 10; sweep++) {
+  for (let sweep = 0; sweep < 9; sweep++) {
     const goesDown = sweep % 2 === 0;
     const order = goesDown ? net.layers : net.layers.slice().reverse();
-    for (const layer of order) alignLayer(layer, sweep < 8 ? goesDown : null);
+    for (const layer of order) alignLayer(layer, goesDown);
   }
 }
 
@@ -226,8 +226,8 @@ function alignLayer(layer, goesDown) {
       sum += each.weight * x;
       weight += each.weight;
     };
-    if (goesDown !== false) for (const each of vertex.up) pull(each, each.upper.x + each.upperPull - each.lowerPull);
-    if (goesDown !== true) for (const each of vertex.down) pull(each, each.lower.x + each.lowerPull - each.upperPull);
+    if (goesDown) for (const each of vertex.up) pull(each, each.upper.x + each.upperPull - each.lowerPull);
+    else for (const each of vertex.down) pull(each, each.lower.x + each.lowerPull - each.upperPull);
     const wish = weight ? sum / weight : vertex.x;
     const strength = weight || 0.1;
     // Isotonic regression by pooling adjacent violators: distances kept, squares of departures least.
@@ -415,13 +415,13 @@ function drawWires(net, wires) {
 // Joins upright lines of one wire that go on from each other.
 function joined(lines) {
   const isUpright = ([x1, , x2]) => Math.abs(x1 - x2) < 0.5;
-  const upright = lines.filter(isUpright).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const upright = lines.filter(isUpright).map(([x1, y1, , y2]) => [Math.round(x1 * 2) / 2, Math.min(y1, y2), Math.max(y1, y2)]);
+  upright.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const kept = lines.filter((line) => !isUpright(line));
   let last = null;
-  for (const [x1, y1, x2, y2] of upright) {
-    const [top, bottom] = [Math.min(y1, y2), Math.max(y1, y2)];
-    if (last && Math.abs(last[0] - x1) < 0.5 && top <= last[3] + 1) last[3] = Math.max(last[3], bottom);
-    else kept.push((last = [x1, top, x2, bottom, 0]));
+  for (const [x, top, bottom] of upright) {
+    if (last && last[0] === x && top <= last[3] + 1) last[3] = Math.max(last[3], bottom);
+    else kept.push((last = [x, top, x, bottom, 0]));
   }
   return kept;
 }

@@ -264,7 +264,7 @@ class Picture {
     this.canvas.height = Math.round(h * ratio);
     this.canvas.style.width = `${w}px`;
     this.canvas.style.height = `${h}px`;
-    if (isFirst) this.fit();
+    if (isFirst || this.isFitted) this.fit();
     else this.draw();
   }
 
@@ -272,6 +272,7 @@ class Picture {
     const {w, h} = this.graph.root.box;
     const k = Math.min(1.25, (this.w - 24) / w, (this.h - 24) / h);
     this.camera = {k, x: (this.w - w * k) / 2, y: (this.h - h * k) / 2};
+    this.isFitted = true;
     this.draw();
   }
 
@@ -281,12 +282,14 @@ class Picture {
     camera.x = x - ((x - camera.x) * k) / camera.k;
     camera.y = y - ((y - camera.y) * k) / camera.k;
     camera.k = k;
+    this.isFitted = false;
     this.draw();
   }
 
   centre(node, least = 0.7) {
     const {x, y, w, h} = node.box;
     const k = Math.max(this.camera.k, Math.min(least, (this.w - 40) / w, (this.h - 40) / h));
+    this.isFitted = false;
     this.camera = {k, x: this.w / 2 - (x + w / 2) * k, y: this.h / 2 - (y + Math.min(h, this.h / k) / 2) * k};
     this.draw();
   }
@@ -410,6 +413,7 @@ class Picture {
         const distance = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
         this.zoom(distance([x, y], other) / Math.max(1, distance(before, other)), ...other);
       } else {
+        this.isFitted = false;
         this.camera.x += x - before[0];
         this.camera.y += y - before[1];
         moved += Math.abs(x - before[0]) + Math.abs(y - before[1]);
@@ -516,7 +520,10 @@ class Picture {
     if (node === this.selected || node === this.hovered) this.paintRing(pen, node, isRegion ? 12 : 8);
     // Titles of regions stay readable from afar.
     const size = Math.max(1, Math.min(1.9, 9 / (12 * camera.k), w / 150));
-    if (12 * camera.k * size < 5) return;
+    if (12 * camera.k * size < 5) {
+      if (isRegion && w * camera.k > 90) this.paintFarTitle(pen, node, colour);
+      return;
+    }
     pen.save();
     pen.translate(x + 14, y + HEADER / 2 + 2 + (size > 1 ? (size - 1) * 4 : 0));
     pen.scale(size, size);
@@ -534,6 +541,18 @@ class Picture {
     }
     pen.restore();
     this.paintToggle(pen, x + w - 15, y + HEADER / 2 + 2, true);
+  }
+
+  // Above the frame, since there is no room for letters inside that could be read.
+  paintFarTitle(pen, node, colour) {
+    const {theme, camera} = this;
+    const size = 10 / camera.k;
+    const y = node.box.y - size * 0.6;
+    drawMark(pen, theme.mark(node.target), node.box.x + size * 0.5, y, size * 0.4, colour);
+    pen.fillStyle = theme.ink;
+    pen.font = `600 ${size}px ${FONT}`;
+    pen.textBaseline = "middle";
+    pen.fillText(fitted(pen, `${this.title(node)}  ${this.figure(node)}`, node.box.w - size * 1.2), node.box.x + size * 1.2, y);
   }
 
   paintToggle(pen, x, y, isOpen) {
