@@ -206,7 +206,7 @@ def _overlays(view: View) -> dict[str, _Values]:
             if facts.reasons
         ),
         "time": (
-            (number, {"value": facts.seconds * 1e3})
+            (number, {"value": facts.seconds * 1e6})
             for number, (_, facts) in enumerate(nodes)
             if facts.seconds is not None
         ),
@@ -214,7 +214,8 @@ def _overlays(view: View) -> dict[str, _Values]:
 
 
 def _node_data(name: str, results: dict[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {"results": results, "name": f"tinycomp {name}"}
+    unit = ", microseconds" if name == "time" else ""
+    data: dict[str, Any] = {"results": results, "name": f"tinycomp {name}{unit}"}
     return data | ({"gradient": _GRADIENT} if name == "time" else {"showExpandedSummaryOnGroupNode": True})
 
 
