@@ -22,14 +22,20 @@ tinycomp report model.onnx --why /layer1/Conv
 tinycomp report model.onnx -t npu_sim --advise
 tinycomp report digits --profile --html report.html
 tinycomp report digits --html both.html --against digits-int8
+tinycomp report digits -t c --against-target npu_sim --against-target c
 tinycomp report model.onnx --model-explorer out/"""
 
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser, saved=True)
     add_compilation(parser)
-    parser.add_argument("--why", metavar="NODE", help="say where one node runs, and every reason why not elsewhere")
-    parser.add_argument("--advise", action="store_true", help="say which small changes would save regions, as tried")
+    question = parser.add_mutually_exclusive_group()
+    question.add_argument("--why", metavar="NODE", help="say where one node runs, and every reason why not elsewhere")
+    question.add_argument("--advise", action="store_true", help="say which small changes would save regions, as tried")
+    question.add_argument("--against", metavar="MODEL", help="compare with another model, or a module saved before")
+    parser.add_argument(
+        "--against-target", action="append", metavar="NAME", help="targets of the other model (default: the same ones)"
+    )
     parser.add_argument(
         "--profile",
         action="store_true",
@@ -40,17 +46,13 @@ def _configure(parser: ArgumentParser) -> None:
     pictures.add_argument(
         "--html", type=Path, metavar="FILE", help="write the report as a web page: the graph, tables, times, memory"
     )
-    pictures.add_argument("--against", metavar="MODEL", help="compare with another model, or a module saved before")
-    pictures.add_argument(
-        "--against-target", action="append", metavar="NAME", help="targets of the other model (default: the same ones)"
-    )
     pictures.add_argument(
         "--model-explorer", type=Path, metavar="FOLDER", help="write the graph and its overlays for Model Explorer"
     )
 
 
 def _run(options: Namespace, session: Session) -> int:
-    if options.against_target and not options.against:
+    if options.against_target and not (options.against or options.why or options.advise):
         options.against = options.model
     report = _report(options, session)
     other = None if options.against is None else _report(_other(options), session)
