@@ -249,7 +249,9 @@ class Picture {
 
   subtitle(node) {
     if (node.kind === "region") return `${node.target}, ${node.children.length} steps`;
-    return tail(node.label, 26);
+    // Of a composite, the node that does most of its work stands for it.
+    const main = node.kind === "composite" && node.hasInside ? node.children.reduce((a, b) => (b.macs > a.macs ? b : a), node.children[0]) : node;
+    return tail((main.macs || node.kind !== "composite" ? main : node).label, 26);
   }
 
   // ---- camera
@@ -707,6 +709,7 @@ class Picture {
       if (this.crossesBorder(wire)) crossing.push(index);
       else for (const line of at.wires[index]) this.trace(pen, line, x, y);
     });
+    if (scope.index >= 0) this.tracePorts(pen, scope, x, y);
     pen.lineWidth = Math.max(1.3, 0.7 / camera.k);
     pen.strokeStyle = theme.line;
     pen.stroke();
@@ -716,6 +719,20 @@ class Picture {
     pen.lineWidth = Math.max(3, 1.6 / camera.k);
     pen.strokeStyle = theme.colour("");
     pen.stroke();
+  }
+
+  // Leads the wires of a container on to its frame, but not through its title.
+  tracePorts(pen, scope, x, y) {
+    const {at, ports} = scope.inner;
+    const {box} = scope;
+    const title = box.x + 34 + width(this.title(scope), "600 12px") + width(this.figure(scope), "11px");
+    ports.forEach((port, i) => {
+      const place = scope.children.length + i;
+      const [portX, portY] = [x + at.x[place] + 1, y + at.y[place]];
+      pen.moveTo(portX, portY);
+      if (!port.isInput) pen.lineTo(portX, box.y + box.h);
+      else pen.lineTo(portX, portX > title && portX < box.x + box.w - 30 ? box.y : box.y + HEADER);
+    });
   }
 
   // How many bytes cross a border, in the middle of the longest line of the wire.
