@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -25,7 +25,6 @@ _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
 _REPORT = "This is a fault in tinycomp. Run again with --traceback and report what it shows."
 _PARTS = ("where", "expected", "found", "hint")
 _PATIENCE = 1.0
-_PLAIN_WIDTH = 110
 
 
 def failure_block(error: BaseException, code: int) -> RenderableType:
@@ -68,14 +67,19 @@ class Session:
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = _console(stderr=False)
-        self.err = _console(stderr=True)
+        self.out = _Console()
+        self.err = _Console(stderr=True)
 
     def show(self, *parts: RenderableType, end: str = "\n") -> None:
-        """Print for people; silent under ``--json``. Texts are printed as they are, without markup."""
+        """Print for people; silent under ``--json``.
+
+        Texts are printed as they are, without markup; in a pipe or file their lines are not broken, so that paths stay
+        whole.
+        """
         if not self.as_json:
             for part in parts:
-                self.out.print(part, markup=False, highlight=False, end=end)
+                is_whole = isinstance(part, str) and not self.out.is_terminal
+                self.out.print(part, markup=False, highlight=False, end=end, soft_wrap=is_whole)
 
     def result(self, data: dict[str, Any]) -> None:
         """Print for programs; silent without ``--json``."""
@@ -103,12 +107,6 @@ class Session:
             timer.join()
             if moving:
                 bar.stop()
-
-
-def _console(stderr: bool) -> Console:
-    """Return a console whose tables in a pipe or file show reasons in full, not the 80 columns that rich assumes."""
-    console = _Console(stderr=stderr, soft_wrap=False)
-    return console if console.is_terminal else _Console(stderr=stderr, width=_PLAIN_WIDTH)
 
 
 class _Console(SafeConsole):

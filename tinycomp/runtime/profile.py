@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDTH = 120
+_NAMES_SHOWN = 4
+
+
+REGION = "tinycomp.region::"
+"""What the kernel of a row begins with that is a region whose kernel calls are not known."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ class Profile:
             (
                 _kernel_cell(row, calls),
                 row.step,
-                ", ".join(row.sources),
+                _few(row.sources),
                 milliseconds(row.seconds),
                 f"{row.seconds / whole:.1%}",
                 _figure(row.gflops, ".1f"),
@@ -210,8 +215,15 @@ def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
     )  # fmt: skip
 
 
+def _few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def _kernel_cell(row: ProfileRow, calls: int) -> str:
-    text = f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel
+    kernel = row.kernel.removeprefix(REGION)
+    text = f"{kernel}, {row.algorithm}" if row.algorithm else kernel
     return f"{calls} x {text}" if calls > 1 else text
 
 

@@ -424,7 +424,7 @@ def _arena_line(bytes: int, bound: int) -> str:  # noqa: A002 - as in the totals
 
 
 def _region_table(rows: Sequence[RegionRow]) -> Table:
-    names = ("region", "target", "composites and operators")
+    names = ("region", "target", "holds")
     cells = (
         (
             row.symbol, row.target, _counts({**row.composites, **row.singles}), str(row.nodes), si(row.macs),
@@ -448,8 +448,9 @@ def _host_table(rows: Sequence[HostRow]) -> Table:
 
 
 def _why(reasons: Sequence[Remark]) -> str:
-    more = len(reasons) - _REASONS_SHOWN
-    return "\n".join([*map(str, reasons[:_REASONS_SHOWN]), *([f"… and {more} more"] if more > 0 else [])])
+    texts = list(dict.fromkeys(map(str, reasons)))  # several targets may have one reason
+    more = len(texts) - _REASONS_SHOWN
+    return "\n".join([*texts[:_REASONS_SHOWN], *([f"… and {more} more"] if more > 0 else [])])
 
 
 def _conversion_table(rows: Sequence[ConversionRow]) -> Table:

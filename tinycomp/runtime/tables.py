@@ -19,7 +19,7 @@ def table(
     rows: Iterable[Sequence[str]],
     ratios: Mapping[str, int] = MappingProxyType({}),
 ) -> Table:
-    """Return a table as rich draws it.
+    """Return a table as rich draws it, or as a list of its rows where there is no room; without figures nobody has.
 
     Args:
         title: What stands above it.
@@ -28,16 +28,20 @@ def table(
         rows: The cells of every row.
         ratios: How the columns that are named here share the room that the others leave.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    result = Table(title=title, title_justify="left", expand=True)
-    for name in words:
+    from tinycomp.console import FoldingTable
+
+    cells, names = list(rows), list(words)
+    numbered = list(enumerate(figures, len(names)))
+    known = [(place, name) for place, name in numbered if not cells or any(row[place] for row in cells)]
+    result = FoldingTable(title=title, title_justify="left", expand=True)
+    for name in names:
         result.add_column(name, overflow="fold", ratio=ratios.get(name))
-    for name in figures:
+    for _, name in known:
         result.add_column(name, justify="right", no_wrap=True)
-    for cells in rows:
-        result.add_row(*map(Text, cells))
+    for row in cells:
+        result.add_row(*map(Text, (*row[: len(names)], *(row[place] for place, _ in known))))
     return result
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinycomp.runtime.diagram import Diagram, DiagramNode, Position
-from tinycomp.runtime.profile import Profile, ProfileRow
+from tinycomp.runtime.profile import REGION, Profile, ProfileRow
 
 Reason = Mapping[str, Any]
 """A remark in the form that it has in JSON."""
@@ -149,14 +149,10 @@ def _calls(diagram: Diagram, profile: Profile | None, owners: Sequence[str]) -> 
     ]
 
 
-_REGION = "tinycomp.region::"
-"""What the operator of a step begins with that is a region, whose calls are not known where it is a row itself."""
-
-
 def _profiled(row: ProfileRow, computed: _Computed) -> Call:
-    sources = () if row.kernel.startswith(_REGION) else row.sources
+    sources = () if row.kernel.startswith(REGION) else row.sources
     return Call(
-        row.step, row.tier, row.kernel.removeprefix(_REGION), row.algorithm,
+        row.step, row.tier, row.kernel.removeprefix(REGION), row.algorithm,
         computed.by(row.step, sources, row.kernel), row.seconds, row.gflops, row.share_of_peak, row.bytes,
     )  # fmt: skip
 
