@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from tinycomp.cli import exits
@@ -91,17 +98,26 @@ class Session:
         self.err.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self, text: str) -> Iterator[None]:
-        """Show on stderr what is going on, once it has taken longer than a second."""
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    def progress(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+        """Show on stderr what is going on, once it has taken longer than a second.
+
+        Args:
+            text: What is going on.
+            total: In how many parts; None where that is not known, and neither is the time left.
+
+        Yields:
+            A function to call after each part.
+        """
+        left = () if total is None else (BarColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), *left)
         bar = Progress(*columns, console=self.err, transient=True)
-        bar.add_task(text, total=None)
+        task = bar.add_task(text, total=total)
         moving = self.err.is_terminal
         timer = threading.Timer(_PATIENCE, bar.start if moving else self.note, () if moving else (f"{text} …",))
         timer.daemon = True
         timer.start()
         try:
-            yield
+            yield lambda: bar.advance(task)
         finally:
             timer.cancel()
             timer.join()

@@ -28,7 +28,11 @@ def _configure(parser: ArgumentParser) -> None:
     add_shape(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write the project")
     parser.add_argument(
-        "--cpu", default="generic", choices=("host", *PROCESSORS), help="what it is for (default: generic)"
+        "--cpu",
+        default="generic",
+        choices=("host", *PROCESSORS),
+        metavar="CPU",
+        help=f"what it is for: host, {', '.join(PROCESSORS)} (default: generic)",
     )
     parser.add_argument("--name", default="model", help="in front of all that the project exports (default: model)")
     parser.add_argument(

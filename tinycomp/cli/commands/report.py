@@ -42,7 +42,7 @@ def _configure(parser: ArgumentParser) -> None:
         help="run the model first, so that the report has times and the page a timeline",
     )
     add_feeds(parser, default="made up for --profile if none is given")
-    pictures = parser.add_argument_group("pictures")
+    pictures = parser.add_argument_group("pictures", "for example: --profile --html report.html")
     pictures.add_argument(
         "--html", type=Path, metavar="FILE", help="write the report as a web page: the graph, tables, times, memory"
     )
