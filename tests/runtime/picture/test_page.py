@@ -180,9 +180,11 @@ def test_the_timeline_and_the_arena_lead_to_nodes(shown: Browser) -> None:
 def test_heat_and_the_dark_scheme_change_the_picture(shown: Browser) -> None:
     pixels = "p.paint(); return p.canvas.toDataURL()"
     plain = run(shown, pixels)
-    shown.run("tinycomp.setHeat('macs')")
+    run(shown, "p.canvas.focus()")
+    shown.type("hh")  # by time, by MACs
+    assert shown.run("return document.getElementById('heat').value") == "macs"
     hot = run(shown, pixels)
-    shown.run("tinycomp.commands.scheme()")
+    shown.type("d")
     dark = run(shown, pixels)
     assert len({plain, hot, dark}) == 3
     assert shown.run("return document.documentElement.dataset.scheme") == "dark"
@@ -305,3 +307,48 @@ def test_a_report_without_its_graph_shows_its_rows(window: Browser, report: Repo
     assert kinds == ["region"] * len(report.regions) + ["operator"] * len(report.hosts)
     assert "kept" in str(window.run("return document.getElementById('details').innerText"))
     assert dataclasses.replace(bare, notes=()).view().profile is None
+
+
+def test_a_model_without_nodes_has_a_page(window: Browser, tmp_path: Path) -> None:
+    model = make_model([helper.make_node("Identity", ["x"], ["y"])], {"x": np.ones(3, np.float32)}, {}, ["y"])
+    tinycomp.compile(model).report().save_html(tmp_path / "empty.html")
+    (tmp_path / "nothing.html").write_text(page([make_view(Report("", (), (), ()).to_dict(), "", None, None)]), "utf-8")
+    for name in ("empty.html", "nothing.html"):
+        window.open(tmp_path / name)
+        assert run(window, "p.paint(); return p.w > 0")
+        assert window.complaints() == []
+
+
+def test_inversions_are_counted(window: Browser, report: Report, tmp_path: Path) -> None:
+    report.save_html(tmp_path / "report.html")
+    window.open(tmp_path / "report.html")
+    random = Random(1)
+    for count in (0, 1, 2, 9, 64, 100):
+        numbers = [random.randrange(20) for _ in range(count)]
+        wanted = sum(numbers[i] > numbers[j] for j in range(count) for i in range(j))
+        assert window.run("return tinycomp.inversions(Float64Array.from(arguments[0]))", numbers) == wanted
+
+
+def test_bodies_of_control_flow_are_boxes_in_a_box(window: Browser, tmp_path: Path) -> None:
+    x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+    branches = {}
+    for name, op in (("then_branch", "Relu"), ("else_branch", "LpNormalization")):
+        info = helper.make_tensor_value_info(f"{name}_y", 1, (3, 4))
+        branches[name] = helper.make_graph([helper.make_node(op, ["x"], [f"{name}_y"], name=op)], name, [], [info])
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], name="if", **branches),
+        helper.make_node("Neg", ["z"], ["y"], name="neg"),
+    ]
+    model = make_model(nodes, {"x": x, "c": np.array(True)}, {}, ["y"])
+    tinycomp.compile(model, "host").report().save_html(tmp_path / "if.html")
+    window.open(tmp_path / "if.html")
+    inside = """
+        const holds = (a, b) => a.x <= b.x && a.y <= b.y && a.x + a.w >= b.x + b.w && a.y + a.h >= b.y + b.h;
+        return p.graph.nodes.every((n) => n.scope.index < 0 || holds(n.scope.box, n.box))"""
+    assert run(window, inside)
+    follow = "return p.graph.neighbours(find(arguments[0]), arguments[1]).map((n) => n.op)"
+    assert run(window, follow, "Relu", True) == ["Neg"]
+    assert run(window, follow, "Neg", False) == ["If"]
+    assert run(window, follow, "Relu", False) == []  # the graph's own input
+    assert run(window, "return find('If').inner.wires.length") >= 3
+    assert window.complaints() == []

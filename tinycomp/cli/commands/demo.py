@@ -30,6 +30,7 @@ _SHADES = " .:-=+*#%@"
 _NEXT = """\
 What to try next:
   tinycomp report digits-int8 -t npu_sim       what an accelerator takes, what it refuses, and why
+  tinycomp report digits --profile --html report.html    the same as a picture, with times
   tinycomp bench digits --peer onnxruntime     how fast that is
   tinycomp compile digits --emit tir           the partitioned graph
   tinycomp compile your-model.onnx -o your-model.tcm"""

@@ -141,7 +141,7 @@ class Timeline extends Chart {
     this.picture = picture;
     this.calls = picture.data.calls;
     this.whole = this.calls.reduce((sum, call) => sum + call.seconds, 0) || 1;
-    this.slowest = Math.max(...this.calls.map((call) => call.seconds));
+    this.slowest = largest(this.calls, (call) => call.seconds);
     this.canvas.ariaLabel = "Timeline of the kernel calls of one run";
   }
 
@@ -213,7 +213,7 @@ class ArenaChart extends Chart {
     const {arena, theme, picture} = this;
     const count = this.extent();
     const room = h - 26;
-    const largest = Math.max(1, ...arena.blocks.map((block) => block[1]));
+    const most = largest(arena.blocks, (block) => block[1], 1);
     const colour = theme.colour((picture.graph.nodes.find((node) => node.op === arena.region) || {}).target);
     return arena.blocks.map(([offset, size, first, last]) => {
       const [kernel, sources] = arena.calls[first] || ["", ""];
@@ -221,7 +221,7 @@ class ArenaChart extends Chart {
       const nodes = sources.split(", ").filter((name) => this.bySource.has(name)).map((name) => this.bySource.get(name));
       return {
         start: first / count, end: Math.min(1, (last + 1) / count), top: 4 + room - (offset / arena.size) * room - height, height, nodes,
-        colour: mixed(theme.node, colour, 0.25 + 0.5 * (size / largest)), text: si(size, "B"),
+        colour: mixed(theme.node, colour, 0.25 + 0.5 * (size / most)), text: si(size, "B"),
         tip: `${si(size, "B")} at byte ${offset}\nwritten by call ${first}: ${kernel} ${sources}\nlast used by call ${Math.min(last, count - 1)}: ${(arena.calls[Math.min(last, count - 1)] || [""])[0]}`,
         isChosen: picture.selected && nodes.includes(picture.selected.index),
       };

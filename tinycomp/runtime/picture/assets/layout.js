@@ -20,6 +20,7 @@ const BUDGET = 5;          // bends of wires per box; longer wires beyond that a
 // first and last: boxes that belong at the top and at the bottom.
 // Returns {x, y: of each box, w, h, wires: [[line, ...], ...]}, a line being [x1, y1, x2, y2, isCurved].
 function layered(boxes, wires, first, last, wrap) {
+  if (!boxes.length) return {x: [], y: [], w: 0, h: 0, wires: []};
   const ranks = rankBoxes(boxes, wires, first, last);
   const net = routeWires(boxes, wires, ranks);
   orderLayers(net);
@@ -34,6 +35,15 @@ function layered(boxes, wires, first, last, wrap) {
     h: net.height,
     wires: drawWires(net, wires),
   };
+}
+
+// The largest and the smallest of what a function gives for items, of which there may be more than arguments of a call.
+function largest(items, value, least = 0) {
+  return items.reduce((most, item) => Math.max(most, value(item)), least);
+}
+
+function smallest(items, value) {
+  return items.reduce((least, item) => Math.min(least, value(item)), Infinity);
 }
 
 function rankBoxes(boxes, wires, first, last) {
@@ -66,7 +76,7 @@ function rankBoxes(boxes, wires, first, last) {
   for (let at = order.length - 1; at >= 0; at--) {
     const i = order[at];
     if (!outgoing[i].length || isFirst.has(i) || fedBy[i]) continue;
-    ranks[i] = Math.max(ranks[i], Math.min(...outgoing[i].map((target) => ranks[target])) - 1);
+    ranks[i] = Math.max(ranks[i], smallest(outgoing[i], (target) => ranks[target]) - 1);
   }
   const bottom = ranks.reduce((most, rank, i) => (isLast.has(i) ? most : Math.max(most, rank)), 0) + 1;
   for (const i of last) ranks[i] = Math.max(bottom, ranks[i]);
@@ -78,7 +88,7 @@ function routeWires(boxes, wires, ranks) {
   const vertices = boxes.map((box, i) => ({
     w: box.w, h: box.h, rank: ranks[i], box: i, x: 0, y: 0, place: 0, up: [], down: [],
   }));
-  const length = wires.map((wire) => Math.max(0, ...wire.to.map((t) => ranks[t.box])) - ranks[wire.from] - 1);
+  const length = wires.map((wire) => largest(wire.to, (target) => ranks[target.box]) - ranks[wire.from] - 1);
   const byLength = wires.map((_, i) => i).sort((a, b) => length[a] - length[b]);
   let bends = 0;
   const budget = 500 + BUDGET * boxes.length;
@@ -276,7 +286,7 @@ function placeDown(net) {
   net.tops = [];
   net.bottoms = [];
   net.layers.forEach((layer) => {
-    const height = Math.max(...layer.map((vertex) => vertex.h));
+    const height = largest(layer, (vertex) => vertex.h);
     const slanted = layer.reduce((n, v) => n + v.down.filter(isSlanted).length, 0);
     if (layer === last && !height && net.layers.length > 1) y += GAP_PORT - GAP_Y;
     net.tops.push(y);
@@ -296,7 +306,7 @@ function isSlanted(each) {
 function spread(net) {
   const boxes = net.vertices.filter((v) => v.box >= 0).sort((a, b) => a.x - b.x);
   const bends = net.vertices.filter((v) => v.box < 0);
-  const edge = Math.min(...bends.map((v) => v.x), boxes[0].x);
+  const edge = smallest(net.vertices, (v) => v.x);
   const bands = [];
   let right = boxes[0].x + boxes[0].w;
   for (const box of boxes) {
@@ -327,7 +337,7 @@ function cutIntoColumns(net) {
   net.columnOf = new Int32Array(net.layers.length);
   if (columns < 2 || net.height < TALL) return width;
   const passing = net.layers.map((layer) => new Set(layer.flatMap((v) => v.down.map((each) => each.wire))).size);
-  const most = Math.max(4, ...passing);
+  const most = largest(passing, (count) => count, 4);
   const wanted = net.height / columns;
   const starts = [0];
   const gutters = [];
@@ -352,8 +362,8 @@ function cutIntoColumns(net) {
   starts.forEach((start, column) => {
     const end = column + 1 < starts.length ? starts[column + 1] : net.layers.length;
     const members = net.layers.slice(start, end).flat();
-    const left = Math.min(...members.map((v) => v.x));
-    const right = Math.max(...members.map((v) => v.x + v.w));
+    const left = smallest(members, (v) => v.x);
+    const right = largest(members, (v) => v.x + v.w);
     const top = net.tops[start];
     for (const vertex of members) {
       vertex.x += x - left;

@@ -327,4 +327,4 @@ $("splitter").addEventListener("pointerdown", (event) => {
 
 showTab(pictures.length > 1 ? "differences" : "nodes");
 refresh();
-window.tinycomp = {pictures, theme, goTo, search, setHeat, commands, showTab, tabs, layered};
+window.tinycomp = {pictures, theme, goTo, search, setHeat, commands, showTab, tabs, layered, inversions};

@@ -45,8 +45,8 @@ class Graph {
     }
     this.leaves = this.nodes.filter((node) => !node.hasInside);
     this.maxima = {
-      seconds: Math.max(0, ...this.nodes.filter((n) => n.kind !== "region").map((n) => n.seconds || 0)),
-      macs: Math.max(0, ...this.nodes.filter((n) => n.kind !== "region" && n.kind !== "control").map((n) => n.macs)),
+      seconds: largest(this.nodes, (node) => (node.kind === "region" ? 0 : node.seconds || 0)),
+      macs: largest(this.nodes, (node) => (["region", "control"].includes(node.kind) ? 0 : node.macs)),
     };
     this.totals = {
       seconds: data.profile ? data.profile.seconds : 0,
@@ -94,8 +94,11 @@ class Graph {
           if (reader.isOpen && reader.takes[slot] >= 0 && reader.takes[slot] !== value) waiting.push([reader.takes[slot], reader]);
           else found.add(reader);
         }
+        // What a body gives are the last results of the control flow that it belongs to.
+        const outer = scope.kind === "body" ? scope.scope : scope;
+        const skipped = scope.gives.length - outer.writes.length;
         scope.gives.forEach((given, i) => {
-          if (given === value && scope.index >= 0 && scope.writes[i] !== value) waiting.push([scope.writes[i], scope.scope]);
+          if (given === value && scope.index >= 0 && outer.kind !== "root") waiting.push([outer.writes[i - skipped] ?? -1, outer.scope]);
         });
       } else {
         const maker = this.makers.get(value);
@@ -103,7 +106,7 @@ class Graph {
         if (maker && maker.isOpen && maker.kind !== "control") {
           waiting.push([maker.gives[maker.writes.indexOf(value)] ?? -1, maker]);
         } else if (maker) found.add(maker);
-        else if (place >= 0 && scope.index >= 0 && scope.reads[place] !== value) waiting.push([scope.reads[place], scope.scope]);
+        else if (place >= 0 && scope.index >= 0) waiting.push([scope.reads[place], scope.scope]);
       }
     }
     return [...found].sort((a, b) => a.index - b.index);
