@@ -176,7 +176,7 @@ def test_without_native_regions_there_is_no_peak():
     module = tinycomp.compile(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, {}, ["y"]), target="host")
     profile = module.profile(X, runs=2)
     assert (profile.machine.isa, profile.machine.peak) == ("", 0)
-    assert "GFLOP/s" in str(profile)
+    assert "GFLOP/s" not in str(profile)  # figures that nobody has have no column
 
 
 def test_calls_of_one_kernel_for_the_same_nodes_are_one_line() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
+import shutil
 import sys
+import textwrap
 import traceback
 import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -58,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see :mod:`tinycomp.cli.exits`.
     """
+    if argv is None and "_ARGCOMPLETE" in os.environ:
+        _complete(os.environ.get("COMP_LINE", ""))
     arguments = list(sys.argv[1:] if argv is None else argv)
     session = Session(as_json="--json" in arguments)
     try:
@@ -121,13 +126,46 @@ def build_parser(arguments: Sequence[str]) -> ArgumentParser:
 
 
 def _configure(parser: ArgumentParser, name: str, summary: str) -> None:
-    command = commands.load(name)
-    parser.description = f"{summary[0].upper()}{summary[1:]}."
-    parser.epilog = "examples:\n" + "\n".join(f"  {line}" for line in command.example.splitlines())
+    command, room = commands.load(name), _room()
+    parser.description = textwrap.fill(f"{summary[0].upper()}{summary[1:]}.", room)
+    examples = [_continued(line, room - 2) for line in command.example.splitlines()]
+    parser.epilog = "examples:\n" + textwrap.indent("\n".join(examples), "  ")
     command.configure(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
     parser.add_argument("--traceback", action="store_true", help="show where in tinycomp an error was raised")
     parser.set_defaults(run=command.run)
+
+
+def _room() -> int:
+    """Return how many letters a line of help has."""
+    return max(20, shutil.get_terminal_size().columns - 2)
+
+
+def _continued(command: str, room: int) -> str:
+    r"""Return a command in lines that a shell takes for one.
+
+    >>> print(_continued("tinycomp report digits --html report.html", 30))
+    tinycomp report digits \
+        --html report.html
+    """
+    words = shlex.split(command, posix=False)
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) + 2 > room:
+            lines[-1] += " \\"
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f" {word}"
+    return "\n".join(lines)
+
+
+def _complete(line: str) -> None:
+    """Answer a shell that asks how a command goes on, and leave the process; needs argcomplete."""
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    argcomplete.autocomplete(build_parser(line.split()[1:]))
 
 
 def _fail(error: BaseException, arguments: Sequence[str], session: Session) -> int:

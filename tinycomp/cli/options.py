@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import typing
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tinycomp.cli.exits import UsageError
 from tinycomp.driver.compiler import ALL
 from tinycomp.frontend import Given
 from tinycomp.passes.round_weights import Precision
+from tinycomp.target import lookup
 from tinycomp.target.placement import Which
 from tinycomp.target.policy import Policy, read_policy
 
@@ -19,14 +22,30 @@ Shape = tuple[Given, ...]
 def add_model(parser: ArgumentParser, *, saved: bool = False, optional: bool = False) -> None:
     """Add the model argument; ``saved`` says that a ``.tcm`` file will do, ``optional`` that it may be left out."""
     kinds = ".onnx, .tir or .tcm file" if saved else ".onnx or .tir file"
-    parser.add_argument(
+    model = parser.add_argument(
         "model",
         nargs="?" if optional else None,
         help=f"{kinds}; digits and digits-int8 are the models that come with tinycomp",
     )
+    complete_with(model, _models)
 
 
-def add_shape(parser: ArgumentParser) -> None:
+def complete_with(action: Action, complete: Callable[[str], Iterable[str]]) -> None:
+    """Say how a shell completes the values of an argument: with what ``complete`` makes of their beginning."""
+    action.completer = lambda prefix, **_: complete(prefix)  # type: ignore[attr-defined]  # what argcomplete looks for
+
+
+def _models(prefix: str) -> list[str]:
+    """Return the models and folders whose paths begin like this, and the models that come with tinycomp."""
+    folder = Path(prefix).parent if prefix and not prefix.endswith("/") else Path(prefix or ".")
+    head = prefix[: prefix.rfind("/") + 1]
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = [f"{head}{path.name}{'/' if path.is_dir() else ''}" for path in found]
+    kept = [path for path in paths if path.endswith(("/", ".onnx", ".tir", ".tcm")) and not path.startswith(f"{head}.")]
+    return [name for name in (*kept, "digits", "digits-int8") if name.startswith(prefix)]
+
+
+def add_shape(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the shapes of inputs."""
     parser.add_argument(
         "--shape",
@@ -39,28 +58,30 @@ def add_shape(parser: ArgumentParser) -> None:
 
 def add_compilation(parser: ArgumentParser) -> None:
     """Add what decides how a model is compiled."""
-    parser.add_argument(
+    group = parser.add_argument_group("compiling", "for example: -t npu_sim -t c --place Softmax=host --threads 4")
+    target = group.add_argument(
         "-t", "--target", action="append", metavar="NAME[:OPTION=VALUE,…]",
         help="target, with options as in c:winograd=never (tinycomp targets NAME lists them); several times in order"
         ' of priority; "host" for none (default: c)',
     )  # fmt: skip
-    add_shape(parser)
-    parser.add_argument(
+    complete_with(target, lambda prefix: [name for name in ("host", *lookup.names()) if name.startswith(prefix)])
+    add_shape(group)
+    group.add_argument(
         "--place", action="append", default=[], metavar="NODES=TARGET",
         help="where nodes run, by name, operator or a glob for either: 'encoder/*=npu', Softmax=host; the first fits",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--policy", action="append", default=[], metavar="[TARGET:]FIELD=VALUE,…",
         help="what regions must fulfil, of one target or of all: npu:min_nodes=2,exclude=Softmax+head/*",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
     )
-    parser.add_argument(
+    group.add_argument(
         "--precision", choices=typing.get_args(Precision), help="what large weights of products are stored in"
     )
-    parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
-    parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
+    group.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
+    group.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 
 
 def chosen(options: Namespace) -> list[str]:
@@ -71,11 +92,14 @@ def chosen(options: Namespace) -> list[str]:
 
 def add_feeds(parser: ArgumentParser, *, default: str) -> None:
     """Add where the inputs come from; ``default`` says what happens without them."""
-    parser.add_argument(
+    group = parser.add_argument_group(
+        "inputs", "for example: --input image=photo.npy, or --input all.npz, or --random 0"
+    )
+    group.add_argument(
         "--input", action="append", default=[], metavar="NAME=FILE.npy",
         help=f"one input, or all of them in one FILE.npz; {default}",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--random", type=natural, metavar="SEED",
         help="make up the inputs that are not given, the same for the same seed",
     )  # fmt: skip

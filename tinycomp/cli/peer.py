@@ -42,7 +42,11 @@ class Timing:
 
 
 def measure(
-    contenders: Mapping[str, Callable[[], Any]], *, runs: int | None = None, seconds: float = 3.0
+    contenders: Mapping[str, Callable[[], Any]],
+    *,
+    runs: int | None = None,
+    seconds: float = 3.0,
+    advance: Callable[[], None] = lambda: None,
 ) -> list[Timing]:
     """Time the contenders in interleaved blocks.
 
@@ -52,6 +56,7 @@ def measure(
         contenders: What to run, by name.
         runs: Counted runs of each, rounded up to fill :data:`BLOCKS` blocks; by default as many as fit ``seconds``.
         seconds: About how long each is measured.
+        advance: Called after each block of each of them.
     """
     per_block = {name: _runs_per_block(run, runs, seconds) for name, run in contenders.items()}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
@@ -59,6 +64,7 @@ def measure(
         for name, run in contenders.items():
             run()
             samples[name] += [_once(run) for _ in range(per_block[name])]
+            advance()
     return [Timing(name, statistics.median(s), min(s), len(s)) for name, s in samples.items()]
 
 

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Group, RenderableType
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from tinycomp.cli import exits
@@ -25,7 +32,6 @@ _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
 _REPORT = "This is a fault in tinycomp. Run again with --traceback and report what it shows."
 _PARTS = ("where", "expected", "found", "hint")
 _PATIENCE = 1.0
-_PLAIN_WIDTH = 110
 
 
 def failure_block(error: BaseException, code: int) -> RenderableType:
@@ -68,14 +74,19 @@ class Session:
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = _console(stderr=False)
-        self.err = _console(stderr=True)
+        self.out = _Console()
+        self.err = _Console(stderr=True)
 
     def show(self, *parts: RenderableType, end: str = "\n") -> None:
-        """Print for people; silent under ``--json``. Texts are printed as they are, without markup."""
+        """Print for people; silent under ``--json``.
+
+        Texts are printed as they are, without markup; in a pipe or file their lines are not broken, so that paths stay
+        whole.
+        """
         if not self.as_json:
             for part in parts:
-                self.out.print(part, markup=False, highlight=False, end=end)
+                is_whole = isinstance(part, str) and not self.out.is_terminal
+                self.out.print(part, markup=False, highlight=False, end=end, soft_wrap=is_whole)
 
     def result(self, data: dict[str, Any]) -> None:
         """Print for programs; silent without ``--json``."""
@@ -87,28 +98,31 @@ class Session:
         self.err.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self, text: str) -> Iterator[None]:
-        """Show on stderr what is going on, once it has taken longer than a second."""
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    def progress(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+        """Show on stderr what is going on, once it has taken longer than a second.
+
+        Args:
+            text: What is going on.
+            total: In how many parts; None where that is not known, and neither is the time left.
+
+        Yields:
+            A function to call after each part.
+        """
+        left = () if total is None else (BarColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), *left)
         bar = Progress(*columns, console=self.err, transient=True)
-        bar.add_task(text, total=None)
+        task = bar.add_task(text, total=total)
         moving = self.err.is_terminal
         timer = threading.Timer(_PATIENCE, bar.start if moving else self.note, () if moving else (f"{text} …",))
         timer.daemon = True
         timer.start()
         try:
-            yield
+            yield lambda: bar.advance(task)
         finally:
             timer.cancel()
             timer.join()
             if moving:
                 bar.stop()
-
-
-def _console(stderr: bool) -> Console:
-    """Return a console whose tables in a pipe or file show reasons in full, not the 80 columns that rich assumes."""
-    console = _Console(stderr=stderr, soft_wrap=False)
-    return console if console.is_terminal else _Console(stderr=stderr, width=_PLAIN_WIDTH)
 
 
 class _Console(SafeConsole):

@@ -51,9 +51,11 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
 from tinycomp.runtime.advice import AdviceList
+from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
+from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
 from tinycomp.symbolic import assuming
@@ -546,6 +548,7 @@ class Compiler:
             defaults={name: self.constants.own(array) for name, array in partitioned.defaults.items()},
             memory_limit=self.memory_limit,
             bounds=dict(partitioned.bounds),
+            diagram=_diagram,
         )
         return Module(parts)
 
@@ -618,6 +621,12 @@ def _check_precision(precision: str, passes: object) -> None:
             "weights are rounded by the default passes only", where="precision", found="passes",
             hint=f"Put round-weights{{precision={precision}}} among the passes.",
         )  # fmt: skip
+
+
+def _diagram(graph: Graph, plan: Plan, sizes: Mapping[str, int]) -> Diagram:
+    from tinycomp.driver.diagram import make_diagram  # not before: few reports become pictures
+
+    return make_diagram(graph, plan, sizes)
 
 
 def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from tinycomp.memory.constants import is_large, spilled
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
 from tinycomp.runtime.artifact import load_native
+from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.plan import Plan
 
 if TYPE_CHECKING:
     from tinycomp.target import Target
@@ -45,7 +47,7 @@ def load(
     archive = Archive.from_bytes(data, where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything
-    module = load_native(archive, data, threads, _graph)
+    module = load_native(archive, data, threads, _graph, _diagram)
     if module is None:
         from tinycomp.driver.restore import restore
 
@@ -64,6 +66,12 @@ def _graph(text: str) -> Any:
     from tinycomp.ops.typing import infer_node_types
 
     return parse_graph(text, infer=infer_node_types, absent=True)
+
+
+def _diagram(graph: Any, plan: Plan, sizes: Mapping[str, int]) -> Diagram:
+    from tinycomp.driver.diagram import make_diagram
+
+    return make_diagram(graph, plan, sizes)
 
 
 def _kept(source: bytes) -> NDArray[np.uint8]:

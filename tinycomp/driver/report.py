@@ -16,6 +16,7 @@ from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
 from tinycomp.runtime.blob import Blob, Figures
+from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import (
     CompositeRow,
@@ -23,7 +24,6 @@ from tinycomp.runtime.report import (
     HostRow,
     LayerRow,
     LayoutRow,
-    Position,
     RegionRow,
     Report,
 )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tinycomp.driver.blobs import may_use
 from tinycomp.driver.compiler import Compiler, copied
+from tinycomp.driver.diagram import make_diagram
 from tinycomp.driver.lowering import Programs, specs
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
@@ -66,7 +67,9 @@ def restore(
     _check_owners(partitioned, lowering.programs)
     _check_programs(partitioned, lowering.programs)
     plan = lowering.plan(partitioned)
-    return Module(module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned)))
+    return Module(
+        module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned), make_diagram)
+    )
 
 
 def _is_of_use(blob: Blob, targets: Mapping[str, Target], symbol: str) -> bool:

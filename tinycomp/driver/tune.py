@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from tinycomp.console import SafeConsole
 from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
@@ -215,7 +222,8 @@ class Bar:
     @contextmanager
     def over(self, what: str, items: Iterable[Any], total: int) -> Iterator[Iterator[Any]]:
         """Yield an iterator over ``items`` that moves the bar; a ``total`` of 0 is one that is not known."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        clocks = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *clocks)
         options = {"console": self._console, "transient": self._console.is_terminal, "disable": not self._shown}
         with Progress(*columns, **options) as bar:  # type: ignore[arg-type]
             yield iter(bar.track(items, total=total or None, description=what))

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from tinycomp.console import SafeConsole
+from tinycomp.console import FoldingTable, SafeConsole
 from tinycomp.driver.compiler import Model
 from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes
@@ -80,9 +79,9 @@ class NoiseTable:
         rows = [{k: _finite(v) for k, v in asdict(row).items()} for row in self.layers]
         return {"layers": rows, "output": _finite(self.output), "suggestion": self.suggest()}
 
-    def table(self) -> Table:
+    def table(self) -> FoldingTable:
         """Return the table for rich."""
-        table = Table(title=f"Signal to noise in dB; {_text(self.output)} at the outputs", title_justify="left")
+        table = FoldingTable(title=f"Signal to noise in dB; {_text(self.output)} at the outputs", title_justify="left")
         for name in ("layer", "operator"):
             table.add_column(name, overflow="fold")
         for name in ("weight", "here", "alone"):

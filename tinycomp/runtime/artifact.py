@@ -18,6 +18,7 @@ from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive, damaged
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource
+from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
@@ -130,8 +131,12 @@ def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | 
     return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 
 
+Describe = Callable[[Any, Plan, Mapping[str, int]], Diagram]
+"""Describes a partitioned graph and its plan for pictures, for sizes by symbol."""
+
+
 def load_native(
-    archive: Archive, data: NDArray[np.uint8], threads: int | None, graph: Callable[[str], Any]
+    archive: Archive, data: NDArray[np.uint8], threads: int | None, graph: Callable[[str], Any], diagram: Describe
 ) -> Module | None:
     """Return the module of an archive that holds native regions only; None if it needs the compiler.
 
@@ -140,13 +145,14 @@ def load_native(
         data: The file itself.
         threads: Threads that a run may use.
         graph: Makes the graph of the module of its text, if somebody asks for it.
+        diagram: Describes the graph, likewise.
     """
     about = archive.manifest
     if about.get("plan") is None:
         return None
     pool = pool_for(archive, threads)
     plan = native_plan_from_dict(about["plan"], archive, pool)
-    return Module(module_parts(archive, data, plan, pool.threads, graph))
+    return Module(module_parts(archive, data, plan, pool.threads, graph, diagram))
 
 
 def pool_for(archive: Archive, threads: int | None) -> Pool:
@@ -162,7 +168,7 @@ def pool_for(archive: Archive, threads: int | None) -> Pool:
 
 
 def module_parts(
-    archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int, graph: Callable[[str], Any]
+    archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int, graph: Callable[[str], Any], diagram: Describe
 ) -> ModuleParts:
     """Return what every loaded module is made of, around its plan.
 
@@ -187,6 +193,7 @@ def module_parts(
             threads=threads,
             defaults=defaults,
             bounds=bounds,
+            diagram=diagram,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -14,6 +16,7 @@ from tinycomp.errors import ExecutionError, FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
 from tinycomp.runtime.blob import Blob, BlobRegion
+from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.report import Report
@@ -41,6 +44,7 @@ class ModuleParts:
         threads: Threads that a run may use.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
         bounds: The least and the most that sizes may be, by symbol.
+        diagram: Describes a partitioned graph and its plan for pictures, for sizes by symbol.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -53,6 +57,7 @@ class ModuleParts:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     memory_limit: int | None = None
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    diagram: Callable[[Any, Plan, Mapping[str, int]], Diagram] | None = None
 
 
 class Module:
@@ -207,8 +212,15 @@ class Module:
     def report(self) -> Report:
         """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
         if self._report is None:
-            self._report = self._parts.report({})
+            self._report = self._made_report({})
         return self._report
+
+    def _made_report(self, sizes: Mapping[str, int]) -> Report:
+        report, describe = self._parts.report(sizes), self._parts.diagram
+        if describe is None:
+            return report
+        diagram = functools.cache(lambda: describe(self.graph, self._parts.plan, sizes))
+        return dataclasses.replace(report, diagram=diagram)
 
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
         """Time every step and, inside native regions, every kernel call.
@@ -230,7 +242,8 @@ class Module:
         arrays = self._check(args, named)
         profile = profile_plan(self._parts.plan, arrays, runs)
         sizes = bind_symbols(self._parts.inputs, arrays)
-        self._report = self._parts.report(sizes).with_seconds(profile.by_position())
+        report = self._made_report(sizes).with_seconds(profile.by_position())
+        self._report = dataclasses.replace(report, profile=profile)
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -305,6 +318,12 @@ class Module:
                     "a size is not within its bounds", where=where, expected=f"{symbol} from {least} to {most}",
                     found=f"{symbol} = {sizes[symbol]}", hint="Compile with other bounds in shapes=.",
                 )  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: inputs and outputs, and the report in its small form."""
+        from tinycomp.runtime.picture.notebook import module_html  # not before: it is for notebooks alone
+
+        return module_html(self.inputs, self.outputs, self.report()._repr_html_())
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

@@ -21,18 +21,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import OptionError
+from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.processor import peak_flops
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
-from tinycomp.runtime.report import Position, drawn, milliseconds, table
+from tinycomp.runtime.tables import drawn, milliseconds, table
 from tinycomp.symbolic import evaluate
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDTH = 120
+_NAMES_SHOWN = 4
+
+
+REGION = "tinycomp.region::"
+"""What the kernel of a row begins with that is a region whose kernel calls are not known."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ class Profile:
             (
                 _kernel_cell(row, calls),
                 row.step,
-                ", ".join(row.sources),
+                _few(row.sources),
                 milliseconds(row.seconds),
                 f"{row.seconds / whole:.1%}",
                 _figure(row.gflops, ".1f"),
@@ -175,9 +181,11 @@ class Profile:
             for row, calls in sorted(_together(self.rows), key=lambda pair: -pair[0].seconds)
         )
         figures = ("time", "share", "GFLOP/s", "of peak", "MB", "GB/s")
-        return table(self._title(), ("kernel", "where", "nodes"), figures, cells)
+        return table(self.title, ("kernel", "where", "nodes"), figures, cells)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """What stands above the rows: how much was measured, and on what."""
         title = f"Profile, medians of {self.runs} runs"
         if not self.machine.isa:
             return title
@@ -207,8 +215,15 @@ def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
     )  # fmt: skip
 
 
+def _few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def _kernel_cell(row: ProfileRow, calls: int) -> str:
-    text = f"{row.kernel}, {row.algorithm}" if row.algorithm else row.kernel
+    kernel = row.kernel.removeprefix(REGION)
+    text = f"{kernel}, {row.algorithm}" if row.algorithm else kernel
     return f"{calls} x {text}" if calls > 1 else text
 
 

@@ -6,28 +6,29 @@ Text and page are drawn by rich, which is imported only when somebody looks.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
 from tinycomp.runtime.advice import AdviceList
+from tinycomp.runtime.diagram import Diagram, Position
 from tinycomp.runtime.files import write_file
+from tinycomp.runtime.tables import drawn, milliseconds, si, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from tinycomp.runtime.picture.view import View
+    from tinycomp.runtime.profile import Profile
+
 Adviser = Callable[[Any, int, float], AdviceList]
-Position = tuple[int, ...]
-"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,8 @@ class Report:
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
         adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
             where nothing is known of the model.
+        diagram: Describes the partitioned graph for pictures; None where nothing but the rows is known.
+        profile: The profile that the times come from, if there was one.
     """
 
     model: str
@@ -202,10 +205,12 @@ class Report:
     conversions: tuple[ConversionRow, ...] = ()
     layouts: tuple[LayoutRow, ...] = ()
     adviser: Adviser | None = field(default=None, repr=False, compare=False)
+    diagram: Callable[[], Diagram] | None = field(default=None, repr=False, compare=False)
+    profile: Profile | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the adviser, which holds the model."""
-        return {**self.__dict__, "adviser": None}
+        """Leave out what holds the model."""
+        return {**self.__dict__, "adviser": None, "diagram": None}
 
     def advice(self, model: Any = None, *, trials: int = 200, seconds: float = 60.0) -> AdviceList:
         """Return the small changes that would give the model fewer regions, or a target more of its work.
@@ -287,8 +292,9 @@ class Report:
         """Return a JSON-able form with the totals."""
         reasons = {source: tuple(r.to_dict() for r in remarks) for source, remarks in self.reasons.items()}
         hosts = tuple(host.to_dict() for host in self.hosts)
-        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None))
-        del fields["adviser"]
+        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None, diagram=None, profile=None))
+        for name in ("adviser", "diagram", "profile"):
+            del fields[name]
         return {**fields, "hosts": hosts, "reasons": reasons, "totals": self.totals}
 
     @classmethod
@@ -310,17 +316,48 @@ class Report:
         """Return the report as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
-    def save_html(self, path: str | PathLike[str]) -> None:
-        """Write the report as one self-contained HTML page.
+    def save_html(self, path: str | PathLike[str], against: Report | None = None) -> None:
+        """Write the report as one self-contained HTML page, a picture of the graph with tables beside it.
+
+        Args:
+            path: The file.
+            against: Another report, to be shown side by side with this one.
 
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.console import SafeConsole
+        from tinycomp.runtime.picture.page import page  # not before: few reports become pages
 
-        console = SafeConsole(record=True, width=_WIDTH, file=io.StringIO())
-        console.print(self)
-        write_file(Path(path), console.export_html().encode())
+        views = [report.view() for report in (self, against) if report is not None]
+        write_file(Path(path), page(views).encode())
+
+    def save_model_explorer(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write the graph for Model Explorer (https://github.com/google-ai-edge/model-explorer), with overlays.
+
+        Args:
+            folder: Where to; it is made if it is not there.
+
+        Returns:
+            The files: the graph first, then the overlays of target, reasons and time for it and for the ONNX model.
+
+        Raises:
+            WriteError: If there is no space or permission.
+        """
+        from tinycomp.runtime.picture.model_explorer import write_model_explorer
+
+        return write_model_explorer(self.view(), Path(folder))
+
+    def view(self) -> View:
+        """Return what pictures show: the graph, what is known of its nodes, and the calls of a run."""
+        from tinycomp.runtime.picture.view import make_view
+
+        return make_view(self.to_dict(), _headline(self), self.diagram() if self.diagram else None, self.profile)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the steps as a strip, their figures, and why nodes stayed on the host."""
+        from tinycomp.runtime.picture.notebook import report_html
+
+        return report_html(self.to_dict(), _headline(self))
 
     def __rich__(self) -> RenderableType:
         """Return what rich prints."""
@@ -394,7 +431,7 @@ def _arena_line(bytes: int, bound: int) -> str:  # noqa: A002 - as in the totals
 
 
 def _region_table(rows: Sequence[RegionRow]) -> Table:
-    names = ("region", "target", "composites and operators")
+    names = ("region", "target", "holds")
     cells = (
         (
             row.symbol, row.target, _counts({**row.composites, **row.singles}), str(row.nodes), si(row.macs),
@@ -430,8 +467,9 @@ def _host_table(rows: Sequence[HostRow]) -> Table:
 
 
 def _why(reasons: Sequence[Remark]) -> str:
-    more = len(reasons) - _REASONS_SHOWN
-    return "\n".join([*map(str, reasons[:_REASONS_SHOWN]), *([f"… and {more} more"] if more > 0 else [])])
+    texts = list(dict.fromkeys(map(str, reasons)))  # several targets may have one reason
+    more = len(texts) - _REASONS_SHOWN
+    return "\n".join([*texts[:_REASONS_SHOWN], *([f"… and {more} more"] if more > 0 else [])])
 
 
 def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
@@ -443,59 +481,3 @@ def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
 def _layout_table(rows: Sequence[LayoutRow]) -> Table:
     names = ("value", "conversion", "layout", "bytes")
     return table("Between layouts", names, ("bytes",), ((r.value, r.kind, r.layout, si(r.bytes)) for r in rows))
-
-
-def table(
-    title: str,
-    words: Iterable[str],
-    figures: Iterable[str],
-    rows: Iterable[Sequence[str]],
-    ratios: Mapping[str, int] = MappingProxyType({}),
-) -> Table:
-    """Return a table as rich draws it.
-
-    Args:
-        title: What stands above it.
-        words: Names of the columns whose cells are words, which may be broken.
-        figures: Names of the columns behind them, whose cells are figures.
-        rows: The cells of every row.
-        ratios: How the columns that are named here share the room that the others leave.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    result = Table(title=title, title_justify="left", expand=True)
-    for name in words:
-        result.add_column(name, overflow="fold", ratio=ratios.get(name))
-    for name in figures:
-        result.add_column(name, justify="right", no_wrap=True)
-    for cells in rows:
-        result.add_row(*map(Text, cells))
-    return result
-
-
-def drawn(what: RenderableType, width: int) -> str:
-    """Return what rich prints, as plain text of at most ``width`` characters a line."""
-    from tinycomp.console import SafeConsole
-
-    console = SafeConsole(width=width, file=io.StringIO(), color_system=None)
-    with console.capture() as capture:
-        console.print(what)
-    return capture.get().rstrip()
-
-
-def si(value: float, unit: str = "") -> str:
-    """Return a number with an SI prefix.
-
-    >>> si(4089184256), si(602112, "B"), si(12)
-    ('4.09 G', '602 kB', '12')
-    """
-    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:g} {unit}".rstrip()
-
-
-def milliseconds(seconds: float | None) -> str:
-    """Return seconds as a text in milliseconds; empty for None."""
-    return "" if seconds is None else f"{seconds * 1e3:.3f} ms"

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import SAVED, load_module, model_path
 from tinycomp.cli.options import add_compilation, add_feeds, add_model, positive
-from tinycomp.cli.peer import Timing, measure, onnxruntime_runner
+from tinycomp.cli.peer import BLOCKS, Timing, measure, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 
 _EXAMPLE = """\
 tinycomp bench model.onnx --threads 4 --peer onnxruntime
@@ -46,8 +45,8 @@ def _run(options: Namespace, session: Session) -> int:
     if options.peer:
         runner = onnxruntime_runner(options, module.threads)
         contenders[_PEER] = lambda: runner(feeds)
-    with session.progress(f"measuring {' and '.join(contenders)}"):
-        timings = measure(contenders, runs=options.runs, seconds=options.seconds)
+    with session.progress(f"measuring {' and '.join(contenders)}", BLOCKS * len(contenders)) as advance:
+        timings = measure(contenders, runs=options.runs, seconds=options.seconds, advance=advance)
         profile = module.profile(feeds) if options.profile or options.trace else None
     ratio = timings[1].median / timings[0].median if len(timings) > 1 else None
     session.show(_table(timings, module.threads))
@@ -69,8 +68,8 @@ def _run(options: Namespace, session: Session) -> int:
     return OK
 
 
-def _table(timings: Sequence[Timing], threads: int) -> Table:
-    table = Table(title=f"Time of one run, {threads} thread(s)", title_justify="left")
+def _table(timings: Sequence[Timing], threads: int) -> FoldingTable:
+    table = FoldingTable(title=f"Time of one run, {threads} thread(s)", title_justify="left")
     table.add_column("")
     for name in ("median", "minimum", "runs"):
         table.add_column(name, justify="right")

@@ -6,11 +6,11 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.memory.constants import cache_folder
 from tinycomp.runtime.cache import BlobCache, Cache, CCache, Entry
 
@@ -49,7 +49,7 @@ def _run(options: Namespace, session: Session) -> int:
 def _list(caches: dict[str, Cache], session: Session) -> None:
     found = {kind: cache.entries() for kind, cache in caches.items()}
     for kind, entries in found.items():
-        table = Table(title=f"{_TITLES[kind]} in {caches[kind].folder}", title_justify="left", expand=True)
+        table = FoldingTable(title=f"{_TITLES[kind]} in {caches[kind].folder}", title_justify="left", expand=True)
         for name in ("key", "target", "region", "bytes", "last used"):
             table.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
         for entry in entries:

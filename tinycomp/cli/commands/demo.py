@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 import tinycomp
 from tinycomp.cli.exits import OK
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TargetError
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.report import Report, si
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.tables import si
 from tinycomp.target import find
 
 _EXAMPLE = """\
@@ -29,6 +30,7 @@ _SHADES = " .:-=+*#%@"
 _NEXT = """\
 What to try next:
   tinycomp report digits-int8 -t npu_sim       what an accelerator takes, what it refuses, and why
+  tinycomp report digits --profile --html report.html    the same as a picture, with times
   tinycomp bench digits --peer onnxruntime     how fast that is
   tinycomp compile digits --emit tir           the partitioned graph
   tinycomp compile your-model.onnx -o your-model.tcm"""
@@ -114,9 +116,9 @@ def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
     return "\n".join([*lines, "   ".join(str(g).center(width) for g in guesses[:_DRAWN])])
 
 
-def _comparison(rows: Sequence[dict[str, Any]]) -> Table:
+def _comparison(rows: Sequence[dict[str, Any]]) -> FoldingTable:
     """Return a table of both models on the C target, side by side."""
-    table = Table(title="The same digits on the C target", title_justify="left")
+    table = FoldingTable(title="The same digits on the C target", title_justify="left")
     table.add_column("model")
     for name in ("accuracy", "size", "per image"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 
-from rich.table import Table
 from rich.text import Text
 
 from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)
@@ -184,7 +184,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace, session: Session) -> int:
     findings = examine()
-    table = Table(title="tinycomp doctor", title_justify="left", expand=True)
+    table = FoldingTable(title="tinycomp doctor", title_justify="left", expand=True)
     for name in ("", "what", "found"):
         table.add_column(name, overflow="fold")
     for finding in findings:

@@ -6,13 +6,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 import tinycomp
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.models import load_graph
 from tinycomp.cli.options import add_model, add_shape
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.errors import visible
 from tinycomp.export_c import PROCESSORS, Project, to_c
 from tinycomp.export_c.trial import Trial, run_trial
@@ -29,7 +28,11 @@ def _configure(parser: ArgumentParser) -> None:
     add_shape(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write the project")
     parser.add_argument(
-        "--cpu", default="generic", choices=("host", *PROCESSORS), help="what it is for (default: generic)"
+        "--cpu",
+        default="generic",
+        choices=("host", *PROCESSORS),
+        metavar="CPU",
+        help=f"what it is for: host, {', '.join(PROCESSORS)} (default: generic)",
     )
     parser.add_argument("--name", default="model", help="in front of all that the project exports (default: model)")
     parser.add_argument(
@@ -72,8 +75,8 @@ def _fixed(graph: Graph, session: Session) -> dict[str, tuple[int | str | None, 
     return shapes or None
 
 
-def _table(project: Project, trial: Trial | None) -> list[Table | str]:
-    table = Table("", "bytes", title=f"{project.name} for {project.processor.description}", title_justify="left")
+def _table(project: Project, trial: Trial | None) -> list[FoldingTable | str]:
+    table = FoldingTable("", "bytes", title=f"{project.name} for {project.processor.description}", title_justify="left")
     table.columns[1].justify = "right"
     table.add_row("memory of a run", f"{project.memory_bytes:,}")
     table.add_row("weights and constants", f"{project.weights_bytes:,}")
@@ -83,7 +86,7 @@ def _table(project: Project, trial: Trial | None) -> list[Table | str]:
         table.add_row("code", f"{trial.code_bytes:,}")
     if trial.stack_bytes is not None:
         table.add_row("stack", f"{trial.stack_bytes:,}")
-    lines: list[Table | str] = [table]
+    lines: list[FoldingTable | str] = [table]
     if trial.instructions is not None:
         lines.append(f"{trial.instructions / 1e6:,.3f} million instructions")
     lines.append("All results are as expected." if trial.passed else f"Results differ: {visible(trial.output.strip())}")

@@ -9,13 +9,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 import tinycomp
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import TEXT, load_graph
 from tinycomp.cli.options import add_model, add_shape
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.driver.dump import write_graph
 from tinycomp.driver.pipeline import Observer, Pipeline, parse_passes, pass_types
 from tinycomp.errors import did_you_mean
@@ -93,7 +92,7 @@ def _write(path: Path, graph: Graph) -> list[Path]:
 
 def _list(session: Session) -> int:
     rows = [_describe(name, kind) for name, kind in pass_types().items()]
-    table = Table(title="Passes", title_justify="left", expand=True)
+    table = FoldingTable(title="Passes", title_justify="left", expand=True)
     for name in ("pass", "options", "what it does"):
         table.add_column(name, overflow="fold")
     for row in rows:
@@ -109,8 +108,8 @@ def _describe(name: str, kind: type[Pass]) -> dict[str, Any]:
     return {"name": name, "options": options, "summary": summary}
 
 
-def _timing_table(timings: list[dict[str, Any]]) -> Table:
-    table = Table(title="Passes", title_justify="left")
+def _timing_table(timings: list[dict[str, Any]]) -> FoldingTable:
+    table = FoldingTable(title="Passes", title_justify="left")
     table.add_column("pass")
     for name in ("time", "changed", "nodes after"):
         table.add_column(name, justify="right")

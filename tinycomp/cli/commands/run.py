@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 from tinycomp.cli.exits import OK
@@ -16,6 +15,7 @@ from tinycomp.cli.feeds import feeds_of, save_outputs
 from tinycomp.cli.models import load_module
 from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 
 _EXAMPLE = """\
 tinycomp run model.onnx --input image=photo.npy -o results.npz
@@ -63,8 +63,8 @@ def _describe(value: Any) -> dict[str, Any]:
     return row
 
 
-def _table(rows: dict[str, dict[str, Any]]) -> Table:
-    table = Table(title="Results", title_justify="left")
+def _table(rows: dict[str, dict[str, Any]]) -> FoldingTable:
+    table = FoldingTable(title="Results", title_justify="left")
     for name in ("output", "type", "min", "max", "mean", "first elements"):
         table.add_column(name)
     for name, row in rows.items():

@@ -6,11 +6,11 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tinycomp.cli.exits import OK
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.errors import TargetError
 from tinycomp.target import Target, find, names
 from tinycomp.target.options import declared
@@ -27,7 +27,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace, session: Session) -> int:
     rows = [_describe(name) for name in options.names] if options.names else [_describe_or_error(n) for n in names()]
-    table = Table(title="Targets", title_justify="left", expand=True)
+    table = FoldingTable(title="Targets", title_justify="left", expand=True)
     for column in ("name", "description", "composites", "operators"):
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -71,7 +71,7 @@ def _options_table(row: dict[str, Any]) -> RenderableType:
         return f"{row['name']} has no options."
     first = row["options"][0]
     example = f"-t {row['name'].partition(':')[0]}:{first['name']}={first['values'].partition('|')[0]}"
-    table = Table(title=f"Options of {row['name']}, given as in {example}", title_justify="left", expand=True)
+    table = FoldingTable(title=f"Options of {row['name']}, given as in {example}", title_justify="left", expand=True)
     for column in ("option", "values", "value", "what it does"):
         table.add_column(column, overflow="fold")
     for option in row["options"]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 import tinycomp
@@ -21,6 +20,7 @@ from tinycomp.cli.models import compile_model, compiler_of, load_graph
 from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
+from tinycomp.console import FoldingTable
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
 from tinycomp.target import Tolerance
@@ -162,8 +162,8 @@ def _doubt(region: RegionCheck) -> str:
     return f"These inputs do not reach the region {region.symbol}: {how}."
 
 
-def _table(title: str, rows: Sequence[tuple[str, Difference]]) -> Table:
-    table = Table(title=title, title_justify="left")
+def _table(title: str, rows: Sequence[tuple[str, Difference]]) -> FoldingTable:
+    table = FoldingTable(title=title, title_justify="left")
     for name in (*(["region"] if any(where for where, _ in rows) else []), "value"):
         table.add_column(name, overflow="fold")
     table.add_column("largest difference", justify="right")

@@ -190,6 +190,23 @@ class ArenaBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedBuffer:
+    """A buffer in the arena of a program whose sizes are known; what it was planned by, for people who look into it.
+
+    Args:
+        offset: Its first byte.
+        nbytes: Its size.
+        first: Index of the instruction that writes it first.
+        last: Index of the last instruction that touches it.
+    """
+
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableWord:
     """An int64 word of a constant that a run fills in.
 
@@ -237,6 +254,7 @@ class Program:
         tables: The words of constants that follow from sizes.
         conditions: What sizes must fulfil.
         setup: How many of the first instructions follow from sizes alone, and run only where these are new.
+        buffers: What lies in the arena where all sizes are known. Nothing that runs depends on it.
 
     A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
     buffers may then be expressions over its symbols, which every run evaluates.
@@ -254,6 +272,7 @@ class Program:
     tables: tuple[TableWord, ...] = ()
     conditions: tuple[Condition, ...] = ()
     setup: int = 0
+    buffers: tuple[PlacedBuffer, ...] = ()
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -334,6 +353,7 @@ class Program:
             "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
             "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
             "setup": self.setup,
+            "buffers": [[each.offset, each.nbytes, each.first, each.last] for each in self.buffers],
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -358,6 +378,7 @@ class Program:
                 tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
                 conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
                 setup=int(data.get("setup", 0)),
+                buffers=tuple(_buffer_from_list(item) for item in data.get("buffers", ())),
             )
             _check_found(program)
             return program
@@ -419,6 +440,13 @@ def _size_from_json(data: Any) -> Size:
 def _piece_from_list(data: Sequence[Any]) -> ArenaBuffer:
     nbytes, above = data
     return ArenaBuffer(_size_from_json(nbytes), tuple(int(index) for index in above))
+
+
+def _buffer_from_list(data: Sequence[Any]) -> PlacedBuffer:
+    offset, nbytes, first, last = map(int, data)
+    if min(offset, nbytes, first) < 0 or last < first:
+        raise ValueError(f"a buffer {data}")
+    return PlacedBuffer(offset, nbytes, first, last)
 
 
 def _word_from_list(data: Sequence[Any]) -> TableWord:

@@ -24,6 +24,7 @@ from tinycomp.runtime.native.program import (
     Instruction,
     Left,
     Operand,
+    PlacedBuffer,
     Program,
     TableWord,
 )
@@ -303,7 +304,11 @@ class Emitter:
         constants = tuple([np.ascontiguousarray(array) for _, array in arrays])
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
         if not is_symbolic:
-            return Program(name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound)
+            placed = zip(arena.offsets, lives.values(), strict=True)
+            return Program(
+                name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound,
+                buffers=tuple([PlacedBuffer(at, life.size, life.first, life.last) for at, life in placed]),
+            )  # fmt: skip
         above = placed_above(list(lives.values()), arena.offsets)
         return Program(
             name, inputs, outputs, constants, 0, instructions,
