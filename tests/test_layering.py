@@ -48,8 +48,9 @@ SEES: dict[str, frozenset[str]] = {
     "quantization": COMPILING | {"quantization"},
     "generation": frozenset({"errors", "runtime", "generation"}),
     "backend": COMPILING | {"backend"},
+    "pytorch": COMPILING | {"pytorch"},
     "cli": COMPILING | {"backend", "data", "quantization", "generation", "export_c", "cli", "__init__"},
-    "__init__": COMPILING | {"quantization", "generation", "export_c"},
+    "__init__": COMPILING | {"quantization", "generation", "export_c", "pytorch"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import, as parts or modules of one. A new part must be given its place here."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tinycomp.frontend import export_model as to_onnx
     from tinycomp.generation import generate
     from tinycomp.ir.graph import Graph
+    from tinycomp.pytorch import from_torch as from_torch
     from tinycomp.quantization import quantize
     from tinycomp.rewrite import P, reject
     from tinycomp.runtime.module import Module
@@ -33,6 +34,7 @@ _WHERE = {
     "TinycompError": ("tinycomp.errors", "TinycompError"),
     "compile": ("tinycomp.driver.compiler", "compile"),
     "from_onnx": ("tinycomp.driver.compiler", "load_graph"),
+    "from_torch": ("tinycomp.pytorch", "from_torch"),
     "generate": ("tinycomp.generation", "generate"),
     "load": ("tinycomp.driver.load", "load"),
     "quantize": ("tinycomp.quantization", "quantize"),
@@ -42,6 +44,7 @@ _WHERE = {
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.driver.tune", "tune"),
 }
+# Without from_torch, which needs PyTorch: "from tinycomp import *" works without.
 __all__ = [
     "Graph",
     "Module",

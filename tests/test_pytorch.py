@@ -1,0 +1,169 @@
+"""PyTorch models: as graphs, and by way of ``torch.compile``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tinycomp.errors import TinycompWarning
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript", reason="PyTorch's ONNX exporter needs onnxscript")
+pytestmark = pytest.mark.filterwarnings("ignore:(?!a part of the model)::torch", "ignore::DeprecationWarning")
+
+
+class Network(torch.nn.Module):
+    """A convolution with batch normalisation, and two results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.last = torch.nn.Linear(8, 5)
+        torch.nn.init.uniform_(self.norm.running_var)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x))).mean((2, 3))
+        return self.last(y), y
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def compiled(model, **options):
+    from tinycomp.pytorch import backend
+
+    made = []
+
+    def spy(graph, examples, **kwargs):
+        made.append(backend(graph, examples, **kwargs))
+        return made[-1]
+
+    return torch.compile(model, backend=spy, options=options or None), made
+
+
+def check(found, wanted) -> None:
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_one_module_serves_all_batches_and_follows_its_parameters() -> None:
+    model = Network().eval()
+    run, made = compiled(model)
+    with torch.no_grad():
+        for batch in (2, 5, 7, 1):
+            x = torch.randn(batch, 3, 9, 9)
+            check(run(x), model(x))
+        assert len(made) == 2 + 1  # a first size, all others, and 1, which PyTorch keeps apart
+        x = torch.randn(4, 3, 9, 9)
+        model.last.weight.add_(1.0)
+        check(run(x), model(x))
+        model.norm.running_mean.mul_(2.0)
+        check(run(x), model(x))
+        other = torch.randn(3, 9, 9, 4).permute(3, 0, 1, 2)
+        check(run(other), model(other))
+
+
+def test_modules_that_share_their_code_keep_their_parameters_apart() -> None:
+    models = [torch.nn.Linear(4, 3).eval() for _ in range(3)]
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        for model in models:
+            run, _ = compiled(model)
+            torch.testing.assert_close(run(x), model(x))
+
+
+def test_results_are_no_copies() -> None:
+    def f(x):
+        return x * 2.0
+
+    run, made = compiled(f)
+    x = torch.ones(4)
+    seen = []
+    run(x)
+    inner = made[0]._modules[()][2]
+
+    class Spy:
+        def __call__(self, *arrays):
+            seen.append(arrays)
+            result = inner(*arrays)
+            seen.append(result)
+            return result
+
+    made[0]._modules[()] = ([], [], Spy())
+    y = run(x)
+    assert np.shares_memory(seen[0][0], x.numpy())
+    assert np.shares_memory(seen[1], y.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int64", "bool"])
+def test_types(dtype: str) -> None:
+    x = torch.tensor([[1, 0, 1], [0, 1, 1]]).to(getattr(torch, dtype))
+
+    def f(x):
+        return x.T.contiguous(), torch.where(x > 0, x, x)
+
+    run, _ = compiled(f)
+    for ours, theirs in zip(run(x), f(x), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+
+
+def test_the_entry_point_is_found() -> None:
+    from torch._dynamo.backends.registry import lookup_backend
+
+    if "tinycomp" not in torch.compiler.list_backends():
+        pytest.skip("tinycomp is not installed with its entry points")
+    assert lookup_backend("tinycomp").__module__ == "tinycomp.pytorch"
+
+
+def test_what_cannot_be_compiled_is_an_error_or_runs_in_pytorch() -> None:
+    x = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+
+    def f(x):
+        return torch.linalg.eigvalsh(x) + 1
+
+    run, _ = compiled(f)
+    with pytest.raises(Exception, match="linalg_eigh"):
+        run(x)
+    torch.compiler.reset()
+    run, _ = compiled(f, fallback=True)
+    with pytest.warns(TinycompWarning, match="a part of the model runs in PyTorch.*linalg_eigh"):
+        torch.testing.assert_close(run(x), f(x))
+
+
+def test_training_is_refused() -> None:
+    model = torch.nn.Linear(2, 2)
+    run, _ = compiled(model)
+    with pytest.raises(Exception, match="needs gradients, which tinycomp does not compute"):
+        run(torch.ones(1, 2))
+
+
+def test_unknown_options_and_targets() -> None:
+    x = torch.ones(3)
+    run, _ = compiled(torch.relu, targets="c")
+    with pytest.raises(Exception, match=r'there is no option "targets".*target'):
+        run(x)
+    run, made = compiled(torch.relu, target="host")
+    torch.testing.assert_close(run(x), x)
+    assert made[-1]._modules[()][2].report().to_dict()["hosts"]
+
+
+def test_graphs_with_named_sizes() -> None:
+    model = Network()
+    batch = torch.export.Dim("batch")
+    graph = tinycomp.from_torch(model, torch.randn(2, 3, 9, 9), dynamic_shapes=({0: batch},))
+    assert model.training
+    module = tinycomp.compile(graph)
+    assert module.inputs[0].shape == ("batch", 3, 9, 9)
+    x = torch.randn(5, 3, 9, 9)
+    with torch.no_grad():
+        check([torch.from_numpy(r) for r in module(x.numpy())], model.eval()(x))
+    program = torch.export.export(model.eval(), (x,))
+    check([torch.from_numpy(r) for r in tinycomp.compile(tinycomp.from_torch(program))(x)], model(x))
