@@ -420,7 +420,7 @@ class Module:
 def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if isinstance(feeds, Mapping):
         return (), feeds
-    if isinstance(feeds, np.ndarray):
+    if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # a tensor of any library, or a buffer
         return (feeds,), {}
     return tuple(feeds), {}
 

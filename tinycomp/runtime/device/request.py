@@ -261,6 +261,8 @@ class Request:
             results = run_step(step, self.slots) if what == "step" else self._on_numpy(index, what == "fallback")
             self.record(Span("host", index, "run", started, time.perf_counter()))
             with self._lock:
+                if self._over:
+                    continue  # a device has failed meanwhile
                 for slot, result in zip(step.writes, results, strict=False):
                     self.slots[slot] = result
                 self._done(index)
@@ -268,22 +270,31 @@ class Request:
     def _on_numpy(self, index: int, fallback: bool) -> Sequence[Any]:
         """Run a region on the host: as its code generator wanted for these sizes, or because its device has failed."""
         run: Run = self._placed.runs[index]
-        operands = [self._fetched(slot, self._lanes.lane_of[index]) for slot in self._steps[index].reads]
+        lane, tries = self._lanes.lane_of[index], 1 + self._lanes.regions[index].faults.retries
+        operands = [self._fetched(slot, lane, tries) for slot in self._steps[index].reads]
         if not fallback:
             return run(operands)
         assert isinstance(run, DeviceRegion), index
         results = run.reference(operands)
-        self._members[self._lanes.lane_of[index]].count(fallbacks=1)
+        self._members[lane].count(fallbacks=1)
         return results
 
-    def _fetched(self, slot: int, lane: int) -> Any:
+    def _fetched(self, slot: int, lane: int, tries: int) -> Any:
         """Return a value on the host, from a device if need be: that of the lane rather than another."""
         value = self.slots[slot]
         if value is not None and not _is_buffer(value):
             return value
         lanes = sorted(range(len(self._members)), key=lambda other: other != lane)
         places = [self._places[slot, other] for other in lanes if (slot, other) in self._places]
-        return (places[0] if places else value).numpy()
+        place: DeviceBuffer = places[0] if places else value
+        while True:
+            try:
+                return place.numpy()
+            except DeviceFault as fault:
+                tries -= 1
+                if not tries:
+                    raise
+                _faults.warning("%s: %s; the copy to the host is tried again", place.device.name, fault)
 
     # On any thread, with the lock held -------------------------------------------------------------------------------
 
