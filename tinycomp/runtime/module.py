@@ -172,16 +172,7 @@ class Module:
             arrays = [*map(feeds.get, self._input_names)]
             results = self._direct(arrays) if outputs is None else self._direct(arrays, self._targets(outputs))
         if results is None:
-            buffers = {}
-            if outputs is not None and self._parts.plan.on_devices:
-                from tinycomp.runtime.device.binding import buffers_in  # not before: few modules have devices
-
-                buffers = buffers_in(self._parts.outputs, self._targets(outputs))
-            results = self._run((), feeds, timeout, buffers)
-            if outputs is not None:
-                self._targets(outputs)
-                held = {name: value for name, value in outputs.items() if self._names.index(name) not in buffers}
-                results = copied_into(self._parts.outputs, results, held)
+            results = self._run((), feeds, timeout) if outputs is None else self._run_into(feeds, outputs, timeout)
         return dict(zip(self._names, results, strict=True))
 
     def bind(self, inputs: Any, outputs: Any = None) -> Binding:
@@ -356,6 +347,19 @@ class Module:
             return self._as_declared(run(arrays))
         with limited(self._parts.memory_limit, timeout):
             return self._as_declared(run(arrays))
+
+    def _run_into(self, feeds: Mapping[str, Any], outputs: Mapping[str, Any], timeout: float | None) -> list[Any]:
+        """Run with arrays or buffers for results, and return those in their places."""
+        if not self._parts.plan.on_devices:
+            results = self._run((), feeds, timeout)
+            self._targets(outputs)
+            return copied_into(self._parts.outputs, results, outputs)
+        from tinycomp.runtime.device.binding import buffers_in  # not before: few modules have devices
+
+        buffers = buffers_in(self._parts.outputs, self._targets(outputs))
+        results = self._run((), feeds, timeout, buffers)
+        arrays = {name: array for name, array in outputs.items() if self._names.index(name) not in buffers}
+        return copied_into(self._parts.outputs, results, arrays)
 
     def _as_declared(self, results: list[Any]) -> list[Any]:
         """Return results that are as the model says, where it gives types and numbers."""

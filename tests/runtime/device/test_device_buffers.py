@@ -21,6 +21,8 @@ def test_inputs_and_outputs_on_the_device_are_not_copied() -> None:
         assert device.asked == ["run"]
         np.testing.assert_array_equal(y.numpy(), -data())
         assert module.devices == (device,)
+        with pytest.raises(FeedError, match='output "y": shares its memory with another one'):
+            module.run({"x0": x}, outputs={"y": x})
         np.testing.assert_array_equal(module(x), -data())
 
 
@@ -92,6 +94,19 @@ def test_dlpack_hands_out_the_memory_itself() -> None:
         buffer.write(data(seed=1))
         np.testing.assert_array_equal(array, data(seed=1))
         assert tinycomp.compile(chain("Neg"), "c")(buffer).shape == SHAPE
+
+
+def test_what_was_handed_out_keeps_its_buffer() -> None:
+    with SimulatedDevice(behaviour=Behaviour(shared=True)) as device:
+        array = np.from_dlpack(device.put(data()))
+        gc.collect()
+        kept = [device.put(data(seed=seed)) for seed in range(1, 4)]
+        np.testing.assert_array_equal(array, data())
+        assert device.used == 4 * data().nbytes
+        del array, kept
+        gc.collect()
+        device.put(data()).release()
+        assert device.used == 0
 
 
 def test_dlpack_takes_memory_as_it_is_where_the_device_may_access_it() -> None:

@@ -41,8 +41,13 @@ def _fitting(spec: TensorSpec, buffer: DeviceBuffer, kind: str) -> DeviceBuffer:
 
 
 def run_into(plan: Plan, feeds: Sequence[Any], outputs: Mapping[int, DeviceBuffer]) -> list[Any]:
-    """Run a plan with regions on devices, with buffers for results by index of the output."""
+    """Run a plan with regions on devices, with buffers for results by index of the output.
+
+    Raises:
+        FeedError: If a buffer for a result shares memory with an input or another one.
+    """
     assert isinstance(plan, DevicePlan), plan
+    _check_apart(plan, feeds, [outputs.get(index) for index in range(len(plan.outputs))])
     return plan.run(feeds, outputs)
 
 
@@ -75,7 +80,7 @@ def bind_devices(
     arrays = {name: each for i, (name, each) in enumerate(zip(names, results, strict=True)) if i not in buffers}
 
     def run() -> None:
-        copied_into(plan.outputs, run_into(plan, inputs, buffers), arrays)
+        copied_into(plan.outputs, plan.run(inputs, buffers), arrays)
 
     return Binding(run, inputs, results)
 

@@ -41,6 +41,7 @@ class Instance:
         device: The device.
 
     Attributes:
+        device: The device.
         active: Requests that use it now.
         number: Its place in the order in which requests ask for memory, so that none waits for another in a circle.
     """
@@ -65,6 +66,16 @@ class Instance:
                 device._instance = cls(device)
             made: Instance = device._instance
             return made
+
+    def enter(self) -> None:
+        """Count a request that begins."""
+        with self._changed:
+            self.active += 1
+
+    def leave(self) -> None:
+        """Count a request that ends."""
+        with self._changed:
+            self.active -= 1
 
     def watch(self, task: Waited) -> None:
         """Have the end of a task waited for, after those before it."""

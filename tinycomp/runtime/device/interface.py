@@ -114,7 +114,7 @@ class Device(ABC):
 
     @abstractmethod
     def allocate(self, size: int, memory: Memory) -> Any:
-        """Return the vendor's handle for ``size`` bytes of a memory.
+        """Return the vendor's handle for ``size`` bytes of a memory; may wait for commands whose buffers are free.
 
         Raises:
             MemoryLimitError: If there is no room.
@@ -351,10 +351,18 @@ class DeviceBuffer:
             raise BufferError(
                 f"the host cannot access the memory {self.memory} of {self.device.name}; copy it with .numpy()"
             )
-        return view.view(self.dtype).reshape(self.shape)
+        return np.asarray(_Exported(self, view)).view(self.dtype).reshape(self.shape)
 
     def __repr__(self) -> str:
         return f"<DeviceBuffer {self.dtype.name}{list(self.shape)} in {self.memory} of {self.device.name}>"
+
+
+class _Exported:
+    """Memory of a buffer as numpy takes it, which keeps the buffer as long as an array or tensor over it is there."""
+
+    def __init__(self, buffer: DeviceBuffer, view: Array) -> None:
+        self.__array_interface__ = view.__array_interface__
+        self._keeps = buffer, view
 
 
 def as_fault(error: BaseException, command: str) -> DeviceFault:

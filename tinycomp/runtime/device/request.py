@@ -144,7 +144,7 @@ class Request:
         users = {member.instance.number: member for member in self._members}
         for member in users.values():
             member.count(requests=1)
-            member.instance.active += 1
+            member.instance.enter()
         arenas: dict[int, DeviceBuffer] = {}
         try:
             for number in sorted(users):
@@ -162,7 +162,7 @@ class Request:
             with self._lock:
                 self._over = True
             for number, member in users.items():
-                member.instance.active -= 1
+                member.instance.leave()
                 if number in arenas:
                     member.instance.give_back(arenas[number])
 
@@ -270,8 +270,8 @@ class Request:
     def _on_numpy(self, index: int, fallback: bool) -> Sequence[Any]:
         """Run a region on the host: as its code generator wanted for these sizes, or because its device has failed."""
         run: Run = self._placed.runs[index]
-        lane, tries = self._lanes.lane_of[index], 1 + self._lanes.regions[index].faults.retries
-        operands = [self._fetched(slot, lane, tries) for slot in self._steps[index].reads]
+        lane = self._lanes.lane_of[index]
+        operands = [self._fetched(slot, lane, index) for slot in self._steps[index].reads]
         if not fallback:
             return run(operands)
         assert isinstance(run, DeviceRegion), index
@@ -279,22 +279,25 @@ class Request:
         self._members[lane].count(fallbacks=1)
         return results
 
-    def _fetched(self, slot: int, lane: int, tries: int) -> Any:
-        """Return a value on the host, from a device if need be: that of the lane rather than another."""
+    def _fetched(self, slot: int, lane: int, index: int) -> Any:
+        """Return a value on the host for a step, from a device if need be: that of the lane rather than another."""
         value = self.slots[slot]
         if value is not None and not _is_buffer(value):
             return value
         lanes = sorted(range(len(self._members)), key=lambda other: other != lane)
         places = [self._places[slot, other] for other in lanes if (slot, other) in self._places]
         place: DeviceBuffer = places[0] if places else value
-        while True:
+        array, region = np.empty(place.shape, place.dtype), self._lanes.regions[index]
+        for left in reversed(range(region.faults.retries + 1)):
             try:
-                return place.numpy()
-            except DeviceFault as fault:
-                tries -= 1
-                if not tries:
-                    raise
-                _faults.warning("%s: %s; the copy to the host is tried again", place.device.name, fault)
+                place.device.wait(place.device.copy(place, array), region.faults.timeout)
+                break
+            except Exception as error:
+                fault = located(as_fault(error, "copy out"), region, place.device.name)
+                if not left:
+                    raise fault from error
+                _faults.warning("%s; the copy to the host is tried again", fault)
+        return array
 
     # On any thread, with the lock held -------------------------------------------------------------------------------
 
@@ -465,26 +468,27 @@ class _Task:
 
     def finish(self) -> None:
         """Wait for the commands, and tell the request."""
-        fault = None if self.error is None else self._placed(as_fault(self.error, "submit"))
+        name = self.member.device.name
+        fault = None if self.error is None else located(as_fault(self.error, "submit"), self.region, name)
         counts = {"runs": 0, "copies_in": 0, "copies_out": 0, "copies_across": 0}
         counts |= {"bytes_in": 0, "bytes_out": 0, "bytes_across": 0}
         free = 0.0
-        for name, event, size, submitted in self._commands:
+        for command, event, size, submitted in self._commands:
             try:
                 self._report(self.member.device.wait(event, self.region.faults.timeout) or ())
             except Exception as error:
-                fault = fault or self._placed(as_fault(error, name))
+                fault = fault or located(as_fault(error, command), self.region, name)
                 if isinstance(error, TimeoutError):
                     break
                 continue
             ended = time.perf_counter()
-            self._request.record(Span(self.member.device.name, self.index, name, max(submitted, free), ended, size))
+            self._request.record(Span(name, self.index, command, max(submitted, free), ended, size))
             free = ended
-            if name == "run":
+            if command == "run":
                 counts["runs"] += 1
             else:
-                counts[name.replace("copy", "copies").replace(" ", "_")] += 1
-                counts[name.replace("copy", "bytes").replace(" ", "_")] += size
+                counts[command.replace("copy", "copies").replace(" ", "_")] += 1
+                counts[command.replace("copy", "bytes").replace(" ", "_")] += size
         self.member.count(faults=int(fault is not None), **counts)
         self._request.finished(self, fault)
 
@@ -496,17 +500,21 @@ class _Task:
                 )
             )
 
-    def _placed(self, fault: DeviceFault) -> DeviceFault:
-        """Return a fault that says where it happened."""
-        region = self.region
-        sources = fault.sources or region.sources
-        shown = ", ".join(sources[:4]) + (f" and {len(sources) - 4} more" if len(sources) > 4 else "")
-        return DeviceFault(
-            fault.message, command=fault.command, region=region.symbol, sources=sources,
-            where=f"{self.member.device.name}, region {region.symbol}, command {fault.command or 'run'}",
-            expected=fault.expected, found="; ".join(filter(None, (fault.found, f"nodes {shown}" if shown else ""))),
-            hint=fault.hint or "Choose what is done about faults with faults=FaultPolicy(retries=…, fallback=True).",
-        )  # fmt: skip
+
+def located(fault: DeviceFault, region: DeviceRegion, device: str) -> DeviceFault:
+    """Return a fault that says where it happened."""
+    sources = fault.sources or region.sources
+    shown = ", ".join(sources[:_SHOWN]) + (f" and {len(sources) - _SHOWN} more" if len(sources) > _SHOWN else "")
+    return DeviceFault(
+        fault.message, command=fault.command, region=region.symbol, sources=sources,
+        where=f"{device}, region {region.symbol}, command {fault.command or 'run'}", expected=fault.expected,
+        found="; ".join(filter(None, (fault.found, shown and f"nodes {shown}"))),
+        hint=fault.hint or "Choose what is done about faults with faults=FaultPolicy(retries=…, fallback=True).",
+    )  # fmt: skip
+
+
+_SHOWN = 4
+"""How many nodes the text of a fault names."""
 
 
 def _is_buffer(value: Any) -> bool:
