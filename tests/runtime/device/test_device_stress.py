@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -27,10 +28,14 @@ TIGHT = Behaviour(memory=60_000, fault_rate=0.01, seed=1)
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
+def restless() -> Iterator[None]:
+    """Without warnings, and with threads that take turns far more often than they would."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
+    sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ class Instance:
 
     @classmethod
     def of(cls, device: Device) -> Instance:
-        """Return the instance of a device, the same one every time; a forked child has others."""
+        """Return the instance of a device, the same one every time."""
         with _making:
-            if device._instance is None or device._instance.process != os.getpid():
+            if device._instance is None:
                 device._instance = cls(device)
             made: Instance = device._instance
             return made
@@ -94,11 +94,9 @@ class Instance:
         Raises:
             DeviceFault: If it is one.
         """
-        if self._closed or self.process != os.getpid():
-            raise DeviceFault(
-                "the device has been closed" if self._closed else "the device was opened by another process",
-                where=self.device.name, hint="Load the module anew.",
-            )  # fmt: skip
+        if self._closed:
+            raise DeviceFault("the device has been closed", where=self.device.name, hint="Load the module anew.")
+        check_process(self.device, self.process)
 
     def acquire(self, size: int, limits: Limits) -> DeviceBuffer:
         """Return so many bytes of the device's first memory, perhaps after other requests have given theirs back.
@@ -218,6 +216,19 @@ def _wait_for(tasks: queue.SimpleQueue[Waited | None], device: Device) -> None:
     device.close()
 
 
+def check_process(device: Device, process: int) -> None:
+    """Refuse a device that belongs to the parent of this process.
+
+    Raises:
+        DeviceFault: If it does.
+    """
+    if process != os.getpid():
+        raise DeviceFault(
+            "the device was opened by another process", where=device.name,
+            hint="Open it after the fork, or let the module open it: devices=1.",
+        )  # fmt: skip
+
+
 class Member:
     """One device of a set, and what it has done for the module."""
 
@@ -253,7 +264,7 @@ class DeviceSet:
         self._opener = opener
         self._picks = tuple(picks)
         self._members: list[Member] = []
-        self._process = os.getpid()
+        self._born = self._process = os.getpid()
         self._turn = itertools.count()
         self._lock = Lock()
         self._close: Any = None
@@ -288,6 +299,7 @@ class DeviceSet:
         try:
             for pick in self._picks:
                 if isinstance(pick, Device):
+                    check_process(pick, self._born)
                     members.append(Member(Instance.of(pick), self.target))
                 else:
                     owned.append(Instance.of(self._opened(pick)))

@@ -51,11 +51,11 @@ class DevicePlan(Plan):
             ExecutionError: If a step on the host fails, or the time of :func:`tinycomp.memory.budget.limited` is up.
             MemoryLimitError: If a device has not the memory, or a value would be larger than the budget allows.
         """
-        return self._run(Request(self, feeds, outputs), feeds, outputs)
+        return self._run(Request(self, self.lanes, feeds, outputs), feeds, outputs)
 
     def traced(self, feeds: Sequence[Any]) -> list[Span]:
         """Run all steps, and return when and where what happened."""
-        request = Request(self, feeds, NO_BUFFERS, record=True)
+        request = Request(self, self.lanes, feeds, NO_BUFFERS, record=True)
         self._run(request, feeds, NO_BUFFERS)
         return request.spans or []
 

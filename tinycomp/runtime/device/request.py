@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tinycomp.runtime.device.instances import Member
 from tinycomp.runtime.device.interface import Activity, Array, DeviceBuffer, as_fault
 from tinycomp.runtime.device.lanes import Lanes, Placed
 from tinycomp.runtime.device.region import DeviceRegion
-from tinycomp.runtime.plan import Run, Step, run_step
+from tinycomp.runtime.plan import Plan, Run, run_step
 
 _faults = logging.getLogger("tinycomp.device.faults")
 _copies = logging.getLogger("tinycomp.device.copies")
@@ -62,44 +62,26 @@ class Span:
     reported: bool = False
 
 
-class Planned(Protocol):
-    """What a run needs to know of its plan."""
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps."""
-
-    @property
-    def slots(self) -> tuple[Any, ...]:
-        """What every run starts with."""
-
-    @property
-    def input_slots(self) -> tuple[int, ...]:
-        """Where each input goes."""
-
-    @property
-    def output_slots(self) -> tuple[int, ...]:
-        """Where each output is found."""
-
-    @property
-    def lanes(self) -> Lanes:
-        """Which steps run on which device."""
-
-
 class Request:
     """A run.
 
     Args:
         plan: What to run.
+        lanes: Which of its steps run on which device.
         feeds: One array or buffer per input.
         outputs: Buffers for results, by index of the output.
         record: Whether to keep spans.
     """
 
     def __init__(
-        self, plan: Planned, feeds: Sequence[Any], outputs: Mapping[int, DeviceBuffer], record: bool = False
+        self,
+        plan: Plan,
+        lanes: Lanes,
+        feeds: Sequence[Any],
+        outputs: Mapping[int, DeviceBuffer],
+        record: bool = False,
     ) -> None:
-        self._steps, self._lanes = plan.steps, plan.lanes
+        self._steps, self._lanes = plan.steps, lanes
         self._feeds = feeds
         self._given: dict[int, DeviceBuffer] = {
             slot: feed for slot, feed in zip(plan.input_slots, feeds, strict=True) if _is_buffer(feed)
