@@ -186,3 +186,4 @@ def test_devices_that_are_given_stay_open() -> None:
             with tinycomp.compile(chain("Neg"), unit("npu", "Neg"), devices=device) as module:
                 np.testing.assert_array_equal(module(data()), -data())
         assert device._thread.is_alive()
+        assert device.used == 0

@@ -10,7 +10,7 @@ import pytest
 import tinycomp
 from tests.runtime.device.units import SHAPE, chain, data, diamond, graph_of, mixed, unit
 from tinycomp.errors import MemoryLimitError, TargetError
-from tinycomp.target_api import DeviceProgram, Target, TensorType
+from tinycomp.target_api import DeviceProgram, FaultPolicy, Target, TensorType
 from tinycomp.targets.device_sim import Behaviour
 
 MEETING = 20.0
@@ -26,6 +26,24 @@ def test_a_chain_of_regions_on_one_device_is_not_copied_in_between() -> None:
         assert device.asked == ["in", "run", "run", "run", "run", "out"]
         assert [(copy.source, copy.destination) for copy in module.plan.copies] == [("host", "npu"), ("npu", "host")]
         assert module.report().totals["copies"] == {"count": 2, "bytes": 2 * data().nbytes}
+
+
+@pytest.mark.parametrize(("retries", "waiting"), [(0, 3), (1, 1)])
+def test_regions_queue_up_behind_each_other_unless_one_may_have_to_run_again(retries: int, waiting: int) -> None:
+    submitted, go_on = [], threading.Event()
+
+    def before(node: object) -> None:
+        assert go_on.wait(MEETING)
+        submitted.append(module.devices[0].asked.count("run"))
+
+    npu = unit("npu", "Relu", "Neg", single=True, before=before, faults=FaultPolicy(retries=retries))
+    with tinycomp.compile(chain("Neg", "Relu", "Neg"), npu) as module:
+        future = module.run_async({"x0": data()})
+        while not (module.devices and module.devices[0].asked.count("run") == waiting):
+            threading.Event().wait(0.001)
+        go_on.set()
+        np.testing.assert_array_equal(future.result(MEETING)["y"], -np.maximum(-data(), 0))
+        assert submitted == [[1, 2, 3], [3, 3, 3]][waiting == 3]
 
 
 def test_independent_regions_on_two_devices_run_at_the_same_time() -> None:

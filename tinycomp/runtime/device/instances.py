@@ -125,7 +125,7 @@ class Instance:
                 return self.device.empty((size,), np.uint8)
             except MemoryLimitError as error:
                 if any(self._idle.values()):
-                    self._trim()
+                    self.trim()
                 elif self._out > own:
                     return None
                 else:
@@ -146,7 +146,7 @@ class Instance:
             try:
                 return self.device.put(array)
             except MemoryLimitError:
-                self._trim()
+                self.trim()
                 return self.device.put(array)
 
     def _wait(self, limits: Limits) -> None:
@@ -167,10 +167,12 @@ class Instance:
                 self._idle.setdefault(buffer.nbytes, []).append(buffer)
             self._changed.notify_all()
 
-    def _trim(self) -> None:
-        for buffers in self._idle.values():
-            while buffers:
-                buffers.pop().release()
+    def trim(self) -> None:
+        """Give back memory that no request uses now."""
+        with self._changed:
+            for buffers in self._idle.values():
+                while buffers:
+                    buffers.pop().release()
 
     def close(self, patience: float | None = None) -> None:
         """Let the commands that are waited for end, and close the device.
@@ -186,7 +188,7 @@ class Instance:
             self._closed = True
             waiter = self._waiter
             with contextlib.suppress(DeviceFault):
-                self._trim()
+                self.trim()
         if waiter is None:
             self.device.close()
             return
@@ -353,6 +355,8 @@ class DeviceSet:
         closing = None if close is None else close.detach()
         for instance in () if closing is None else closing[2][0]:
             instance.close()
+        for member in self.opened():
+            member.instance.trim()
 
 
 _PATIENCE = 1.0

@@ -20,7 +20,7 @@ from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.device.instances import DeviceSet, Instance
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.region import DeviceRegion, Shape, follows_from, places_of, shape_of
-from tinycomp.runtime.plan import DISCARD, Run, Step
+from tinycomp.runtime.plan import DISCARD, Run, Step, device_sets
 from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
 from tinycomp.runtime.report import CopyRow
 from tinycomp.runtime.spec import TensorSpec
@@ -167,7 +167,8 @@ class Lanes:
     def nests(self) -> bool:
         """Tell whether a step on the host may use devices, too: in its bodies, or as a region by itself."""
         return any(
-            i not in self.regions and (step.bodies or getattr(step.run, "devices", None) is not None)
+            i not in self.regions
+            and (getattr(step.run, "devices", None) is not None or any(map(device_sets, step.bodies)))
             for i, step in enumerate(self.steps)
         )
 
