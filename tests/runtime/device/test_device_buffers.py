@@ -44,6 +44,16 @@ def test_bound_buffers() -> None:
             module.bind(x, x)
 
 
+def test_a_result_that_is_listed_twice_has_two_buffers() -> None:
+    graph = chain("Neg")
+    graph.set_outputs([graph.outputs[0], graph.outputs[0]], ["y", "z"])
+    with Listening("npu:0") as device, tinycomp.compile(graph, unit("npu", "Neg"), devices=device) as module:
+        y, z = (device.empty(SHAPE, np.float32) for _ in range(2))
+        module.run({"x0": data()}, outputs={"y": y, "z": z})
+        np.testing.assert_array_equal(y.numpy(), -data())
+        np.testing.assert_array_equal(z.numpy(), -data())
+
+
 @pytest.mark.parametrize("peers", [True, False])
 def test_buffers_of_another_device_are_brought_where_they_are_needed(peers: bool) -> None:
     targets = [unit("npu", "Relu", "Neg", "Sub"), unit("dsp", "Mul")]

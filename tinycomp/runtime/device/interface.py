@@ -136,6 +136,9 @@ class Device(ABC):
     def submit(self, region: Any, operands: Sequence[DeviceBuffer], results: Sequence[DeviceBuffer]) -> Any:
         """Begin to run a region, and return the event of its end.
 
+        Buffers may be parts of what a handle stands for: each begins at its ``offset``, a multiple of the alignment of
+        the memory.
+
         Args:
             region: What :meth:`load` returned for its program.
             operands: What it reads, in order.

@@ -87,7 +87,12 @@ class Request:
             slot: feed for slot, feed in zip(plan.input_slots, feeds, strict=True) if _is_buffer(feed)
         }
         self._outputs = {plan.output_slots[index]: buffer for index, buffer in outputs.items()}
+        self._copied = [
+            (plan.output_slots[i], b) for i, b in outputs.items() if self._outputs[plan.output_slots[i]] is not b
+        ]
+        """Buffers for a result that is listed twice, beside the one that a region may write to."""
         self._wanted = {slot for index, slot in enumerate(plan.output_slots) if index not in outputs}
+        self._wanted.update(slot for slot, _ in self._copied)
         self.slots = list(plan.slots)
         for slot, feed in zip(plan.input_slots, feeds, strict=True):
             self.slots[slot] = feed
@@ -217,6 +222,8 @@ class Request:
             lane = None if producer is None else self._lanes.lane_of.get(producer)
             if lane is None or self._places.get((slot, lane)) is not buffer:
                 buffer.write(self.slots[slot])
+        for slot, buffer in self._copied:
+            buffer.write(self.slots[slot])
 
     # On the thread that asked ----------------------------------------------------------------------------------------
 
