@@ -36,6 +36,7 @@ SEES: dict[str, frozenset[str]] = {
     "runtime": BASE | {"runtime"},
     "data": frozenset({"errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
+    "targets.device_sim": frozenset({"target_api"}),
     "targets.npu_sim": OPS | {"target_api", "targets"},
     "target_api": COMPILING,
     "driver": PASSES | {"runtime", "driver"},

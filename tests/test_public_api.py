@@ -16,6 +16,10 @@ from tinycomp.runtime.advice import Advice, AdviceList
 from tinycomp.runtime.report import Report
 
 SIGNATURES = {
+    "Device": "()",
+    "DeviceBuffer": "(device, memory, handle, shape, dtype, offset=0, *, keeps=None)",
+    "DeviceFault": "(message, *, command='', region='', sources=(), **parts)",
+    "FaultPolicy": "(retries=0, fallback=False, timeout=None)",
     "Graph": "(name='main', *, infer=None, opsets=None)",
     "Module": "(parts)",
     "P": None,
@@ -26,12 +30,13 @@ SIGNATURES = {
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision='f32',"
-    " timeout=None)",
+    " timeout=None, devices=None, faults=None)",
     "from_onnx": "(model, shapes=None)",
     "from_torch": "(model, example_inputs=(), *, dynamic_shapes=None, kwargs=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
     " config=None)",
-    "load": "(source, *, threads=None, targets=(), trusted=False)",
+    "load": "(source, *, threads=None, targets=(), trusted=False, devices=None, faults=None)",
+    "pipeline_requests": "(module, requests, *, in_flight=None)",
     "quantize": "(model, calibration=None, *, method=None, activations='uint8', symmetric=None, per_channel=True,"
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
@@ -42,7 +47,18 @@ SIGNATURES = {
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",
 }
 MEMBERS = {
+    "Device": {
+        *("name", "memories", "allocate", "free", "copy", "submit", "wait", "close"),
+        *("load", "reaches", "view", "adopt", "empty", "put", "from_dlpack", "adopted"),
+    },
+    "DeviceBuffer": {"nbytes", "part", "numpy", "write", "release"},
+    "DeviceFault": set(),
+    "FaultPolicy": {"retries", "fallback", "timeout", "recovers"},
     "Module": {
+        "close",
+        "devices",
+        "in_flight",
+        "run_async",
         "inputs",
         "blobs",
         "outputs",
@@ -63,12 +79,18 @@ MEMBERS = {
         *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites"),
         *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
+        *("device", "has_devices", "open_device"),
     },
     "TinycompError": set(),
 }
 INTERFACES = {
     "Graph.to_networkx": "(self)",
     "Module.__call__": "(self, *args, **named)",
+    "Device.allocate": "(self, size, memory)",
+    "Device.copy": "(self, source, target)",
+    "Device.submit": "(self, region, operands, results)",
+    "Device.wait": "(self, event, timeout=None)",
+    "Module.run_async": "(self, feeds, *, outputs=None, timeout=None)",
     "Module.run": "(self, feeds, *, outputs=None, timeout=None)",
     "Module.profile": "(self, feeds, runs=20)",
     "Module.save": "(self, path)",

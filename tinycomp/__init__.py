@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.load import load
     from tinycomp.driver.pipeline import Pipeline
     from tinycomp.driver.tune import tune
-    from tinycomp.errors import TinycompError
+    from tinycomp.errors import DeviceFault, TinycompError
     from tinycomp.export_c import to_c
     from tinycomp.frontend import export_model as to_onnx
     from tinycomp.generation import generate
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from tinycomp.pytorch import from_torch as from_torch
     from tinycomp.quantization import quantize
     from tinycomp.rewrite import P, reject
+    from tinycomp.runtime.device.interface import Device, DeviceBuffer, FaultPolicy
     from tinycomp.runtime.module import Module
+    from tinycomp.runtime.requests import pipeline_requests
     from tinycomp.target import Target
 
 _WHERE = {
+    "Device": ("tinycomp.runtime.device.interface", "Device"),
+    "DeviceBuffer": ("tinycomp.runtime.device.interface", "DeviceBuffer"),
+    "DeviceFault": ("tinycomp.errors", "DeviceFault"),
+    "FaultPolicy": ("tinycomp.runtime.device.interface", "FaultPolicy"),
     "Graph": ("tinycomp.ir.graph", "Graph"),
     "Module": ("tinycomp.runtime.module", "Module"),
     "P": ("tinycomp.rewrite", "P"),
@@ -37,6 +43,7 @@ _WHERE = {
     "from_torch": ("tinycomp.pytorch", "from_torch"),
     "generate": ("tinycomp.generation", "generate"),
     "load": ("tinycomp.driver.load", "load"),
+    "pipeline_requests": ("tinycomp.runtime.requests", "pipeline_requests"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
     "to_c": ("tinycomp.export_c", "to_c"),
@@ -46,6 +53,10 @@ _WHERE = {
 }
 # Without from_torch, which needs PyTorch: "from tinycomp import *" works without.
 __all__ = [
+    "Device",
+    "DeviceBuffer",
+    "DeviceFault",
+    "FaultPolicy",
     "Graph",
     "Module",
     "P",
@@ -56,6 +67,7 @@ __all__ = [
     "from_onnx",
     "generate",
     "load",
+    "pipeline_requests",
     "quantize",
     "reject",
     "to_c",

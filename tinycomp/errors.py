@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
@@ -144,6 +145,35 @@ class FeedError(TinycompError, ValueError):
 
 class ExecutionError(TinycompError, RuntimeError):
     """A step of a compiled module failed on values that only run time could show."""
+
+
+class DeviceFault(ExecutionError):  # noqa: N818 - the hardware's word
+    """A device could not run a command, or not in time.
+
+    A vendor's code raises it with what it knows; tinycomp adds the region and the nodes.
+
+    Args:
+        message: One sentence that says what is wrong.
+        command: What the device was doing, such as the name of a layer or ``"copy to the device"``.
+        region: Symbol of the region.
+        sources: Source names of the nodes concerned: those of the command if the device knows them, else the region's.
+        parts: As for :class:`TinycompError`.
+    """
+
+    def __init__(
+        self, message: str, *, command: str = "", region: str = "", sources: Iterable[str] = (), **parts: str
+    ) -> None:
+        self.command, self.region, self.sources = command, region, tuple(sources)
+        super().__init__(message, **parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by parts, those of the device included."""
+        names = ("where", "expected", "found", "hint", "snippet", "command", "region", "sources")
+        return _refault, (self.message, {name: getattr(self, name) for name in names})
+
+
+def _refault(message: str, parts: Mapping[str, Any]) -> DeviceFault:
+    return DeviceFault(message, **parts)
 
 
 class MemoryLimitError(TinycompError, MemoryError):

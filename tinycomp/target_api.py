@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tinycomp.errors import ExecutionError, MemoryLimitError, TargetError, TinycompError, UnsupportedError
+from tinycomp.errors import DeviceFault, ExecutionError, MemoryLimitError, TargetError, TinycompError, UnsupportedError
 from tinycomp.frontend import export_model as to_onnx
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.ir.blocked import BlockedLayout, conversion_of
@@ -33,6 +33,7 @@ from tinycomp.rewrite import Composite, Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import attribute, is_structural
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
+from tinycomp.runtime.device.interface import Activity, Device, DeviceBuffer, DeviceProgram, FaultPolicy
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Decline, Policy, Region, Split, Target, Tolerance, TransferCost, Verdict, split
 from tinycomp.targets.common import activations, checks, composites
@@ -42,12 +43,13 @@ if TYPE_CHECKING:
     from tinycomp.driver.compiler import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.1"
+API_VERSION = "1.2"
 """Version of what this module offers."""
 
 __all__ = [
     "ALIGNMENT",
     "API_VERSION",
+    "Activity",
     "Arena",
     "Array",
     "AxisTile",
@@ -60,7 +62,12 @@ __all__ = [
     "ConvTiling",
     "Convolution",
     "Decline",
+    "Device",
+    "DeviceBuffer",
+    "DeviceFault",
+    "DeviceProgram",
     "ExecutionError",
+    "FaultPolicy",
     "Graph",
     "Lifetime",
     "MatMulTile",
@@ -129,7 +136,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.1...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.2...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

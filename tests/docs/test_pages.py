@@ -22,6 +22,7 @@ PAGES = {
     "advice.md": 2,
     "bring-your-own-backend.md": 8,
     "code-generation.md": 5,
+    "devices.md": 4,
     "dynamic-shapes.md": 3,
     "partitioning.md": 2,
     "target-api.md": 7,

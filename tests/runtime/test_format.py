@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from tinycomp.remark import Remark
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
-from tinycomp.runtime.report import CompositeRow, ConversionRow, HostRow, LayerRow, RegionRow, Report
+from tinycomp.runtime.report import (
+    CompositeRow,
+    ConversionRow,
+    CopyRow,
+    DeviceRow,
+    HostRow,
+    LayerRow,
+    RegionRow,
+    Report,
+)
 
 WRITTEN = (5, "52ca3551e017")
 """The format version, and the fingerprint of what files of that version hold."""
@@ -21,7 +30,7 @@ def lines() -> Iterator[str]:
         kernel = kernel_named(name)
         fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
         yield f"{name} {kernel.signature} {' '.join(fields)}"
-    for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow):
+    for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow, CopyRow, DeviceRow):
         # What reports are not compared by, their adviser, is not written either.
         yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part) if field.compare)}"
     yield f"Reason {' '.join(Remark().to_dict())}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import gc
+import logging
 import os
 import pickle
 import subprocess
@@ -24,10 +25,13 @@ import pytest
 import tinycomp
 from tests.bad_input.models import one, relu, text
 from tests.runtime.csource.c_sources import X, doubling, function_of, target_of, times
+from tests.runtime.device.units import chain, data, unit
 from tests.runtime_c.test_execution import feed, perceptron
 from tests.runtime_c.test_execution import run as run_program
 from tinycomp.errors import FeedError, TinycompError
+from tinycomp.runtime.device.interface import FaultPolicy
 from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.targets.device_sim import Behaviour, SimulatedDevice
 
 ROUNDS = int(os.environ.get("TINYCOMP_LEAK_ROUNDS", "25"))
 STRETCHES = 4
@@ -103,6 +107,20 @@ def generated() -> Callable[[int], object]:
     return lambda round_: tinycomp.compile(model, target)(X)
 
 
+def on_devices() -> Callable[[int], object]:
+    """Use devices that fail at times, from modules that stay and from others."""
+    logging.disable(logging.WARNING)
+    device = SimulatedDevice(behaviour=Behaviour(fault_rate=0.1))
+    target, faults = unit("npu", "Neg", "Relu"), FaultPolicy(retries=1, fallback=True)
+    kept = tinycomp.compile(chain("Neg", "Relu"), target, devices=device, faults=faults)
+
+    def use(round_: int) -> None:
+        for module in (kept, tinycomp.compile(chain("Neg", "Relu"), target, devices=device, faults=faults)):
+            np.testing.assert_array_equal(module(data()), np.maximum(-data(), 0))
+
+    return use
+
+
 SCENARIOS: dict[str, Callable[[], Callable[[int], object]]] = {
     "compile": lambda: compiling(relu()),
     "specialise": specialising,
@@ -110,6 +128,7 @@ SCENARIOS: dict[str, Callable[[], Callable[[int], object]]] = {
     "fail": failing,
     "native": native,
     "C source": generated,
+    "devices": on_devices,
 }
 
 

@@ -20,6 +20,7 @@ from tinycomp.ir.text.printer import print_graph
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.blob import Blob, Call
 from tinycomp.runtime.cache import BlobCache
+from tinycomp.runtime.device.interface import DeviceProgram
 from tinycomp.runtime.native.program import Array
 from tinycomp.target import Target
 from tinycomp.target.options import declared, saved_values
@@ -66,7 +67,7 @@ def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str 
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def load(blob: Blob, target: Target, region: Node) -> Call:
+def load(blob: Blob, target: Target, region: Node) -> Call | DeviceProgram:
     """Return what runs a blob: its own function if it has just been made, else what the target's loader returns.
 
     Raises:
@@ -88,12 +89,12 @@ def load(blob: Blob, target: Target, region: Node) -> Call:
             raise
         except Exception as error:
             raise TargetError(f"the blob does not load: {type(error).__name__}: {error}", where=where) from error
-    if not callable(call):
+    if not callable(call) and not isinstance(call, DeviceProgram):
         raise TargetError(
-            "a loaded blob cannot be called", where=where, expected="a function of the operands",
+            "a loaded blob cannot be called", where=where, expected="a function of the operands, or a DeviceProgram",
             found=type(call).__name__,
         )  # fmt: skip
-    return cast(Call, call)
+    return cast("Call | DeviceProgram", call)
 
 
 def may_use(blob: Blob, target: Target, symbol: str) -> bool:

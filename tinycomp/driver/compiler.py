@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 
 from tinycomp.driver.declined import declined_names, replace_declined
+from tinycomp.driver.devices import DeviceOptions, Devices, Faults
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.report import make_report
@@ -135,6 +136,8 @@ def compile(  # noqa: A001 - the public name
     optimize: bool = True,
     precision: Precision = "f32",
     timeout: float | None = None,
+    devices: Devices = None,
+    faults: Faults = None,
 ) -> Module:
     """Compile a model for one or more targets; what none of them takes runs on the host.
 
@@ -166,6 +169,10 @@ def compile(  # noqa: A001 - the public name
             which halves their memory and nearly the time of products of few rows. Sums stay in float32. The report says
             so, with ``verify`` also by how much of the largest one results of random inputs change.
         timeout: Seconds that compiling may take; passes, folded nodes and regions are not begun after that.
+        devices: For a target that has devices how many a module uses, or which: a number, a list of indices or of open
+            devices; of several such targets a dict by name. Requests are spread over them. By default one.
+        faults: What is done when a device fails, a :class:`tinycomp.FaultPolicy`; or a dict of them by symbol of a
+            region, source name, target, or a glob for these, of which the first that fits counts.
 
     Returns:
         The module.
@@ -191,7 +198,7 @@ def compile(  # noqa: A001 - the public name
         targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
-            specialize, optimize, precision,
+            specialize, optimize, precision, devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), gc_paused():
         graph = _imported(model, shapes, mapped=True)
@@ -418,6 +425,7 @@ class Compiler:
         differences: What verification has found that passes change, of the largest result, by pass.
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, likewise.
+        devices: Which devices regions run on, and what is done about their faults.
     """
 
     targets: tuple[Target, ...]
@@ -434,6 +442,7 @@ class Compiler:
     differences: dict[str, float] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in self.targets))
@@ -505,7 +514,9 @@ class Compiler:
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
         targets = {t.name: t.for_plan(self.pool.threads) for t in self.targets}
-        return Lowering(targets, self.pool, self.weights, self.constants, specialize=self.specialize)
+        return Lowering(
+            targets, self.pool, self.weights, self.constants, specialize=self.specialize, devices=self.devices
+        )
 
     def lower(self, partitioned: Graph) -> Lowered:
         """Return the plan of a partitioned graph, with what its regions became.
@@ -564,6 +575,7 @@ class Compiler:
             "specialize": self.specialize,
             "precision": self.precision,
             "bounds": {name: list(bounds) for name, bounds in lowered.graph.bounds.items()},
+            **self.devices.to_dict(),
         }
         return pack(about, lowered, report({}))
 

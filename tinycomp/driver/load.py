@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError, ModelError
+from tinycomp.errors import ArtifactError, ModelError, OptionError
 from tinycomp.memory.constants import is_large, spilled
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
@@ -19,6 +19,7 @@ from tinycomp.runtime.module import Module
 from tinycomp.runtime.plan import Plan
 
 if TYPE_CHECKING:
+    from tinycomp.driver.devices import Devices, Faults
     from tinycomp.target import Target
 
 
@@ -28,6 +29,8 @@ def load(
     threads: int | None = None,
     targets: Sequence[Target] = (),
     trusted: bool = False,
+    devices: Devices = None,
+    faults: Faults = None,
 ) -> Module:
     """Return a module that :meth:`Module.save` wrote.
 
@@ -37,6 +40,8 @@ def load(
         targets: Targets that are not installed under their names, for regions that need them.
         trusted: Compile and run the C source in the file, if it has any. Without it, the target generates the source
             anew, so that nothing is executed that came with the file.
+        devices: Devices to use instead of those that the module was compiled for, as for :func:`tinycomp.compile`.
+        faults: What is done when a device fails, likewise; it comes before what the module says.
 
     Raises:
         ArtifactError: If the file is damaged, was written by another format version, or is not a saved module.
@@ -51,7 +56,9 @@ def load(
     if module is None:
         from tinycomp.driver.restore import restore
 
-        module = restore(archive, data, targets, threads, trusted=trusted)
+        module = restore(archive, data, targets, threads, trusted=trusted, devices=devices, faults=faults)
+    elif devices is not None:
+        raise OptionError("no region of the module runs on a device", where="devices", hint="Leave it out.")
     try:
         for mapping in mappings_of([data]):
             mapping.check()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.driver import blobs
+from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, bits
@@ -25,6 +26,9 @@ from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
+from tinycomp.runtime.device.interface import DeviceProgram
+from tinycomp.runtime.device.plan import alone, plan_of
+from tinycomp.runtime.device.region import DeviceRegion, follows_from, places_of
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
@@ -70,6 +74,7 @@ class Lowering:
         reference: Whether regions, too, run on the numpy kernels, for comparison.
         specialize: Whether regions with dynamic dimensions are built for each set of sizes that comes, whatever their
             target.
+        devices: Which devices regions run on, and what is done about their faults.
         per_shape: The regions that are built for each set of sizes, by symbol.
     """
 
@@ -80,9 +85,10 @@ class Lowering:
     programs: Programs = field(default_factory=dict)
     reference: bool = False
     specialize: bool = False
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
     per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
-    """What else regions became."""
+    """What else regions became, and device programs."""
     _values: int = field(default=0, init=False)
     """Bytes of the values alive together in the graphs that are being lowered."""
     _contexts: int = field(default=0, init=False)
@@ -92,7 +98,7 @@ class Lowering:
         """Return a lowering that knows what was generated so far, for a graph that has changed."""
         return Lowering(
             self.targets, self.pool, self.weights, self.constants, self.programs, self.reference, self.specialize,
-            self.callables,
+            self.devices, self.callables,
         )  # fmt: skip
 
     def forget(self, region: Node) -> None:
@@ -124,7 +130,7 @@ class Lowering:
             frees = tuple(slots.of[v] for v in last_use.get(index, ()))
             steps.append(self._step(node, slots, frees))
         self._values -= peak
-        return Plan(
+        plan = Plan(
             specs([v.name for v in graph.inputs], graph.inputs),
             specs(graph.output_names, graph.outputs),
             tuple(steps),
@@ -132,6 +138,7 @@ class Lowering:
             tuple(slots.of[v] for v in graph.inputs),
             tuple(slots.of[v] for v in graph.outputs),
         )
+        return plan_of(plan)
 
     def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
         reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
@@ -167,9 +174,11 @@ class Lowering:
             self.per_shape.append((node.op, run))
             buckets = () if target is None else target.buckets
             batch = batch_of(node.body) if buckets else None
+            on_devices = target is not None and target.has_devices
             if batch is not None:
-                return Bucketed(run, buckets, [batch in (v.shape or ()) for v in node.body.inputs])
-            return run
+                devices = self.devices.set_of(target) if target is not None and on_devices else None
+                return Bucketed(run, buckets, [batch in (v.shape or ()) for v in node.body.inputs], devices)
+            return self._on_device(run, node) if on_devices else run
         return self._built(node, tuple([(v.shape if v is not None else None) or () for v in node.inputs]))
 
     def _built_at_run(self, node: Node, shapes: Shapes) -> Run:
@@ -198,17 +207,52 @@ class Lowering:
                 self.programs[key] = made
             owned = {name: self.constants.own(array) for name, array in made.arrays.items()}
             call = blobs.load(dataclasses.replace(made, arrays=owned), self._target(node), node)
+            if isinstance(call, DeviceProgram):
+                return self._on_device(call, node, made)
             return BlobRegion(made, CallableRegion(call, where, *_interface(node.body)))
-        if callable(made):
+        if isinstance(made, DeviceProgram) or callable(made):
             if keep:
                 self.callables[key] = made
+            if isinstance(made, DeviceProgram):
+                return self._on_device(made, node)
             return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(
             "the code generator returned something that cannot run",
             where=where,
-            expected="a Program, a CSource, a Blob or a callable",
+            expected="a Program, a CSource, a Blob, a DeviceProgram or a callable",
             found=type(made).__name__,
         )
+
+    def _on_device(self, made: DeviceProgram | PerShape, node: Node, blob: Blob | None = None) -> DeviceRegion:
+        """Return a region that runs on the devices of its target.
+
+        Raises:
+            TargetError: If the target has no devices.
+            Decline: If the size of something that the region takes or gives does not follow from its operands' shapes.
+        """
+        target, (inputs, outputs) = self._target(node), _interface(node.body)
+        if not target.has_devices:
+            raise TargetError(
+                "the code generator returned a DeviceProgram, and the target has no devices",
+                where=f"{target.name}, region {node.op}", hint=f"Add a function under @{target.name}.device.",
+            )  # fmt: skip
+        unknown = [str(spec) for spec in (*inputs, *outputs) if not follows_from(spec, places_of(inputs))]
+        if unknown:
+            declined = Decline(
+                f"memory of a device is planned before a run, and the sizes are not known of {unknown[0]}"
+            )
+            declined.region, declined.where = node, f"{target.name}, region {node.op}"
+            raise declined
+        sources = tuple(dict.fromkeys(s for n in (node, *node.operators()) for s in n.sources))
+        faults = self.devices.policy_for(node.op, target.name, sources)
+        reference = functools.partial(self._reference, node)
+        return DeviceRegion(
+            made, node.op, sources, inputs, outputs, self.devices.set_of(target), faults, reference, alone, blob
+        )
+
+    def _reference(self, node: Node) -> Run:
+        """Return what computes a region on the numpy kernels."""
+        return Lowering(self.targets, self.pool, constants=self.constants, reference=True)._computation(node)[0]
 
     def _made(self, node: Node, keep: bool) -> Any:
         """Return what the target's code generator makes of a region."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tinycomp.driver.blobs import may_use
 from tinycomp.driver.compiler import Compiler, copied
+from tinycomp.driver.devices import Devices, Faults, from_saved
 from tinycomp.driver.diagram import make_diagram
 from tinycomp.driver.lowering import Programs, specs
 from tinycomp.errors import ArtifactError, OptionError, TargetError
@@ -32,7 +33,14 @@ from tinycomp.target import Target, find
 
 
 def restore(
-    archive: Archive, data: NDArray[np.uint8], targets: Sequence[Target], threads: int | None, *, trusted: bool = False
+    archive: Archive,
+    data: NDArray[np.uint8],
+    targets: Sequence[Target],
+    threads: int | None,
+    *,
+    trusted: bool = False,
+    devices: Devices = None,
+    faults: Faults = None,
 ) -> Module:
     """Return the module of an archive that :func:`tinycomp.driver.save.pack` made.
 
@@ -42,16 +50,22 @@ def restore(
         targets: Targets that are not installed under their names.
         threads: Threads that a run may use.
         trusted: Whether to compile the C source in the archive instead of asking the target for it.
+        devices: Devices to use instead of those that the archive names.
+        faults: What is done when a device fails, before what the archive says.
 
     Raises:
         ArtifactError: If the archive is damaged.
         TargetError: If a target is missing.
+        OptionError: If ``devices`` or ``faults`` is not what it should be.
     """
     about = archive.manifest
     wanted = _find_targets(about, targets, optional=trusted)
     passes = about.get("passes")
     pool, specialize = pool_for(archive, threads), about.get("specialize") is True
-    compiler = Compiler(wanted, pool, passes if isinstance(passes, str) else None, specialize=specialize)
+    compiler = Compiler(
+        wanted, pool, passes if isinstance(passes, str) else None, specialize=specialize,
+        devices=from_saved(about, wanted, devices, faults),
+    )  # fmt: skip
     lowering = compiler.lowering()
     with damaged("the description is"):
         constants = {h: archive.array(key) for h, key in about["constants"].items()}

@@ -17,6 +17,7 @@ from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict, sa
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.csource.region import CRegion
 from tinycomp.runtime.csource.source import CSource
+from tinycomp.runtime.device.region import DeviceRegion
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.native.record import ModuleRecord, Recorder, StepRecord
 from tinycomp.runtime.plan import ABSENT, DISCARD, Plan
@@ -30,7 +31,8 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
 
     Args:
         about: How it was compiled: the names of its ``targets`` in order, their ``options`` by name, the ``threads``
-            that were asked for, the text of the ``passes`` if they were chosen, and whether to ``specialize``.
+            that were asked for, the text of the ``passes`` if they were chosen, whether to ``specialize``, and which
+            ``devices`` to use, and what is done about their ``faults``.
         lowered: The model after the passes, kept with its constants only if something runs on the host, and its plan.
         report: What runs where.
     """
@@ -127,8 +129,9 @@ def _generated(lowered: Lowered) -> Iterator[tuple[tuple[str, Shapes], Program |
     yield from lowered.programs.items()
     for symbol, region in lowered.per_shape:
         for shapes, run in region.cache.items():
-            if isinstance(run, BlobRegion):
-                yield (symbol, shapes), run.blob
+            blob = run.blob if isinstance(run, (BlobRegion, DeviceRegion)) else None
+            if blob is not None:
+                yield (symbol, shapes), blob
 
 
 def _text_with_constants(graph: Graph, archive: Archive) -> str:

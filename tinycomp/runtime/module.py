@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean
 from tinycomp.memory.budget import limited
+from tinycomp.memory.locks import Lock
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.files import write_file
-from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.plan import Plan, device_sets
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, departure, order_feeds
 
 if TYPE_CHECKING:
     from tinycomp.runtime.profile import Profile
+    from tinycomp.runtime.requests import Requests, RunFuture
 
 Pack = Callable[[], bytes]
 """Makes the bytes of a saved module."""
@@ -83,6 +87,9 @@ class Module:
         self._direct = direct_call(parts.plan)
         self._single = len(parts.outputs) == 1
         self._symbolic = not all(spec.is_static for spec in parts.inputs)
+        self._requests: Requests | None = None
+        self._in_flight: int | None = None
+        self._lock = Lock()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -150,6 +157,7 @@ class Module:
         Args:
             feeds: The inputs.
             outputs: Contiguous arrays for results, of their dtype and shape, by name; results without one are fresh.
+                Where regions run on devices, these and the inputs may be a :class:`tinycomp.DeviceBuffer`.
                 An array may share memory with inputs: a cache that the model extends in place may be the array of the
                 input that it extends, and nothing is copied then.
             timeout: Seconds after which the run is given up, at the next step, trip of a loop, or piece of a native
@@ -158,7 +166,8 @@ class Module:
         Raises:
             FeedError: If an input is missing, unknown, or does not fit, or an array for a result.
             ExecutionError: If a step fails on these values, or the time is up.
-            MemoryLimitError: If a value would be larger than the budget allows.
+            DeviceFault: If a device fails, and the policy for its faults has no remedy.
+            MemoryLimitError: If a value would be larger than the budget allows, or a device has not the memory.
         """
         if type(feeds) is not dict and not isinstance(feeds, Mapping):  # asking the abstract class costs
             raise FeedError(
@@ -172,10 +181,7 @@ class Module:
             arrays = [*map(feeds.get, self._input_names)]
             results = self._direct(arrays) if outputs is None else self._direct(arrays, self._targets(outputs))
         if results is None:
-            results = self._run((), feeds, timeout)
-            if outputs is not None:
-                self._targets(outputs)
-                results = copied_into(self._parts.outputs, results, outputs)
+            results = self._run((), feeds, timeout) if outputs is None else self._run_into(feeds, outputs, timeout)
         return dict(zip(self._names, results, strict=True))
 
     def bind(self, inputs: Any, outputs: Any = None) -> Binding:
@@ -204,6 +210,10 @@ class Module:
         """
         specs = self._parts.inputs
         arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
+        if self._parts.plan.on_devices:
+            from tinycomp.runtime.device.binding import bind_devices  # likewise
+
+            return bind_devices(self._parts.plan, arrays, _in_order(self._names, outputs), self._check_sizes)
         for spec, value in zip(specs, arrays, strict=True):
             check_bindable(spec, value, "input")
         self._check_sizes(arrays)
@@ -213,7 +223,85 @@ class Module:
         """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
         if self._report is None:
             self._report = self._made_report({})
-        return self._report
+        if not self._device_sets:
+            return self._report
+        rows = tuple(member.row() for devices in self._device_sets for member in devices.opened())
+        return dataclasses.replace(self._report, copies=getattr(self._parts.plan, "copies", ()), devices=rows)
+
+    @functools.cached_property
+    def _device_sets(self) -> tuple[Any, ...]:
+        """The devices of each target."""
+        return device_sets(self._parts.plan)
+
+    @property
+    def devices(self) -> tuple[Any, ...]:
+        """Return the devices that the module has opened or was given: those that it needs, once it has run."""
+        return tuple(member.device for devices in self._device_sets for member in devices.opened())
+
+    @property
+    def in_flight(self) -> int:
+        """How many runs :meth:`run_async` has under way at once; by default two for each device, and at least two."""
+        return self._in_flight or max(2, 2 * sum(map(len, self._device_sets)))
+
+    @in_flight.setter
+    def in_flight(self, limit: int) -> None:
+        from tinycomp.runtime.requests import Requests  # not before: asyncio takes long to import
+
+        old, self._requests = self._requests, Requests(limit)
+        self._in_flight = limit
+        if old is not None:
+            old.close(wait=False)
+
+    def run_async(
+        self, feeds: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> RunFuture:
+        """Begin a run, and return the future of what :meth:`run` returns.
+
+        The future is a ``concurrent.futures.Future`` that may also be awaited. Up to :attr:`in_flight` runs are under
+        way at once. While there is no room for another, the call waits; on the thread of a running event loop it
+        returns at once, and the run waits for its turn.
+
+        Args:
+            feeds: The inputs by name; they must not change before the run has ended.
+            outputs: Arrays for results, as for :meth:`run`.
+            timeout: Seconds that the run may take, from when it begins.
+
+        Example:
+            >>> import tinycomp
+            >>> from tinycomp.data import digits, digits_model
+            >>> module, images = tinycomp.compile(digits_model()), digits()[0]
+            >>> name = module.inputs[0].name
+            >>> futures = [module.run_async({name: images[i : i + 2]}) for i in range(4)]
+            >>> [next(iter(future.result().values())).shape for future in futures]
+            [(2, 10), (2, 10), (2, 10), (2, 10)]
+            >>> module.close()
+        """
+        with self._lock:
+            if self._requests is None or self._requests.process != os.getpid():  # a forked child has not its threads
+                from tinycomp.runtime.requests import Requests  # not before: see in_flight
+
+                self._requests = Requests(self.in_flight)
+            requests = self._requests
+        return requests.begin(lambda: self.run(feeds, outputs=outputs, timeout=timeout))
+
+    def close(self) -> None:
+        """Finish the runs that are under way, and close the devices that the module has opened.
+
+        A module that nobody refers to any more does so by itself. One without devices may be used again.
+        """
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.close(wait=True)
+        for devices in self._device_sets:
+            devices.close()
+
+    def __enter__(self) -> Module:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _made_report(self, sizes: Mapping[str, int]) -> Report:
         report, describe = self._parts.report(sizes), self._parts.diagram
@@ -262,12 +350,33 @@ class Module:
         """Pickle as the bytes of a saved module."""
         return _unpickle, (self.to_bytes(),)
 
-    def _run(self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None) -> list[Any]:
-        arrays = self._check(args, named)
+    def _run(
+        self, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None = None,
+        buffers: Mapping[int, Any] = MappingProxyType({}),
+    ) -> list[Any]:  # fmt: skip
+        arrays, plan = self._check(args, named), self._parts.plan
+        run: Callable[[Sequence[Any]], list[Any]] = plan.run
+        if buffers:
+            from tinycomp.runtime.device.binding import run_into  # not before: see run
+
+            run = functools.partial(run_into, plan, outputs=buffers)
         if timeout is None and self._parts.memory_limit is None:
-            return self._as_declared(self._parts.plan.run(arrays))
+            return self._as_declared(run(arrays))
         with limited(self._parts.memory_limit, timeout):
-            return self._as_declared(self._parts.plan.run(arrays))
+            return self._as_declared(run(arrays))
+
+    def _run_into(self, feeds: Mapping[str, Any], outputs: Mapping[str, Any], timeout: float | None) -> list[Any]:
+        """Run with arrays or buffers for results, and return those in their places."""
+        if not self._parts.plan.on_devices:
+            results = self._run((), feeds, timeout)
+            self._targets(outputs)
+            return copied_into(self._parts.outputs, results, outputs)
+        from tinycomp.runtime.device.binding import buffers_in  # not before: few modules have devices
+
+        buffers = buffers_in(self._parts.outputs, self._targets(outputs))
+        results = self._run((), feeds, timeout, buffers)
+        arrays = {name: array for name, array in outputs.items() if self._names.index(name) not in buffers}
+        return copied_into(self._parts.outputs, results, arrays)
 
     def _as_declared(self, results: list[Any]) -> list[Any]:
         """Return results that are as the model says, where it gives types and numbers."""
@@ -299,7 +408,11 @@ class Module:
         specs = self._parts.inputs
         if named or len(args) != len(specs):
             args = order_feeds(specs, args, named, self._parts.defaults)
-        arrays = [check_feed(spec, value) for spec, value in zip(specs, args, strict=True)]
+        if self._parts.plan.on_devices:
+            from tinycomp.runtime.device.binding import check_device_feed as check  # not before: see bind
+        else:
+            check = check_feed
+        arrays = [check(spec, value) for spec, value in zip(specs, args, strict=True)]
         if self._symbolic:
             self._check_sizes(arrays)
         return arrays
@@ -334,7 +447,7 @@ class Module:
 def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if isinstance(feeds, Mapping):
         return (), feeds
-    if isinstance(feeds, np.ndarray):
+    if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # a tensor of any library, or a buffer
         return (feeds,), {}
     return tuple(feeds), {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,6 +71,9 @@ class Plan:
     input_slots: tuple[int, ...]
     output_slots: tuple[int, ...]
 
+    on_devices: ClassVar[bool] = False
+    """Whether steps run on devices, so that inputs and outputs may be buffers there."""
+
     def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Run all steps.
 
@@ -90,15 +93,38 @@ class Plan:
             for step in self.steps:
                 if limits.deadline is not None:
                     check_time(limits, f"before node {step.label} ({step.op})")
-                for slot, result in zip(step.writes, _run_step(step, slots), strict=False):
+                for slot, result in zip(step.writes, run_step(step, slots), strict=False):
                     slots[slot] = result
                 for slot in step.frees:
                     slots[slot] = None
+        return self.results(slots, feeds)
+
+    def results(self, slots: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
+        """Return what lies in the slots of the outputs after a run, as arrays that the caller may write into."""
         shared = {id(value) for value in (*self.slots, *feeds)}
         return [_own(slots[slot], shared) for slot in self.output_slots]
 
 
-def _run_step(step: Step, slots: list[Any]) -> Sequence[Any]:
+def device_sets(plan: Plan) -> tuple[Any, ...]:
+    """Return the devices that a plan and the bodies in it use (``DeviceSet``), each set once."""
+    found: dict[Any, None] = {}
+    plans = [plan]
+    while plans:
+        for step in plans.pop().steps:
+            devices = getattr(step.run, "devices", None)
+            if devices is not None:
+                found[devices] = None
+            plans.extend(step.bodies)
+    return tuple(found)
+
+
+def run_step(step: Step, slots: Sequence[Any]) -> Sequence[Any]:
+    """Run a step on the values in slots.
+
+    Raises:
+        ExecutionError: If it fails; it names the step.
+        MemoryLimitError: If there is not the memory.
+    """
     try:
         return step.run([slots[i] for i in step.reads])
     except (TinycompError, KeyboardInterrupt):

@@ -2,7 +2,8 @@
 
 A profile may be written as a trace, in the format that is described in "Trace Event Format" (Google). It holds one run
 on one track: steps, and inside each the kernel calls that it made. Durations are medians of all runs, laid end to end,
-so that the picture is that of a typical run and gaps between steps do not show.
+so that the picture is that of a typical run and gaps between steps do not show. Where regions run on devices, the trace
+is the run of median length as it was, with a track for the host and one for each device.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import OptionError
+from tinycomp.runtime.device.lanes import HOST
+from tinycomp.runtime.device.plan import DevicePlan
+from tinycomp.runtime.device.request import Span
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native.executor import NativeProgram
@@ -122,6 +126,29 @@ class StepTime:
 
 
 @dataclass(frozen=True)
+class TrackEvent:
+    """Something that happened on the host or on a device, in one run.
+
+    Attributes:
+        track: ``"host"``, or the name of the device.
+        step: Region symbol or host node name.
+        name: Operator, what the device calls it, or its command such as ``"copy in"`` where it reports nothing.
+        start: Seconds from the begin of the run.
+        seconds: How long it took.
+        bytes: Bytes that it moved, if they are known.
+        sources: Source names of the nodes behind it.
+    """
+
+    track: str
+    step: str
+    name: str
+    start: float
+    seconds: float
+    bytes: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Profile:
     """Medians over several runs.
 
@@ -130,12 +157,16 @@ class Profile:
         steps: The steps behind them, each before those in its bodies.
         runs: How many runs were measured.
         machine: What native regions ran on.
+        elapsed: Where regions run on devices: median time of one run from begin to end, in which steps may overlap.
+        timeline: Likewise: what happened when and where in the run of that length, by time.
     """
 
     rows: tuple[ProfileRow, ...]
     steps: tuple[StepTime, ...]
     runs: int
     machine: Machine = Machine()
+    elapsed: float = 0.0
+    timeline: tuple[TrackEvent, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -153,6 +184,8 @@ class Profile:
             "seconds": self.seconds,
             "machine": dataclasses.asdict(self.machine),
             "rows": [row.to_dict() for row in self.rows],
+            "elapsed": self.elapsed,
+            "timeline": [dataclasses.asdict(event) for event in self.timeline],
         }
 
     def save_trace(self, path: str | PathLike[str]) -> None:
@@ -161,7 +194,8 @@ class Profile:
         Raises:
             WriteError: If there is no space or permission.
         """
-        write_file(Path(path), trace_text(self.rows, self.machine).encode())
+        text = timeline_text(self.timeline) if self.timeline else trace_text(self.rows, self.machine)
+        write_file(Path(path), text.encode())
 
     def __rich__(self) -> Table:
         """Return what rich prints: the rows, slowest first, calls of one kernel for the same nodes together."""
@@ -187,6 +221,8 @@ class Profile:
     def title(self) -> str:
         """What stands above the rows: how much was measured, and on what."""
         title = f"Profile, medians of {self.runs} runs"
+        if self.elapsed:
+            title += f"; from begin to end {milliseconds(self.elapsed)}"
         if not self.machine.isa:
             return title
         peak = f"{self.machine.peak / 1e9:.1f} GFLOP/s"
@@ -243,10 +279,18 @@ def profile_plan(plan: Plan, feeds: Sequence[Any], runs: int) -> Profile:
     recorder = _Recorder()
     watched = recorder.watch(plan)
     plan.run(feeds)
+    timelines = []
     for _ in range(runs):
-        watched.run(feeds)
+        if isinstance(watched, DevicePlan):
+            timelines.append(recorder.timeline(watched, feeds))
+        else:
+            watched.run(feeds)
         recorder.end_run()
-    return recorder.profile(runs)
+    profile = recorder.profile(runs)
+    if not timelines:
+        return profile
+    elapsed, timeline = sorted(timelines, key=lambda each: each[0])[len(timelines) // 2]
+    return dataclasses.replace(profile, elapsed=elapsed, timeline=timeline)
 
 
 class _Recorder:
@@ -255,11 +299,40 @@ class _Recorder:
     def __init__(self) -> None:
         self.spent = 0.0
         """Seconds inside the probes that have returned to the one that is running."""
-        self._probes: list[_Probe] = []
+        self._probes: list[_Probe | _DeviceProbe] = []
+        self._on_devices: dict[int, _DeviceProbe] = {}
 
     def watch(self, plan: Plan, path: Position = ()) -> Plan:
         """Return the plan with probes; ``path`` is the position of the body that it is."""
-        return dataclasses.replace(plan, steps=tuple(self._probed(s, (*path, i)) for i, s in enumerate(plan.steps)))
+        planned = plan.lanes.regions if isinstance(plan, DevicePlan) and not path else {}
+        steps = []
+        for index, step in enumerate(plan.steps):
+            if index in planned:
+                self._on_devices[index] = _DeviceProbe(step, (index,))
+                self._probes.append(self._on_devices[index])
+                steps.append(step)
+            else:
+                steps.append(self._probed(step, (*path, index)))
+        return dataclasses.replace(plan, steps=tuple(steps))
+
+    def timeline(self, plan: DevicePlan, feeds: Sequence[Any]) -> tuple[float, tuple[TrackEvent, ...]]:
+        """Run a watched plan with regions on devices, and return its seconds and what happened."""
+        started = time.perf_counter()
+        spans = plan.traced(feeds)
+        elapsed = time.perf_counter() - started
+        reporting = {(span.track, span.step) for span in spans if span.reported}
+        shown = [span for span in spans if span.reported or (span.track, span.step) not in reporting]
+        for index, probe in self._on_devices.items():
+            probe.add([span for span in shown if span.step == index])
+        events = []
+        for span in sorted(shown, key=lambda span: span.start):
+            step = plan.steps[span.step]
+            name = step.op if span.track == HOST else span.name
+            events.append(
+                TrackEvent(span.track, step.label, name, span.start - started, span.end - span.start, span.bytes,
+                           span.sources or step.sources)
+            )  # fmt: skip
+        return elapsed, tuple(events)
 
     def _probed(self, step: Step, position: Position) -> Step:
         probe = _Probe(self, step, position)
@@ -293,6 +366,7 @@ class _Probe:
 
     def __init__(self, recorder: _Recorder, step: Step, position: Position) -> None:
         self.run = step.run
+        self.devices = getattr(step.run, "devices", None)
         self._recorder, self._step, self._position = recorder, step, position
         self._seconds: list[float] = []
         self._current = 0.0
@@ -357,6 +431,39 @@ def _array_bytes(values: Sequence[Any]) -> int:
     return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
 
+class _DeviceProbe:
+    """The times of a region on a device, as the device reports them or as its commands took."""
+
+    regions: tuple[NativeRegion, ...] = ()
+
+    def __init__(self, step: Step, position: Position) -> None:
+        self._step, self._position = step, position
+        self._spans: list[Sequence[Span]] = []
+
+    def add(self, spans: Sequence[Span]) -> None:
+        self._spans.append(spans)
+
+    def end_run(self) -> None:
+        pass
+
+    def time(self) -> StepTime:
+        seconds = statistics.median(sum(span.end - span.start for span in spans) for spans in self._spans)
+        return StepTime(self._step.label, self._position, seconds)
+
+    def rows(self, machine: Machine) -> list[ProfileRow]:
+        """Return a row for each thing that most runs did in the same order."""
+        step, orders = self._step, [tuple(span.name for span in spans) for spans in self._spans]
+        usual = statistics.mode(orders)
+        alike = [spans for spans, order in zip(self._spans, orders, strict=True) if order == usual]
+        return [
+            ProfileRow(
+                step.label, column[0].name, step.tier, column[0].sources or step.sources,
+                statistics.median(span.end - span.start for span in column), bytes=column[0].bytes,
+            )
+            for column in zip(*alike, strict=True)
+        ]  # fmt: skip
+
+
 class _Calls:
     """The times of the calls of one native region, which a body may run more than once per run, or not at all."""
 
@@ -390,14 +497,29 @@ def trace_text(rows: Iterable[ProfileRow], machine: Machine) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
+def timeline_text(events: Iterable[TrackEvent]) -> str:
+    """Return what happened in a run as the JSON text of a trace, with a track for the host and one for each device."""
+    listed = list(events)
+    tracks = {name: number for number, name in enumerate(dict.fromkeys([HOST, *(e.track for e in listed)]), _TRACK)}
+    names = [_name("process_name", "tinycomp"), *(_name("thread_name", name, n) for name, n in tracks.items())]
+    shown = [
+        _complete(
+            event.name, event.step, event.start, event.seconds,
+            {"nodes": list(event.sources), "step": event.step, "bytes": event.bytes}, tracks[event.track],
+        )
+        for event in listed
+    ]  # fmt: skip
+    return json.dumps({"traceEvents": [*names, *shown], "displayTimeUnit": "ms"})
+
+
 def _track_name(machine: Machine) -> str:
     if not machine.isa:
         return "run"
     return f"run ({machine.isa}, {machine.threads} thread(s))"
 
 
-def _name(kind: str, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": _TRACK, "args": {"name": name}}
+def _name(kind: str, name: str, track: int = _TRACK) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": track, "args": {"name": name}}
 
 
 def _events(rows: Iterable[ProfileRow]) -> Iterator[dict[str, Any]]:
@@ -414,7 +536,9 @@ def _events(rows: Iterable[ProfileRow]) -> Iterator[dict[str, Any]]:
             clock += row.seconds
 
 
-def _complete(name: str, category: str, start: float, seconds: float, details: dict[str, Any]) -> dict[str, Any]:
+def _complete(
+    name: str, category: str, start: float, seconds: float, details: dict[str, Any], track: int = _TRACK
+) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": name,
@@ -422,7 +546,7 @@ def _complete(name: str, category: str, start: float, seconds: float, details: d
         "ts": start * _MICROSECONDS,
         "dur": seconds * _MICROSECONDS,
         "pid": _PROCESS,
-        "tid": _TRACK,
+        "tid": track,
         "args": details,
     }
 

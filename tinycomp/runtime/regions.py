@@ -144,8 +144,11 @@ class PerShape:
 
     def current(self, operands: Sequence[Any]) -> Run:
         """Return the step for the shapes of ``operands``."""
-        key = tuple(np.shape(x) for x in operands)
-        return self.cache.get(key, lambda: self._build(key))
+        return self.at(tuple(np.shape(x) for x in operands))
+
+    def at(self, shapes: tuple[tuple[int, ...], ...]) -> Run:
+        """Return the step for operands of these shapes."""
+        return self.cache.get(shapes, lambda: self._build(shapes))
 
 
 class Bucketed:
@@ -158,10 +161,14 @@ class Bucketed:
         run: The region for any number of rows.
         buckets: Numbers of rows, the smallest first.
         batched: Which operands have rows.
+        devices: The devices that the parts may run on, if there are any.
     """
 
-    def __init__(self, run: PerShape, buckets: Sequence[int], batched: Sequence[bool]) -> None:
+    def __init__(
+        self, run: PerShape, buckets: Sequence[int], batched: Sequence[bool], devices: object | None = None
+    ) -> None:
         self._run = run
+        self.devices = devices
         self._buckets = tuple(buckets)
         self._batched = tuple(batched)
 

@@ -176,6 +176,60 @@ class LayoutRow:
 
 
 @dataclass(frozen=True)
+class CopyRow:
+    """A copy between the host and a device, or between two devices, that every run makes.
+
+    Attributes:
+        value: Name of what is copied.
+        source: ``"host"``, or the target whose device made it.
+        destination: ``"host"``, or the target whose device needs it.
+        region: Symbol of the region that it is copied for: the one that reads it, or made it for the host.
+        bytes: Bytes; sizes that are not known count as 1.
+    """
+
+    value: str
+    source: str
+    destination: str
+    region: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """What a module has had a device do so far.
+
+    Attributes:
+        device: Name of the device.
+        target: The target that it belongs to.
+        requests: Runs of the module that used it.
+        runs: Regions that it has run.
+        faults: Commands that failed or did not end in time.
+        retries: Regions that were run again.
+        fallbacks: Regions that ran on the numpy kernels instead.
+        copies_in: Copies from the host.
+        bytes_in: Their bytes.
+        copies_out: Copies to the host.
+        bytes_out: Their bytes.
+        copies_across: Copies from other devices, directly.
+        bytes_across: Their bytes.
+    """
+
+    device: str
+    target: str
+    requests: int = 0
+    runs: int = 0
+    faults: int = 0
+    retries: int = 0
+    fallbacks: int = 0
+    copies_in: int = 0
+    bytes_in: int = 0
+    copies_out: int = 0
+    bytes_out: int = 0
+    copies_across: int = 0
+    bytes_across: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """The partition of a model, with totals.
 
@@ -189,6 +243,8 @@ class Report:
         layers: The algorithms of the convolutions in native regions, in order of execution.
         conversions: Where quantised and real numbers meet, in order of execution.
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
+        copies: What every run copies between host and devices, in order of execution.
+        devices: What the devices that are open have done for the module, when the report was asked for.
         adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
             where nothing is known of the model.
         diagram: Describes the partitioned graph for pictures; None where nothing but the rows is known.
@@ -204,6 +260,8 @@ class Report:
     layers: tuple[LayerRow, ...] = ()
     conversions: tuple[ConversionRow, ...] = ()
     layouts: tuple[LayoutRow, ...] = ()
+    copies: tuple[CopyRow, ...] = ()
+    devices: tuple[DeviceRow, ...] = ()
     adviser: Adviser | None = field(default=None, repr=False, compare=False)
     diagram: Callable[[], Diagram] | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
@@ -252,6 +310,8 @@ class Report:
                 "bytes": sum(r.arena for r in self.regions),
                 "bound": sum(r.arena_bound for r in self.regions),
             }
+        if self.copies:
+            result["copies"] = {"count": len(self.copies), "bytes": sum(row.bytes for row in self.copies)}
         return result
 
     def why(self, node: str) -> list[HostRow]:
@@ -310,6 +370,8 @@ class Report:
             tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
             tuple(ConversionRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("conversions", ())),
             tuple(LayoutRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("layouts", ())),
+            tuple(CopyRow(**row) for row in data.get("copies", ())),
+            tuple(DeviceRow(**row) for row in data.get("devices", ())),
         )
 
     def to_json(self) -> str:
@@ -376,6 +438,10 @@ class Report:
             parts.append(_conversion_table(self.conversions))
         if self.layouts:
             parts.append(_layout_table(self.layouts))
+        if self.copies:
+            parts.append(_copy_table(self.copies))
+        if self.devices:
+            parts.append(_device_table(self.devices))
         lines = [f"Convolutions: {_counts(Counter(row.algorithm for row in self.layers))}."] if self.layers else []
         if "arena" in self.totals:
             lines.append(_arena_line(**self.totals["arena"]))
@@ -481,3 +547,21 @@ def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
 def _layout_table(rows: Sequence[LayoutRow]) -> Table:
     names = ("value", "conversion", "layout", "bytes")
     return table("Between layouts", names, ("bytes",), ((r.value, r.kind, r.layout, si(r.bytes)) for r in rows))
+
+
+def _copy_table(rows: Sequence[CopyRow]) -> Table:
+    title = f"Copies of a run: {len(rows)}, {si(sum(row.bytes for row in rows), 'B')}"
+    cells = ((row.value, row.source, row.destination, row.region, si(row.bytes, "B")) for row in rows)
+    return table(title, ("value", "from", "to", "for region"), ("bytes",), cells)
+
+
+def _device_table(rows: Sequence[DeviceRow]) -> Table:
+    figures = ("requests", "regions", "faults", "retries", "on numpy", "copies in", "out", "across")
+    cells = (
+        (
+            row.device, row.target, *map(str, (row.requests, row.runs, row.faults, row.retries, row.fallbacks)),
+            si(row.bytes_in, "B"), si(row.bytes_out, "B"), si(row.bytes_across, "B"),
+        )
+        for row in rows
+    )  # fmt: skip
+    return table("Devices, so far", ("device", "target"), figures, cells)

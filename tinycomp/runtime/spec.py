@@ -206,7 +206,7 @@ def bind_symbols(specs: Sequence[TensorSpec], arrays: Sequence[Any]) -> dict[str
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for spec, array in zip(specs, arrays, strict=True):
-        if spec.is_static or spec.shape is None or not isinstance(array, np.ndarray):
+        if spec.is_static or spec.shape is None or not hasattr(array, "shape"):
             continue
         for dim, size in zip(spec.shape, array.shape, strict=True):
             if not isinstance(dim, str):

@@ -11,6 +11,9 @@ A module (:func:`check_module`):
 - ``_check_defaults``: a default is of an input, and fits it.
 - ``_check_bounds``: a size has bounds that some size fulfils.
 
+What a module says of devices and their faults (:func:`check_devices`): targets have lists of different indices, and
+policies the fields that they have, of their kinds.
+
 A plan of native regions (:func:`check_plan`):
 
 - ``_check_slots``: slots exist, and the two special ones hold no value that anybody needs.
@@ -77,6 +80,39 @@ def check_module(
         _check_interface(kind, specs, others)
     _check_defaults(inputs, defaults)
     _check_bounds(inputs, bounds)
+
+
+def check_devices(devices: object, faults: object) -> None:
+    """Check which devices a saved module uses, and what is done about their faults.
+
+    Args:
+        devices: Indices by target.
+        faults: Fields of a :class:`tinycomp.runtime.device.interface.FaultPolicy` by what a region is called.
+
+    Raises:
+        ArtifactError: If a rule is broken.
+    """
+    if not isinstance(devices, dict) or not all(map(_is_choice, devices.items())):
+        _refuse("these are no devices by target", "the description", "different indices from 0 on", repr(devices))
+    if not isinstance(faults, dict) or not all(map(_is_fault_policy, faults.items())):
+        _refuse("these are no policies for faults", "the description", "retries, fallback and timeout", repr(faults))
+
+
+def _is_choice(item: tuple[object, object]) -> bool:
+    name, picks = item
+    return (
+        isinstance(name, str) and isinstance(picks, list) and 0 < len(picks) == len(set(map(repr, picks)))
+        and all(type(pick) is int and pick >= 0 for pick in picks)
+    )  # fmt: skip
+
+
+def _is_fault_policy(item: tuple[object, object]) -> bool:
+    name, fields = item
+    if not isinstance(name, str) or not isinstance(fields, dict) or set(fields) != {"retries", "fallback", "timeout"}:
+        return False
+    retries, fallback, timeout = fields["retries"], fields["fallback"], fields["timeout"]
+    patient = timeout is None or (type(timeout) in (int, float) and timeout > 0)
+    return type(retries) is int and retries >= 0 and type(fallback) is bool and patient
 
 
 def check_plan(

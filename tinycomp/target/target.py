@@ -248,6 +248,7 @@ class Target:
         self.version = version
         self._layouts: Callable[..., str | None] | None = None
         self._loader: Codegen | None = None
+        self._opener: Codegen | None = None
         self._compatibility: Callable[[str], Verdict] | None = None
 
     # Describing ----------------------------------------------------------------------------------------------------
@@ -333,6 +334,16 @@ class Target:
         region are then handed over in that layout, between regions without conversion.
         """
         self._layouts = function
+        return function
+
+    def device(self, function: _F) -> _F:
+        """Make the decorated function open devices: it is given an index from 0 on, and returns a ``tinycomp.Device``.
+
+        Regions for which the code generator returns a ``DeviceProgram`` run there. The function is called for every
+        device that a module is to use, when it first runs. With a second parameter it is given the options of the
+        target, too.
+        """
+        self._opener = function
         return function
 
     def compatibility(self, function: _F) -> _F:
@@ -521,6 +532,23 @@ class Target:
                 f"the choice of a layout failed: {type(error).__name__}: {error}", where=f"{self.name} at {node.label}"
             ) from error
         return answer
+
+    @property
+    def has_devices(self) -> bool:
+        """Tell whether the target has devices."""
+        return self._opener is not None
+
+    def open_device(self, index: int) -> Any:
+        """Return the device of an index, open.
+
+        Raises:
+            TargetError: If the target has no devices.
+        """
+        if self._opener is None:
+            raise TargetError(
+                "the target has no devices", where=f"target {self.name}", hint=f"Add a @{self.name}.device function."
+            )
+        return self._asked(self._opener, index)
 
     def load(self, blob: Any) -> Any:
         """Return what the loader makes of a :class:`tinycomp.runtime.blob.Blob`: what runs the region.

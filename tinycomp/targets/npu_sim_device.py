@@ -6,6 +6,7 @@ int32 sum times a 31-bit multiplier, shifted right and rounded half to even.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,16 @@ class Program:
         for step in self.instructions:
             registers[step.writes] = step.work.compute(*(registers[i] for i in step.reads))
         return [registers[i] for i in self.outputs]
+
+    def traced(self, *operands: Array) -> tuple[list[Array], list[tuple[str, str, float, float, int]]]:
+        """Run the program; also return name, source, start, end and bytes of every instruction, in seconds."""
+        registers = dict(enumerate([*operands, *self.constants]))
+        trace = []
+        for step in self.instructions:
+            started = time.perf_counter()
+            registers[step.writes] = step.work.compute(*(registers[i] for i in step.reads))
+            trace.append((step.name, step.source, started, time.perf_counter(), step.bytes))
+        return [registers[i] for i in self.outputs], trace
 
     @property
     def cycles(self) -> int:

@@ -1,0 +1,1 @@
+"""Regions on devices, most of them simulated."""

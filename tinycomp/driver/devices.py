@@ -1,0 +1,133 @@
+"""Which devices a module uses, and what is done about their faults: ``devices=`` and ``faults=``."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinycomp.errors import OptionError, did_you_mean
+from tinycomp.runtime.device.instances import DeviceSet
+from tinycomp.runtime.device.interface import Device, FaultPolicy
+from tinycomp.runtime.validate import check_devices
+from tinycomp.target import Target
+
+Picks = int | Device | Sequence[int | Device]
+"""How many devices, or which: by index, or open ones."""
+Devices = Picks | Mapping[str, Picks] | None
+"""The same for the only target with devices, or by name of the target."""
+Faults = FaultPolicy | Mapping[str, FaultPolicy] | None
+"""What is done about faults: of all regions, or by symbol of a region, source name, target, or a glob for these."""
+
+
+@dataclass
+class DeviceOptions:
+    """The choices of one compilation, and the devices of each target.
+
+    Attributes:
+        picks: Devices by target.
+        faults: What is done about faults; the first name that fits a region counts.
+    """
+
+    picks: Mapping[str, Sequence[int | Device]] = field(default_factory=dict)
+    faults: Mapping[str, FaultPolicy] = field(default_factory=dict)
+    _sets: dict[str, DeviceSet] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, devices: Devices, faults: Faults, targets: Sequence[Target]) -> DeviceOptions:
+        """Return the options that a caller has given.
+
+        Raises:
+            OptionError: If one is not what it should be, or of no target with devices.
+        """
+        return cls(_picks(devices, [t.name for t in targets if t.has_devices]), _policies(faults))
+
+    def set_of(self, target: Target) -> DeviceSet:
+        """Return the devices of a target."""
+        if target.name not in self._sets:
+            self._sets[target.name] = DeviceSet(target.name, target.open_device, self.picks.get(target.name, (0,)))
+        return self._sets[target.name]
+
+    def policy_for(self, symbol: str, target: str, sources: Sequence[str]) -> FaultPolicy | None:
+        """Return what is done about the faults of a region, if the options say so."""
+        names = (symbol, target, *sources)
+        for pattern, policy in self.faults.items():
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                return policy
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a saved module keeps: open devices become the same number of devices."""
+        picks = {
+            name: [index if isinstance(pick, Device) else pick for index, pick in enumerate(each)]
+            for name, each in self.picks.items()
+        }
+        return {"devices": picks, "faults": {name: dataclasses.asdict(policy) for name, policy in self.faults.items()}}
+
+
+def _picks(devices: Devices, names: Sequence[str]) -> dict[str, Sequence[int | Device]]:
+    if devices is None:
+        return {}
+    if not isinstance(devices, Mapping):
+        if len(names) != 1:
+            found = f"{len(names)} targets with devices" + (f": {', '.join(names)}" if names else "")
+            raise OptionError(
+                "it is not said whose devices these are", where="devices",
+                expected="one target with devices, or a dict of devices by target", found=found,
+            )  # fmt: skip
+        devices = {names[0]: devices}
+    for name in devices:
+        if name not in names:
+            raise OptionError(
+                f'there are devices for "{name}", which is no target of this module that has devices', where="devices",
+                expected=", ".join(names) or "none: no target has devices", hint=did_you_mean(str(name), names),
+            )  # fmt: skip
+    return {name: _listed(picks, f"devices of {name}") for name, picks in devices.items()}
+
+
+def _listed(picks: Picks, where: str) -> Sequence[int | Device]:
+    listed: Any = [picks] if isinstance(picks, Device) else picks
+    if isinstance(picks, int) and _is_index(picks):
+        listed = [*range(picks)]
+    if isinstance(listed, (list, tuple)) and all(isinstance(pick, Device) or _is_index(pick) for pick in listed):
+        different = {pick if _is_index(pick) else id(pick) for pick in listed}
+        if 0 < len(listed) == len(different):
+            return tuple(listed)
+    raise OptionError(
+        "not a choice of devices", where=where, expected="a number of them from 1 on, or different indices or devices",
+        found=repr(picks),
+    )  # fmt: skip
+
+
+def _is_index(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _policies(faults: Faults) -> dict[str, FaultPolicy]:
+    named = {"*": faults} if isinstance(faults, FaultPolicy) else {} if faults is None else faults
+    if not isinstance(named, Mapping) or not all(
+        isinstance(name, str) and isinstance(policy, FaultPolicy) for name, policy in named.items()
+    ):
+        raise OptionError(
+            "not a policy for faults", where="faults",
+            expected="a FaultPolicy, or a dict of them by region, node or target", found=repr(faults),
+        )  # fmt: skip
+    return dict(named)
+
+
+def from_saved(about: Mapping[str, Any], targets: Sequence[Target], devices: Devices, faults: Faults) -> DeviceOptions:
+    """Return the options of a saved module; those that are given now come before them.
+
+    Raises:
+        ArtifactError: If the description is damaged.
+        OptionError: If an option that is given is not what it should be.
+    """
+    given = DeviceOptions.read(devices, faults, targets)
+    picks, policies = about.get("devices", {}), about.get("faults", {})
+    check_devices(picks, policies)
+    saved = {name: FaultPolicy(**policy) for name, policy in policies.items() if name not in given.faults}
+    return DeviceOptions(
+        {**{name: tuple(each) for name, each in picks.items()}, **given.picks}, {**given.faults, **saved}
+    )

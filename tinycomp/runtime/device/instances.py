@@ -1,0 +1,369 @@
+"""The devices that a module uses: who opens and closes them, who waits for their commands, and what they have done."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, TinycompError
+from tinycomp.memory.budget import Limits, time_is_up
+from tinycomp.memory.locks import Lock
+from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer
+from tinycomp.runtime.report import DeviceRow
+
+_making = Lock()
+_numbers = itertools.count()
+
+
+class Waited(Protocol):
+    """Commands that have been submitted together."""
+
+    def finish(self) -> None:
+        """Wait for their end, and go on with what follows."""
+
+
+class Instance:
+    """A device as all modules that use it see it: the thread that waits for its commands, and memory for requests.
+
+    A request is given all the memory that it needs on a device at once, which other requests use again after it.
+
+    Args:
+        device: The device.
+
+    Attributes:
+        device: The device.
+        active: Requests that use it now.
+        number: Its place in the order in which requests ask for memory, so that none waits for another in a circle.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.active = 0
+        self.number = next(_numbers)
+        self.process = os.getpid()
+        self._idle: dict[int, list[DeviceBuffer]] = {}
+        self._out = 0
+        self._changed = threading.Condition()
+        self._tasks: queue.SimpleQueue[Waited | None] = queue.SimpleQueue()
+        self._waiter: threading.Thread | None = None
+        self._closed = False
+
+    @classmethod
+    def of(cls, device: Device) -> Instance:
+        """Return the instance of a device, the same one every time."""
+        with _making:
+            if device._instance is None:
+                device._instance = cls(device)
+            made: Instance = device._instance
+            return made
+
+    def enter(self) -> None:
+        """Count a request that begins."""
+        with self._changed:
+            self.active += 1
+
+    def leave(self) -> None:
+        """Count a request that ends."""
+        with self._changed:
+            self.active -= 1
+
+    def watch(self, task: Waited) -> None:
+        """Have the end of a task waited for, after those before it."""
+        with self._changed:
+            if self._waiter is None:
+                name = f"tinycomp, {self.device.name}"
+                self._waiter = threading.Thread(
+                    target=_wait_for, args=(self._tasks, self.device), name=name, daemon=True
+                )
+                self._waiter.start()
+        self._tasks.put(task)
+
+    def check_open(self) -> None:
+        """Refuse to go on with a device that has been closed, or belongs to the parent of this process.
+
+        Raises:
+            DeviceFault: If it is one.
+        """
+        if self._closed:
+            raise DeviceFault("the device has been closed", where=self.device.name, hint="Load the module anew.")
+        check_process(self.device, self.process)
+
+    def acquire(self, size: int, limits: Limits) -> DeviceBuffer:
+        """Return so many bytes of the device's first memory, perhaps after other requests have given theirs back.
+
+        Raises:
+            MemoryLimitError: If the device has not that much.
+            ExecutionError: If the time is up.
+        """
+        own = _held()
+        with self._changed:
+            while True:
+                buffer = self._taken(size, own.get(self.number, 0))
+                if buffer is not None:
+                    break
+                self._wait(limits)
+            self._out += 1
+        own[self.number] = own.get(self.number, 0) + 1
+        return buffer
+
+    def _taken(self, size: int, own: int) -> DeviceBuffer | None:
+        """Return memory that is free, or None if other requests than this thread's ``own`` will give some back."""
+        if self._idle.get(size):
+            return self._idle[size].pop()
+        while True:
+            try:
+                return self.device.empty((size,), np.uint8)
+            except MemoryLimitError as error:
+                if any(self._idle.values()):
+                    self.trim()
+                elif self._out > own:
+                    return None
+                else:
+                    raise MemoryLimitError(
+                        "the device has not the memory that a run needs", where=self.device.name,
+                        expected=error.expected, found=f"{size} bytes for a run",
+                        hint="Use smaller inputs, let the target split its regions, or release buffers.",
+                    ) from error  # fmt: skip
+
+    def keep(self, array: Array) -> DeviceBuffer:
+        """Return a buffer with the elements of a constant, for good.
+
+        Raises:
+            MemoryLimitError: If there is no room.
+            DeviceFault: If the copy fails.
+        """
+        with self._changed:
+            try:
+                return self.device.put(array)
+            except MemoryLimitError:
+                self.trim()
+                return self.device.put(array)
+
+    def _wait(self, limits: Limits) -> None:
+        left = None if limits.deadline is None else limits.deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise time_is_up(limits, f"waiting for memory of {self.device.name}")
+        self._changed.wait(left)
+
+    def give_back(self, buffer: DeviceBuffer) -> None:
+        """Take back what :meth:`acquire` returned; commands on it may still run, as others come behind them."""
+        own = _held()
+        own[self.number] -= 1
+        with self._changed:
+            self._out -= 1
+            if self._closed:
+                buffer.release()
+            else:
+                self._idle.setdefault(buffer.nbytes, []).append(buffer)
+            self._changed.notify_all()
+
+    def trim(self) -> None:
+        """Give back memory that no request uses now."""
+        with self._changed:
+            for buffers in self._idle.values():
+                while buffers:
+                    buffers.pop().release()
+
+    def close(self, patience: float | None = None) -> None:
+        """Let the commands that are waited for end, and close the device.
+
+        Args:
+            patience: Seconds after which this is left to the thread that waits for the commands; None for no limit.
+        """
+        if self.process != os.getpid():
+            return
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            waiter = self._waiter
+            with contextlib.suppress(DeviceFault):
+                self.trim()
+        if waiter is None:
+            self.device.close()
+            return
+        self._tasks.put(None)
+        if waiter is not threading.current_thread():
+            waiter.join(patience)
+
+
+class _Held(threading.local):
+    """How many pieces of memory the requests of this thread hold, by number of the device."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+
+_of_thread = _Held()
+
+
+def _held() -> dict[int, int]:
+    return _of_thread.counts
+
+
+def _wait_for(tasks: queue.SimpleQueue[Waited | None], device: Device) -> None:
+    while (task := tasks.get()) is not None:
+        task.finish()
+        del task  # it holds the arrays of a request
+    device.close()
+
+
+def check_process(device: Device, process: int) -> None:
+    """Refuse a device that belongs to the parent of this process.
+
+    Raises:
+        DeviceFault: If it does.
+    """
+    if process != os.getpid():
+        raise DeviceFault(
+            "the device was opened by another process", where=device.name,
+            hint="Open it after the fork, or let the module open it: devices=1.",
+        )  # fmt: skip
+
+
+class Member:
+    """One device of a set, and what it has done for the module."""
+
+    def __init__(self, instance: Instance, target: str) -> None:
+        self.instance = instance
+        self.device = instance.device
+        self._target = target
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def count(self, **amounts: int) -> None:
+        """Add to the figures of the report's row, by their names."""
+        with self._lock:
+            self._counts.update(amounts)
+
+    def row(self) -> DeviceRow:
+        """Return what the device has done so far."""
+        with self._lock:
+            return DeviceRow(self.device.name, self._target, **self._counts)
+
+
+class DeviceSet:
+    """The devices of one target that a module may use; they are opened when the first of them is needed.
+
+    Args:
+        target: Name of the target.
+        opener: Opens the device of an index.
+        picks: Indices of the devices to open, or devices that are open already, which the set does not close.
+    """
+
+    def __init__(self, target: str, opener: Callable[[int], Any], picks: Sequence[int | Device] = (0,)) -> None:
+        self.target = target
+        self._opener = opener
+        self._picks = tuple(picks)
+        self._members: list[Member] = []
+        self._born = self._process = os.getpid()
+        self._turn = itertools.count()
+        self._lock = Lock()
+        self._close: Any = None
+
+    def __len__(self) -> int:
+        return len(self._picks)
+
+    def members(self) -> list[Member]:
+        """Return the devices, open.
+
+        Raises:
+            TargetError: If one cannot be opened.
+            DeviceFault: If one has been closed, or was opened by the parent of this process.
+        """
+        with self._lock:
+            if self._process != os.getpid():
+                self._members, self._process = [], os.getpid()
+            if not self._members:
+                self._open()
+            for member in self._members:
+                member.instance.check_open()
+            return self._members
+
+    def opened(self) -> list[Member]:
+        """Return the devices that are open already."""
+        with self._lock:
+            return list(self._members)
+
+    def _open(self) -> None:
+        owned: list[Instance] = []
+        members = []
+        try:
+            for pick in self._picks:
+                if isinstance(pick, Device):
+                    check_process(pick, self._born)
+                    members.append(Member(Instance.of(pick), self.target))
+                else:
+                    owned.append(Instance.of(self._opened(pick)))
+                    members.append(Member(owned[-1], self.target))
+        except BaseException:
+            _close_all(owned)
+            raise
+        self._members = members
+        self._close = weakref.finalize(self, _close_all, owned)
+
+    def _opened(self, index: int) -> Device:
+        where = f"target {self.target}, device {index}"
+        try:
+            device = self._opener(index)
+        except TinycompError:
+            raise
+        except Exception as error:
+            raise TargetError(f"the device does not open: {type(error).__name__}: {error}", where=where) from error
+        if not isinstance(device, Device):
+            raise TargetError(
+                "the target opened something else than a device", where=where, expected="a tinycomp.Device",
+                found=type(device).__name__,
+            )  # fmt: skip
+        return device
+
+    def choose(self, lanes: int, affinity: Callable[[Member], int]) -> list[Member]:
+        """Return a device for each of so many independent groups of regions, the least busy ones first in their turn.
+
+        Args:
+            lanes: How many groups there are.
+            affinity: How many bytes of a request's operands are on a device already.
+        """
+        members = self.members()
+        count = len(members)
+        if count == 1:
+            return members * lanes
+        turn = next(self._turn)
+
+        def rank(start: int) -> tuple[int, int, int]:
+            used = [members[(start + lane) % count] for lane in range(min(lanes, count))]
+            busy = sum(member.instance.active for member in used)
+            return -affinity(members[start]), busy, (start - turn) % count
+
+        start = min(range(count), key=rank)
+        return [members[(start + lane) % count] for lane in range(lanes)]
+
+    def close(self) -> None:
+        """Close the devices that the set has opened, after the commands that are under way."""
+        with self._lock:
+            close, self._close = self._close, None
+        closing = None if close is None else close.detach()
+        for instance in () if closing is None else closing[2][0]:
+            instance.close()
+        for member in self.opened():
+            member.instance.trim()
+
+
+_PATIENCE = 1.0
+"""Seconds that the end of a module that nobody has closed waits for its devices."""
+
+
+def _close_all(instances: Iterable[Instance]) -> None:
+    for instance in instances:
+        with contextlib.suppress(TinycompError):
+            instance.close(_PATIENCE)

@@ -1,0 +1,380 @@
+"""What a device is to tinycomp: memories, a queue of commands, and buffers.
+
+A vendor derives a class from :class:`Device`. Its commands (copies and regions) take effect in the order in which they
+were submitted, as on a stream of CUDA or a command queue of OpenCL, and :meth:`Device.wait` tells when one has ended.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean
+from tinycomp.memory.budget import check_positive
+from tinycomp.memory.placement import Memory
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Something that a device did while it ran a command, for profiles and traces.
+
+    Attributes:
+        name: What, such as the name of a layer's kernel or ``"dma in"``.
+        start: When it began, on the clock of :func:`time.perf_counter`, in seconds.
+        end: When it ended.
+        bytes: Bytes that it moved; 0 where that is not known.
+        sources: Source names of the nodes behind it, if the device knows them.
+    """
+
+    name: str
+    start: float
+    end: float
+    bytes: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPolicy:
+    """Say what happens when a region fails on its device: by default the fault is raised.
+
+    Attributes:
+        retries: How often the region is run again there.
+        fallback: Whether it runs on the numpy kernels instead when that has not helped. Every time is logged as a
+            warning and counted in the report.
+        timeout: Seconds that each of its commands may take, from when the ones before it have ended; None for no limit.
+
+    Raises:
+        OptionError: If a number is not of its kind.
+    """
+
+    retries: int = 0
+    fallback: bool = False
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.retries) is not int or self.retries < 0:
+            raise OptionError(
+                "not a number of retries", where="FaultPolicy", expected="0 or more", found=repr(self.retries)
+            )
+        if type(self.fallback) is not bool:
+            raise OptionError(
+                "not a choice", where="FaultPolicy, fallback", expected="True or False", found=repr(self.fallback)
+            )
+        check_positive("FaultPolicy, timeout", self.timeout, "seconds")
+
+    @property
+    def recovers(self) -> bool:
+        """Tell whether a fault may be made good."""
+        return self.retries > 0 or self.fallback
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProgram:
+    """What a code generator, or a loader of blobs, returns for a region that runs on a device of its target.
+
+    Attributes:
+        code: Whatever the device executes; tinycomp does not look at it.
+        faults: What happens when it fails; ``faults=`` of :func:`tinycomp.compile` comes before it.
+    """
+
+    code: Any
+    faults: FaultPolicy = field(default_factory=FaultPolicy)
+
+
+class Device(ABC):
+    """A device, described by its vendor: what is abstract here, and perhaps ``load``, ``reaches``, ``view``, ``adopt``.
+
+    Every method may be called from several threads at once. None but :meth:`wait` and :meth:`close` waits for a
+    command: the others put it into the queue. A device has one queue, whose commands take effect in order, so that a
+    region may read what a copy submitted before it brings. It keeps alive the arrays of a command until it has ended.
+
+    Attributes:
+        name: For messages, reports and traces, such as ``"npu:0"``.
+    """
+
+    name: str = "device"
+    _instance: Any = None
+    """What tinycomp keeps of the device."""
+
+    @property
+    @abstractmethod
+    def memories(self) -> Sequence[Memory]:
+        """Return the memories; buffers lie in the first unless another one is asked for."""
+
+    @abstractmethod
+    def allocate(self, size: int, memory: Memory) -> Any:
+        """Return the vendor's handle for ``size`` bytes of a memory; may wait for commands whose buffers are free.
+
+        Raises:
+            MemoryLimitError: If there is no room.
+        """
+
+    @abstractmethod
+    def free(self, handle: Any) -> None:
+        """Give back what :meth:`allocate` returned, once the commands submitted so far have ended."""
+
+    @abstractmethod
+    def copy(self, source: DeviceBuffer | Array, target: DeviceBuffer | Array) -> Any:
+        """Begin to copy, and return the event of its end.
+
+        One of the two is a buffer of this device; the other one is another, a contiguous array of the host, or a buffer
+        of a device that this one :meth:`reaches`. Both have the same number of bytes.
+        """
+
+    @abstractmethod
+    def submit(self, region: Any, operands: Sequence[DeviceBuffer], results: Sequence[DeviceBuffer]) -> Any:
+        """Begin to run a region, and return the event of its end.
+
+        Buffers may be parts of what a handle stands for: each begins at its ``offset``, a multiple of the alignment of
+        the memory.
+
+        Args:
+            region: What :meth:`load` returned for its program.
+            operands: What it reads, in order.
+            results: What it writes, in order; none of them overlaps another buffer of the command.
+        """
+
+    @abstractmethod
+    def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity] | None:
+        """Wait for the end of a command.
+
+        Returns:
+            What the device did meanwhile, if it knows.
+
+        Raises:
+            DeviceFault: If the command has failed.
+            TimeoutError: If it has not ended in so many seconds.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up the device; commands that have not ended need not."""
+
+    def load(self, program: DeviceProgram) -> Any:
+        """Return what :meth:`submit` is given for a program: asked once for each, to bring its weights along."""
+        return program.code
+
+    def reaches(self, other: Device) -> bool:
+        """Tell whether :meth:`copy` takes buffers of another device as sources."""
+        return False
+
+    def view(self, buffer: DeviceBuffer) -> Array | None:
+        """Return the bytes of a buffer as an array of uint8 over the same memory, if the host may access it."""
+        return None
+
+    def adopt(self, array: Array) -> Any:
+        """Return a handle for the memory of a contiguous array, if the device may access it; None otherwise."""
+        return None
+
+    def empty(self, shape: Sequence[int], dtype: DTypeLike, memory: str | None = None) -> DeviceBuffer:
+        """Return a new buffer, in the first memory unless another one is named.
+
+        Raises:
+            MemoryLimitError: If there is no room.
+            OptionError: If there is no such memory.
+        """
+        self._collect()
+        place = self._memory(memory)
+        wanted = math.prod(shape) * np.dtype(dtype).itemsize
+        handle = self.allocate(max(wanted, 1), place)
+        return DeviceBuffer(self, place.name, handle, tuple(shape), np.dtype(dtype))
+
+    def put(self, array: Any, memory: str | None = None) -> DeviceBuffer:
+        """Return a new buffer with the elements of an array.
+
+        Raises:
+            MemoryLimitError: If there is no room.
+            DeviceFault: If the copy fails.
+        """
+        host = np.ascontiguousarray(array).reshape(np.shape(array))
+        buffer = self.empty(host.shape, host.dtype, memory)
+        self.wait(self.copy(host, buffer))
+        return buffer
+
+    def from_dlpack(self, tensor: Any) -> DeviceBuffer:
+        """Return a tensor of another library as a buffer: over the same memory if the device may access that.
+
+        Raises:
+            FeedError: If its memory is not the host's.
+            MemoryLimitError: If it has to be copied, and there is no room.
+            DeviceFault: If the copy fails.
+        """
+        if isinstance(tensor, DeviceBuffer) and tensor.device is self:
+            return tensor
+        try:
+            array = np.from_dlpack(tensor)
+        except (TypeError, BufferError, RuntimeError, AttributeError) as error:
+            raise FeedError(
+                "the tensor cannot be read", where=self.name,
+                expected="an object with __dlpack__ in memory of the host",
+                found=f"{type(tensor).__name__}: {error}", hint="Move it to the host first.",
+            ) from error  # fmt: skip
+        return self.adopted(array) or self.put(array)
+
+    def adopted(self, array: Array) -> DeviceBuffer | None:
+        """Return a buffer over the memory of an array, if the device may access it and the array is contiguous."""
+        handle = self.adopt(array) if array.flags.c_contiguous and array.flags.aligned else None
+        return None if handle is None else DeviceBuffer(self, "host", handle, array.shape, array.dtype, keeps=array)
+
+    def _memory(self, name: str | None) -> Memory:
+        known = list(self.memories)
+        if name is None and known:
+            return known[0]
+        for memory in known:
+            if memory.name == name:
+                return memory
+        names = [memory.name for memory in known]
+        raise OptionError(
+            "the device has no such memory", where=self.name, expected=f"one of {', '.join(names) or 'none'}",
+            found=repr(name), hint=did_you_mean(str(name), names),
+        )  # fmt: skip
+
+    def _collect(self) -> None:
+        """Free what buffers that nobody refers to any more have left."""
+        left = self._left
+        while left:
+            try:
+                self.free(left.popleft())
+            except IndexError:  # another thread was faster
+                return
+
+    @property
+    def _left(self) -> deque[Any]:
+        left: deque[Any] = self.__dict__.setdefault("_left_handles", deque())  # atomic
+        return left
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class DeviceBuffer:
+    """An array in the memory of a device.
+
+    A module takes it as an input, and writes to it as an output. Its memory is given back when :meth:`release` is
+    called, or, after nobody refers to it any more, with the next allocation.
+
+    Attributes:
+        device: The device.
+        memory: Name of the memory.
+        handle: The vendor's handle.
+        shape: Sizes.
+        dtype: Of the elements.
+        offset: Where it begins in what the handle stands for, in bytes.
+    """
+
+    def __init__(
+        self, device: Device, memory: str, handle: Any, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0,
+        *, keeps: object = None,
+    ) -> None:  # fmt: skip
+        self.device = device
+        self.memory = memory
+        self.handle = handle
+        self.shape = shape
+        self.dtype = dtype
+        self.offset = offset
+        self._keeps = keeps
+        # A finalizer may run anywhere, also inside the vendor's code: it only takes a note.
+        self._release = None if keeps is not None else weakref.finalize(self, device._left.append, handle)
+        if self._release is not None:
+            self._release.atexit = False
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def part(self, offset: int, shape: Sequence[int], dtype: DTypeLike) -> DeviceBuffer:
+        """Return a buffer over a part of this one, which begins ``offset`` bytes behind it."""
+        whole = self if self._keeps is None else self._keeps
+        place = self.offset + offset
+        return DeviceBuffer(self.device, self.memory, self.handle, tuple(shape), np.dtype(dtype), place, keeps=whole)
+
+    def numpy(self) -> Array:
+        """Return a copy of the elements on the host.
+
+        Raises:
+            DeviceFault: If the copy fails.
+        """
+        array = np.empty(self.shape, self.dtype)
+        self.device.wait(self.device.copy(self, array))
+        return array
+
+    def write(self, array: Any) -> None:
+        """Copy the elements of an array of the same dtype and shape into the buffer.
+
+        Raises:
+            FeedError: If the array does not fit.
+            DeviceFault: If the copy fails.
+        """
+        host = np.asarray(array)
+        if host.dtype != self.dtype or host.shape != self.shape:
+            raise FeedError(
+                "the array does not fit the buffer", where=self.device.name, expected=str(self),
+                found=f"{host.dtype}{list(host.shape)}",
+            )  # fmt: skip
+        self.device.wait(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self))
+
+    def release(self) -> None:
+        """Give the memory back now; the buffer cannot be used any more."""
+        release = self._release
+        if release is not None and release.detach() is not None:
+            self.device.free(self.handle)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export the memory itself, without a copy, where the host may access it.
+
+        Raises:
+            BufferError: If it may not.
+        """
+        return self._viewed().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        """Return DLPack's name of the memory."""
+        return self._viewed().__dlpack_device__()
+
+    def _viewed(self) -> Array:
+        view = self.device.view(self)
+        if view is None:
+            raise BufferError(
+                f"the host cannot access the memory {self.memory} of {self.device.name}; copy it with .numpy()"
+            )
+        return np.asarray(_Exported(self, view)).view(self.dtype).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<DeviceBuffer {self.dtype.name}{list(self.shape)} in {self.memory} of {self.device.name}>"
+
+
+class _Exported:
+    """Memory of a buffer as numpy takes it, which keeps the buffer as long as an array or tensor over it is there."""
+
+    def __init__(self, buffer: DeviceBuffer, view: Array) -> None:
+        self.__array_interface__ = view.__array_interface__
+        self._keeps = buffer, view
+
+
+def as_fault(error: BaseException, command: str) -> DeviceFault:
+    """Return an error of a vendor's code as a fault of a command."""
+    if isinstance(error, DeviceFault):
+        return error
+    if isinstance(error, TimeoutError):
+        return DeviceFault(
+            "the command has not ended in time", command=command, found=str(error),
+            hint="Allow more with FaultPolicy(timeout=), or reset the device.",
+        )  # fmt: skip
+    return DeviceFault(f"{type(error).__name__}: {error}", command=command)
