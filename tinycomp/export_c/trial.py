@@ -199,16 +199,19 @@ def _on_board(project: Project, folder: Path, options: Sequence[str]) -> Trial:
 
 def _objects(project: Project, folder: Path, compiler: str, options: Sequence[str], test: list[str]) -> list[str]:
     """Compile every file of the project; return the names of the objects."""
-    name, flags = project.name, project.processor.flags.split()
+    flags = project.processor.flags.split()
     include = ["-I.", "-Iruntime/src", "-Iruntime/include"]
     objects = []
-    for source in (f"{name}.c", f"{name}_weights.c", "test.c"):
+    for source in (*project.sources, "test.c"):
         target = Path(source).stem + ".o"
         extra = test if source == "test.c" else []
         _call(
-            [compiler, *options, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target],
+            [
+                compiler, *options, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra,
+                *project.flags.get(source, ()), "-c", source, "-o", target,
+            ],
             folder,
-        )
+        )  # fmt: skip
         objects.append(target)
     return objects
 

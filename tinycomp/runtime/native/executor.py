@@ -383,6 +383,11 @@ class NativeProgram:
         return () if self._sizes is None else self._sizes.sources
 
     @property
+    def bodies(self) -> Sequence[_Loaded]:
+        """The bodies of its control flow, in the order of the instructions that they belong to."""
+        return self._loaded.bodies
+
+    @property
     def isa(self) -> str:
         """The instruction set in use."""
         return str(ffi.string(lib.tc_program_isa(self.handle)).decode())
