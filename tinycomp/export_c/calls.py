@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -276,8 +276,9 @@ def _require(module: Module, plan: Plan) -> None:
                 found=f"a node of the {step.tier} tier", hint="tinycomp report MODEL --why NODE says why.",
             )  # fmt: skip
         else:
+            given = {index for index, slot in enumerate(step.writes) if slot in plan.output_slots}
             for program in step.run.program.walk():
-                _require_program(step, program)
+                _require_program(step, program, given if program is step.run.program else set())
 
 
 def _require_source(step: Step, source: CSource) -> None:
@@ -289,7 +290,8 @@ def _require_source(step: Step, source: CSource) -> None:
         )  # fmt: skip
 
 
-def _require_program(step: Step, program: Program) -> None:
+def _require_program(step: Step, program: Program, given: Set[int]) -> None:
+    """Refuse what a program does that has no form; the outputs ``given`` are the model's, whose sizes are known."""
     if program.is_symbolic:
         raise UnsupportedError(
             "a size is known only in a run", where=_where(step), expected="sizes that are numbers",
@@ -301,7 +303,12 @@ def _require_program(step: Step, program: Program) -> None:
             hint="Compile the model with this version of tinycomp.",
         )  # fmt: skip
     for call in program.instructions:
-        if call.control is not None and None in call.control.results:
+        results = () if call.control is None else call.control.results
+        for number, nbytes in enumerate(results):
+            operand = call.operands[len(call.operands) - len(results) + number]
+            assert call.control is not None
+            if nbytes is not None or (operand.index in given and number >= call.control.carried):
+                continue
             raise UnsupportedError(
                 f"how large a result of control flow ({call.kernel}) is depends on data",
                 where=", ".join(call.source) or _where(step), expected="sizes that are numbers",
@@ -333,15 +340,18 @@ class _Project:
         copied: list[Action] = []
         for index, (slot, spec) in enumerate(zip(self.plan.output_slots, self.plan.outputs, strict=True)):
             place = self._slots.setdefault(slot, Place("output", index))
+            self._bytes.setdefault(slot, _nbytes(spec))
             if place != Place("output", index):
                 copied.append(Copy(Place("output", index), place, _nbytes(spec)))
         steps: list[Action] = []
         for step in self.plan.steps:
             if isinstance(step.run, NativeRegion):
                 for slot, buffer in zip(step.writes, step.run.program.outputs, strict=True):
-                    self._make(slot, _buffer_bytes(buffer), step)
+                    if slot not in self._bytes:
+                        self._make(slot, _buffer_bytes(buffer), step)
                 inputs, outputs = map(self._of, step.reads), map(self._of, step.writes)
-                steps += _Region(self, None, step.run.program, [*inputs], [*outputs]).steps()
+                sizes = [self._bytes.get(slot, 0) for slot in step.writes]
+                steps += _Region(self, None, step.run.program, [*inputs], [*outputs], sizes=sizes).steps()
             elif isinstance(step.run, CRegion):
                 steps.append(self._source(step, step.run))
             else:
@@ -402,13 +412,25 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
+def _bytes_in_a_row(params: Mapping[str, Any]) -> int | None:
+    """Return how many bytes a copy moves that lie side by side on both sides; None if they do not."""
+    nbytes = whole = params["element_size"]
+    for dim in range(lib.TC_MAX_RANK - 1, -1, -1):
+        size = params[f"size{dim}"]
+        if size != 1 and not params[f"to_stride{dim}"] == params[f"from_stride{dim}"] == nbytes // whole:
+            return None
+        nbytes *= size
+    return int(nbytes)
+
+
 class _Region:
     """The calls of one program, which may be a body."""
 
     def __init__(
         self, project: _Project, native: Any, program: Program, inputs: Sequence[Place], outputs: Sequence[Place],
-        around: _Region | None = None,
+        around: _Region | None = None, sizes: Sequence[int] = (),
     ) -> None:  # fmt: skip
+        self._sizes = sizes  # of the outputs, in bytes
         self._project, self._program, self._inputs, self._outputs = project, program, inputs, outputs
         processor, weights = project.processor, project.weights
         if around is None:
@@ -466,7 +488,10 @@ class _Region:
             yield buffer[0], begin[0], end[0]
             number += 1
 
-    def _call(self, number: int, call: Instruction) -> Call:
+    def _call(self, number: int, call: Instruction) -> Call | Copy:
+        if call.kernel == "copy" and (nbytes := _bytes_in_a_row(call.params)) is not None:
+            to, source = (self._place(operand, number) for operand in call.operands)
+            return Copy(to, source, nbytes)
         plan = ffi.new("tc_step_plan *")
         known = lib.tc_program_plan(self._native.handle, number, plan)
         assert known
@@ -552,9 +577,13 @@ class _Region:
             for to, of, size in zip(results[count:], following[count:], sizes[count:], strict=True)
             if to.base != "absent"
         ]
+        rooms = [
+            self._sizes[operand.index] if nbytes is None else int(nbytes)
+            for operand, nbytes in zip(call.operands[2 + len(control.shapes) :], control.results, strict=True)
+        ]
         trips = {
-            int(whole or 0) // size
-            for to, whole, size in zip(results[count:], control.results[count:], sizes[count:], strict=True)
+            room // size
+            for to, room, size in zip(results[count:], rooms[count:], sizes[count:], strict=True)
             if to.base != "absent" and size
         }
         end = [Copy(to, of, size) for to, of, size in zip(results, now, sizes, strict=False) if to.base != "absent"]

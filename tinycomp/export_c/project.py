@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tinycomp.checking import random_feeds
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.memory import MemoryMap
@@ -23,6 +23,8 @@ from tinycomp.runtime.module import Module
 Array = np.ndarray[Any, Any]
 Weights = Literal["array", "binary", "pointer"]
 """How a project holds its weights."""
+_ATTEMPTS = 5
+"""Budgets that are tried before the fewest bytes are."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,43 @@ def to_c(
         files[f"{name}_part_{number}.c"] = text.part(source, number, names)
         flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
     if calls.kernels:
-        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, names)
+        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, calls, names)
         runtime = files_of(calls.kernels, processor.vocabulary)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
     binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}
     return Project(files, name, processor, calls.memory, len(calls.weights), calls.kernels, binaries, flags)
+
+
+def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "generic", **options: Any) -> Project:
+    """Turn a model into a project whose runs take so many bytes of memory at most, in as few calls as is found.
+
+    Args:
+        build: Compiles the model with a value of the option ``memory`` of the target ``c``.
+        nbytes: How many bytes, with what kernels need while they run.
+        cpu: As in :func:`to_c`.
+        options: Likewise.
+
+    Raises:
+        MemoryLimitError: If no project is found that needs so few.
+        UnsupportedError: As :func:`to_c` does.
+    """
+    project = to_c(build("fast"), cpu, **options)
+    budget = nbytes
+    for _ in range(_ATTEMPTS):
+        if project.memory_bytes <= nbytes or budget <= 0:
+            break
+        project = to_c(build(budget), cpu, **options)
+        budget -= max(project.memory_bytes - nbytes, 0)
+    if project.memory_bytes > nbytes:
+        project = to_c(build("least"), cpu, **options)
+    if project.memory_bytes > nbytes:
+        peak = project.memory.peak
+        where = "" if peak is None else f"{peak.kernel} ({', '.join(peak.sources)})"
+        raise MemoryLimitError(
+            "the model needs more memory", where=where, expected=f"at most {nbytes:,} bytes",
+            found=f"{project.memory_bytes:,} bytes", hint="Most is in use in the step that is named.",
+        )  # fmt: skip
+    return project
 
 
 def _random(module: Module, seed: int) -> list[Array]:

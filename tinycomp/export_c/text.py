@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -280,9 +280,10 @@ class _Writer:
                 index = self._variable("i")
                 lines.append(f"{indent}for (ptrdiff_t {index} = 0; {index} < {times}; {index}++) {{")
                 for here, following in zip(steps[at : at + period], steps[at + period :], strict=False):
-                    assert isinstance(here, Call)
-                    assert isinstance(following, Call)
-                    lines += self._call(here, f"{indent}  ", index, following)
+                    if isinstance(here, Call) and isinstance(following, Call):
+                        lines += self._call(here, f"{indent}  ", index, following)
+                    elif isinstance(here, Copy) and isinstance(following, Copy):
+                        lines.append(f"{indent}  {self._copy(here, index, following)}")
                 lines.append(f"{indent}}}")
                 at += period * times
             else:
@@ -308,8 +309,17 @@ class _Writer:
     def _pointer(self, place: Place, moved: str = "") -> str:
         return _pointer(place, self.names, moved)
 
-    def _copy(self, step: Copy, moved: str = "") -> str:
-        return f"memcpy({self._pointer(step.to, moved)}, {self._pointer(step.source)}, {step.nbytes});"
+    def _moving(self, places: Sequence[Place], nexts: Sequence[Place], index: str) -> list[str]:
+        """Return places in a loop, given those of the next round."""
+        return [
+            self._pointer(place, f" + {after.offset - place.offset} * {index}" if after != place else "")
+            for place, after in zip(places, nexts, strict=True)
+        ]
+
+    def _copy(self, step: Copy, index: str = "", following: Copy | None = None) -> str:
+        after = following or step
+        to, source = self._moving([step.to, step.source], [after.to, after.source], index)
+        return f"memcpy({to}, {source}, {step.nbytes});"
 
     def _call(self, step: Call, indent: str, index: str = "", following: Call | None = None) -> list[str]:
         """Return lines for a call; in a loop, ``following`` is the one that comes in its place in the next round."""
@@ -319,10 +329,7 @@ class _Writer:
         what = ": ".join([step.kernel, *([", ".join(step.sources)] if step.sources else [])])
         places = [*step.operands, step.scratch]
         nexts = places if following is None else [*following.operands, following.scratch]
-        texts = [
-            self._pointer(place, f" + {after.offset - place.offset} * {index}" if after != place else "")
-            for place, after in zip(places, nexts, strict=True)
-        ]
+        texts = self._moving(places, nexts, index)
         return [
             f"{indent}{c_comment(what)}",
             *(f"{indent}operands[{number}] = {text};" for number, text in enumerate(texts[:-1])),
@@ -382,7 +389,7 @@ class _Writer:
             f"{indent}  memcpy({self._pointer(step.trip)}, &{trip}, sizeof({trip}));",
             *self.actions(step.body, f"{indent}  "),
             f"{indent}  {goes_on} = *(const unsigned char *)({self._pointer(step.goes_on)});",
-            *(f"{indent}  " + self._copy(row, f" + {trip} * {row.nbytes}") for row in step.rows),
+            *(f"{indent}  " + self._copy(row, trip, replace(row, to=row.to.at(row.nbytes))) for row in step.rows),
             *(f"{indent}  {self._copy(copy)}" for copy in step.carried),
             f"{indent}}}",
             *self._rows_end(step, indent, f"{trip} != {step.trips}"),
@@ -411,14 +418,22 @@ def _repetition(steps: Sequence[Action], at: int) -> tuple[int, int]:
     return best
 
 
+def _apart(step: Action) -> tuple[tuple[Any, ...], tuple[Place, ...]] | None:
+    """Return what a step of a loop must have in common with others, and its places; None if it is in no loop."""
+    if isinstance(step, Copy):
+        return (step.nbytes,), (step.to, step.source)
+    if isinstance(step, Call) and step.units:
+        return (step.kernel, step.params, step.state, step.units), (*step.operands, step.scratch)
+    return None
+
+
 def _follows(steps: Sequence[Action], at: int, period: int, times: int) -> bool:
     """Tell whether a call ``times`` periods later is the same one, as much further on as all of them are."""
-    first, second, last = steps[at], steps[at + period], steps[at + times * period]
-    if not (isinstance(first, Call) and isinstance(second, Call) and isinstance(last, Call) and first.units):
+    same = [_apart(steps[place]) for place in (at, at + period, at + times * period)]
+    first, second, last = same
+    if first is None or second is None or last is None or not first[0] == second[0] == last[0]:
         return False
-    if (first.kernel, first.params, first.state, first.units) != (last.kernel, last.params, last.state, last.units):
-        return False
-    triples = zip(*((*call.operands, call.scratch) for call in (first, second, last)), strict=True)
+    triples = zip(first[1], second[1], last[1], strict=True)
     return all(
         (one.base, one.index) == (other.base, other.index) == (two.base, two.index)
         and other.offset - one.offset == times * (two.offset - one.offset)
@@ -441,7 +456,20 @@ def _pointer(place: Place, names: Names, moved: str = "") -> str:
     return f"(unsigned char *){base} + {place.offset}{moved}" if place.offset or moved else base
 
 
-def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
+_TILED = {(3, 1), (3, 2), (5, 1), (5, 2)}
+"""Size and stride of the windows for which qdwconv2d has code of its own."""
+
+
+def _specialised(calls: Calls) -> list[str]:
+    """Return macros that leave out what kernels hold for parameters that the model does not have."""
+    called = [call for call in calls_in(calls.steps) if isinstance(call, Call) and call.kernel == "qdwconv2d"]
+    if not called:
+        return []
+    windows = sorted(_TILED & {(int(c.params["kernel_width"]), int(c.params["stride_width"])) for c in called})
+    return [" ".join(["#define QDW_TILED_LIST", *(f"QDW_TILED({size}, {stride})" for size, stride in windows)])]
+
+
+def kernels(headers: Iterable[str], processor: Processor, calls: Calls, names: Names) -> str:
     """Return the header that makes the kernels part of ``model.c``."""
     lines = [
         "/* The kernels that the model calls, for one instruction set. */",
@@ -449,6 +477,7 @@ def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
         f"#define {names.macro}_KERNELS_H",
         "",
         "#define TC_STANDALONE 1",
+        *_specialised(calls),
         "#include <math.h>",
         "#include <string.h>",
         "",
