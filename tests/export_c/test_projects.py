@@ -28,10 +28,10 @@ from tinycomp.runtime.native.processor import available_isas
 TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
 
 
-def module_of(path: Path) -> Module:
+def module_of(path: Path, memory: str = "fast") -> Module:
     graph = tinycomp.from_onnx(path)
     shapes = {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in graph.inputs}
-    return tinycomp.compile(graph, "c", shapes=shapes, threads=1)
+    return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
 
 
 def parsed(text: str, **shapes: tuple[int, ...]) -> Module:
@@ -53,7 +53,7 @@ def test_digits_have_the_results_of_the_module(quantized: bool, cpu: str) -> Non
     try_or_skip(to_c(module_of(digits_model(quantized=quantized)), cpu, name="digits"))
 
 
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55", "rv32imc"])
 def test_digits_on_emulated_microcontrollers(cpu: str) -> None:
     try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
 
@@ -71,10 +71,12 @@ def test_tiny_models(name: str, kind: str, cpu: str) -> None:
         pytest.skip(MISSING)
     path = folder / f"{name}_{kind}.onnx"
     data = np.load(path.with_suffix(".npz"))
-    module = module_of(path)
+    module = module_of(path, "least" if cpu == "cortex-m4" else "fast")
     feeds = [data[key][:1] for key in data.files if key.startswith(("input", "x"))][: len(module.inputs)]
     matching = len(feeds) == len(module.inputs) and feeds[0].shape == module.inputs[0].shape
-    try_or_skip(to_c(module, cpu, feeds=feeds if matching else None))
+    project = to_c(module, cpu, feeds=feeds if matching else None)
+    assert cpu != "cortex-m4" or project.memory_bytes <= (2 if name == "ad_autoencoder" else 40) << 10
+    try_or_skip(project)
 
 
 def compiled(folder: Path, compiler: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -101,6 +103,16 @@ def test_compilers_and_widths(compiler: str, options: tuple[str, ...], tmp_path:
     assert subprocess.run(["./test"], cwd=tmp_path, check=False).returncode == 0
     if "-m32" in options:
         assert "build with -msse2 -mfpmath=sse" in compiled(tmp_path, compiler, "-m32", "-mno-sse").stderr
+
+
+def test_a_processor_that_is_emulated_for_programs(tmp_path: Path) -> None:
+    """The same text runs on 64-bit Arm."""
+    if missing := [tool for tool in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(tool) is None]:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    to_c(module_of(digits_model(quantized=True))).write(tmp_path)
+    built = compiled(tmp_path, "aarch64-linux-gnu-gcc", "-Og", "-static")
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run(["qemu-aarch64", "./test"], cwd=tmp_path, check=False).returncode == 0
 
 
 def test_results_that_differ_fail_the_test() -> None:
@@ -228,7 +240,7 @@ def test_loops(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no compiler")
     module = parsed(LOOP)
-    project = to_c(module)
+    project = to_c(module, feeds=[np.array(3), np.array(True), np.ones(4, np.float32)])
     assert "for (; goes_on" in project.files["model.c"]
     project.write(tmp_path)
     (tmp_path / "test.c").write_text(

@@ -2,8 +2,8 @@
 
 ``python -m tests.fuzz.exported --count 60`` takes models of ONNX's own tests instead, drawn by ``--seed``.
 
-Every third random model is a quantised network, and half of all are planned for the least memory. The module runs on plain C, as the project does, so that what magnifies
-roundings magnifies the same ones.
+Every third random model is a quantised network, and half of all are planned for the least memory. The module runs on
+plain C, as the project does, so that what magnifies roundings magnifies the same ones.
 """
 
 from __future__ import annotations

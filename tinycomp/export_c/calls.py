@@ -171,12 +171,12 @@ class Loop:
 Action = Call | Fill | Copy | Source | If | Loop
 
 
-def calls_in(actions: Iterable[Action]) -> Iterator[Call | Source]:
-    """Yield all calls in some actions and in what these repeat or choose between."""
+def _calls_in(actions: Iterable[Action]) -> Iterator[Call]:
+    """Yield all calls of kernels in some actions and in what these repeat or choose between."""
     waiting = [*actions][::-1]
     while waiting:
         action = waiting.pop()
-        if isinstance(action, Call | Source):
+        if isinstance(action, Call):
             yield action
         elif isinstance(action, If):
             waiting += [*action.bodies[0], *action.bodies[1]][::-1]
@@ -207,9 +207,14 @@ class Calls:
     cache: int
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of kernels, in order."""
+        return tuple(_calls_in(self.steps))
+
+    @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels that are called, each once, in the order of their first calls."""
-        return tuple(dict.fromkeys(step.kernel for step in calls_in(self.steps) if isinstance(step, Call)))
+        return tuple(dict.fromkeys(call.kernel for call in self.calls))
 
 
 @dataclass

@@ -138,7 +138,7 @@ def to_c(
         files[f"{name}_part_{number}.c"] = text.part(source, number, names)
         flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
     if calls.kernels:
-        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, calls, names)
+        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, names)
         runtime = files_of(calls.kernels, processor.vocabulary)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
     binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}

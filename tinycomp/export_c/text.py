@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp.export_c.calls import Action, Call, Calls, Copy, Fill, If, Loop, Place, Source, calls_in
+from tinycomp.export_c.calls import Action, Call, Calls, Copy, Fill, If, Loop, Place, Source
 from tinycomp.export_c.processors import Processor
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number
 from tinycomp.runtime.native.library import kernel_named
@@ -173,7 +173,7 @@ def source(calls: Calls, names: Names) -> str:
         *([] if names.weights == "pointer" else [f'#include "{names.prefix}_weights.h"']),
         "",
     ]
-    kernel_calls = [step for step in calls_in(calls.steps) if isinstance(step, Call)]
+    kernel_calls = calls.calls
     writer = _Writer(names)
     for call in kernel_calls:
         value = _params(call)
@@ -456,20 +456,7 @@ def _pointer(place: Place, names: Names, moved: str = "") -> str:
     return f"(unsigned char *){base} + {place.offset}{moved}" if place.offset or moved else base
 
 
-_TILED = {(3, 1), (3, 2), (5, 1), (5, 2)}
-"""Size and stride of the windows for which qdwconv2d has code of its own."""
-
-
-def _specialised(calls: Calls) -> list[str]:
-    """Return macros that leave out what kernels hold for parameters that the model does not have."""
-    called = [call for call in calls_in(calls.steps) if isinstance(call, Call) and call.kernel == "qdwconv2d"]
-    if not called:
-        return []
-    windows = sorted(_TILED & {(int(c.params["kernel_width"]), int(c.params["stride_width"])) for c in called})
-    return [" ".join(["#define QDW_TILED_LIST", *(f"QDW_TILED({size}, {stride})" for size, stride in windows)])]
-
-
-def kernels(headers: Iterable[str], processor: Processor, calls: Calls, names: Names) -> str:
+def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
     """Return the header that makes the kernels part of ``model.c``."""
     lines = [
         "/* The kernels that the model calls, for one instruction set. */",
@@ -477,7 +464,6 @@ def kernels(headers: Iterable[str], processor: Processor, calls: Calls, names: N
         f"#define {names.macro}_KERNELS_H",
         "",
         "#define TC_STANDALONE 1",
-        *_specialised(calls),
         "#include <math.h>",
         "#include <string.h>",
         "",

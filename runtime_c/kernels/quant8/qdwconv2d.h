@@ -171,10 +171,8 @@ TC_INLINE void qdw_tiles(const int size, const int stride, const qdw_line *line)
   }
 }
 
-/* The windows that go through tiles: QDW_TILED(size, stride). A model that is exported names those that it has. */
-#ifndef QDW_TILED_LIST
+/* The windows that go through tiles: QDW_TILED(size, stride). */
 #define QDW_TILED_LIST QDW_TILED(3, 1) QDW_TILED(3, 2) QDW_TILED(5, 1) QDW_TILED(5, 2)
-#endif
 
 #define QDW_TILED(size, stride)                                                               \
   static __attribute__((noinline)) void qdw_line_##size##_by_##stride(const qdw_line *line) { \
