@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +17,7 @@ from tinycomp.data import digits_model
 from tinycomp.errors import OptionError
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.report import Report
 
 
 def module_of(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], memory: str | int) -> Module:
@@ -102,3 +104,17 @@ def test_memory_is_a_word_or_a_number() -> None:
     model, feeds = random_chain(0)
     with pytest.raises(OptionError, match="memory"):
         module_of(model, feeds, "little")
+
+
+def test_reports_hold_the_lives_of_buffers() -> None:
+    model, feeds = random_chain(18)
+    report = module_of(model, feeds, "least").report()
+    (region,) = report.regions
+    assert len(region.calls) > 3
+    assert region.peak is not None
+    assert max(buffer.offset + buffer.bytes for buffer in region.buffers) <= region.arena
+    used = [sum(b.bytes for b in region.buffers if b.first <= at <= b.last) for at in range(len(region.calls))]
+    assert used.index(max(used)) == region.peak
+    again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert again.regions[0].buffers == region.buffers
+    assert again.regions[0].calls == region.calls

@@ -39,7 +39,7 @@ STEP = 8
 """The share by which the peak is lowered while that is possible."""
 _RETRIES = 4
 _MANY = 1 << 40
-EFFORT = 4_000_000
+EFFORT = 1_000_000
 """Steps times sets of steps that are looked at when calls are ordered, about."""
 
 
