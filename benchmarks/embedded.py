@@ -1,6 +1,6 @@
 """Exported models on emulated microcontrollers: instructions, memory, flash and stack, which repeat exactly.
 
-Usage: python -m benchmarks embedded [--cpu NAME ...] [--folder DIR] [MODEL ...]
+Usage: python -m benchmarks embedded [--cpu NAME ...] [--memory fast|least] [--folder DIR] [MODEL ...]
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from tinycomp.data import digits_model
 from tinycomp.export_c import to_c
 from tinycomp.export_c.trial import run_trial
 
-COLUMNS = ("model", "cpu", "million instructions", "memory", "weights", "code", "stack", "results")
+COLUMNS = ("model", "cpu", "planned", "million instructions", "memory", "weights", "code", "stack", "results")
 
 
-def row(path: Path, cpu: str) -> tuple[str, ...]:
+def row(path: Path, cpu: str, memory: str) -> tuple[str, ...]:
     """Export one model with all open sizes 1, run its test, and return what it took, in bytes."""
     graph = tinycomp.from_onnx(path)
     shapes = {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in graph.inputs}
-    project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1), cpu)
+    project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}}), cpu)
     trial = run_trial(project)
     count = "" if trial.instructions is None else f"{trial.instructions / 1e6:.3f}"
     sizes = (project.memory_bytes, project.weights_bytes, trial.code_bytes, trial.stack_bytes)
-    return (path.stem, cpu, count, *(f"{size or 0:,}" for size in sizes), "equal" if trial.passed else "WRONG")
+    return (path.stem, cpu, memory, count, *(f"{size or 0:,}" for size in sizes), "equal" if trial.passed else "WRONG")
 
 
 def main() -> None:
@@ -33,10 +33,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="ONNX files; by default all int8 ones of the folder")
     parser.add_argument("--cpu", nargs="+", default=["cortex-m4", "cortex-m55"])
+    parser.add_argument("--memory", nargs="+", default=["fast", "least"], choices=["fast", "least"])
     parser.add_argument("--folder", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "models")
     options = parser.parse_args()
     paths = [Path(name) for name in options.models] or sorted(options.folder.glob("*_int8.onnx"))
-    rows = [row(path, cpu) for path in [*paths, digits_model(quantized=True)] for cpu in options.cpu]
+    rows = [
+        row(path, cpu, memory)
+        for path in [*paths, digits_model(quantized=True)]
+        for cpu in options.cpu
+        for memory in options.memory
+    ]
     print(table(COLUMNS, rows))
 
 

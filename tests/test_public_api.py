@@ -41,7 +41,7 @@ SIGNATURES = {
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
     " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
     "reject": "(reason)",
-    "to_c": "(module, cpu='generic', *, name='model', feeds=None, seed=0)",
+    "to_c": "(module, cpu='generic', *, name='model', feeds=None, seed=0, weights='array')",
     "to_ep_context": "(module, path, *, embed=True, sources=None)",
     "to_onnx": "(graph, *, model_name=None, functions=True)",
     "tune": "(model, log='tuning.jsonl', *, shapes=None, threads=None, progress=None)",

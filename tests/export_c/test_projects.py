@@ -14,10 +14,11 @@ import onnx
 import pytest
 
 import tinycomp
+from examples.c_source_target import TARGET
 from tests.models import MISSING, models_folder
 from tinycomp.data import digits_model
-from tinycomp.errors import UnsupportedError
-from tinycomp.export_c import Project, to_c
+from tinycomp.errors import MemoryLimitError, UnsupportedError
+from tinycomp.export_c import Project, to_c, to_c_within
 from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.export_c.trial import missing_tools, run_trial
 from tinycomp.runtime.module import Module
@@ -27,10 +28,10 @@ from tinycomp.runtime.native.processor import available_isas
 TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
 
 
-def module_of(path: Path) -> Module:
+def module_of(path: Path, memory: str = "fast") -> Module:
     graph = tinycomp.from_onnx(path)
     shapes = {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in graph.inputs}
-    return tinycomp.compile(graph, "c", shapes=shapes, threads=1)
+    return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
 
 
 def parsed(text: str, **shapes: tuple[int, ...]) -> Module:
@@ -52,7 +53,7 @@ def test_digits_have_the_results_of_the_module(quantized: bool, cpu: str) -> Non
     try_or_skip(to_c(module_of(digits_model(quantized=quantized)), cpu, name="digits"))
 
 
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55", "rv32imc"])
 def test_digits_on_emulated_microcontrollers(cpu: str) -> None:
     try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
 
@@ -70,10 +71,12 @@ def test_tiny_models(name: str, kind: str, cpu: str) -> None:
         pytest.skip(MISSING)
     path = folder / f"{name}_{kind}.onnx"
     data = np.load(path.with_suffix(".npz"))
-    module = module_of(path)
+    module = module_of(path, "least" if cpu == "cortex-m4" else "fast")
     feeds = [data[key][:1] for key in data.files if key.startswith(("input", "x"))][: len(module.inputs)]
     matching = len(feeds) == len(module.inputs) and feeds[0].shape == module.inputs[0].shape
-    try_or_skip(to_c(module, cpu, feeds=feeds if matching else None))
+    project = to_c(module, cpu, feeds=feeds if matching else None)
+    assert cpu != "cortex-m4" or project.memory_bytes <= (2 if name == "ad_autoencoder" else 40) << 10
+    try_or_skip(project)
 
 
 def compiled(folder: Path, compiler: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -100,6 +103,16 @@ def test_compilers_and_widths(compiler: str, options: tuple[str, ...], tmp_path:
     assert subprocess.run(["./test"], cwd=tmp_path, check=False).returncode == 0
     if "-m32" in options:
         assert "build with -msse2 -mfpmath=sse" in compiled(tmp_path, compiler, "-m32", "-mno-sse").stderr
+
+
+def test_a_processor_that_is_emulated_for_programs(tmp_path: Path) -> None:
+    """The same text runs on 64-bit Arm."""
+    if missing := [tool for tool in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(tool) is None]:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    to_c(module_of(digits_model(quantized=True))).write(tmp_path)
+    built = compiled(tmp_path, "aarch64-linux-gnu-gcc", "-Og", "-static")
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run(["qemu-aarch64", "./test"], cwd=tmp_path, check=False).returncode == 0
 
 
 def test_results_that_differ_fail_the_test() -> None:
@@ -198,3 +211,107 @@ def test_names_from_a_model_cannot_leave_their_comments() -> None:
     project = to_c(tinycomp.compile(graph, "c"))
     assert all("*/ int evil" not in text for name, text in project.files.items() if name.endswith((".c", ".h")))
     try_or_skip(project)
+
+
+IF = """m (bool[1] c, float[4] x) => (float[4] y) {
+    y = If (c) <
+        then_branch = one () => (float[4] a) { a = Exp(x) },
+        else_branch = other () => (float[4] b) { z = Neg(x) b = Softmax(z) }
+    >
+}"""
+LOOP = """m (int64 n, bool go, float[4] x) => (float[4] y, float[3, 4] rows) {
+    y, rows = Loop (n, go, x) <body = trip (int64 i, bool on, float[4] a) => (bool off, float[4] b, float[4] row) {
+        off = Identity(on)
+        one = Cast<to = 1>(i)
+        b = Add(a, one)
+        row = Exp(b)
+    }>
+}"""
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches(condition: bool) -> None:
+    feeds = [np.array([condition]), np.linspace(-1, 1, 4, dtype=np.float32)]
+    try_or_skip(to_c(parsed(IF), feeds=feeds))
+
+
+def test_loops(tmp_path: Path) -> None:
+    """A loop gives what the module does, and another number of trips than its rows have room for is refused."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    module = parsed(LOOP)
+    project = to_c(module, feeds=[np.array(3), np.array(True), np.ones(4, np.float32)])
+    assert "for (; goes_on" in project.files["model.c"]
+    project.write(tmp_path)
+    (tmp_path / "test.c").write_text(
+        '#include <stdio.h>\n#include "model.h"\nint main(void) {\n'
+        "  const uint8_t go = 1;\n  const float x[4] = {0, 1, 2, 3};\n  float y[4], rows[12];\n"
+        "  for (int64_t n = 0; n < 6; n++) {\n"
+        "    if (model_run(&n, &go, x, y, rows) != (n == 3 ? MODEL_OK : MODEL_FAILED)) return 1;\n"
+        '    for (int i = 0; i < 12 && n == 3; i++) printf("%.9g ", i < 4 ? y[i] + rows[i] : rows[i]);\n'
+        "  }\n  return 0;\n}\n"
+    )
+    built = compiled(tmp_path, "cc", "-O0")
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run(["./test"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    y, rows = module(np.array(3), np.array(True), np.arange(4, dtype=np.float32))
+    expected = [*(y + rows[0]), *rows[1:].reshape(-1)]
+    np.testing.assert_allclose(np.array(done.stdout.split(), np.float32), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", ["binary", "pointer"])
+def test_weights_outside_of_the_source(weights: str, tmp_path: Path) -> None:
+    if shutil.which("cc") is None or shutil.which("make") is None:
+        pytest.skip("there is no compiler")
+    module = module_of(digits_model(quantized=True))
+    project = to_c(module, name="digits", weights=weights)  # type: ignore[arg-type]
+    assert len(project.binaries["digits_weights.bin"]) == project.weights_bytes
+    assert sum(map(len, project.files.values())) < sum(map(len, to_c(module, name="digits").files.values()))
+    project.write(tmp_path)
+    built = subprocess.run(["make", "check", "CFLAGS=-Og -Werror"], cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert "0 of 10 results differ" in built.stdout
+
+
+def test_regions_of_several_targets(tmp_path: Path) -> None:
+    if shutil.which("cc") is None or shutil.which("make") is None:
+        pytest.skip("there is no compiler")
+    text = "m (float[4, 8] x) => (float[4, 8] y) { a = Tanh(x) b = Softmax(a) c = Exp(b) d = Add(c, x) y = Softmax(d) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    project = to_c(tinycomp.compile(model, [TARGET, "c"], threads=1))
+    assert {"model_part_0.c", "model_part_1.c"} <= set(project.files)
+    assert project.kernels == ("softmax_f32",)
+    try_or_skip(project)
+    project.write(tmp_path)
+    built = subprocess.run(["make", "check", "CFLAGS=-Og -Werror"], cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+
+
+def test_the_least_memory(tmp_path: Path) -> None:
+    """A project for the fewest bytes needs fewer, says what needs most of them, and repeats calls in loops."""
+    graph = tinycomp.from_onnx(digits_model(quantized=True))
+    shapes = {v.name: (1, *(v.shape or ())[1:]) for v in graph.inputs}
+    fast, least = (
+        to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}}))
+        for memory in ("fast", "least")
+    )
+    assert least.memory_bytes < fast.memory_bytes
+    peak = least.memory.peak
+    assert peak is not None
+    assert sum(buffer.nbytes for buffer in least.memory.alive(peak.step)) == peak.nbytes
+    assert least.to_dict()["peak"]["kernel"] == peak.kernel
+    assert f"`{peak.kernel}`" in least.files["README.md"]
+    try_or_skip(least)
+
+
+def test_so_many_bytes() -> None:
+    graph = tinycomp.from_onnx(digits_model(quantized=True))
+    shapes = {v.name: (1, *(v.shape or ())[1:]) for v in graph.inputs}
+
+    def build(memory: str | int) -> Module:
+        return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
+
+    assert to_c_within(build, 12_000).memory_bytes <= 12_000 < to_c(build("fast")).memory_bytes
+    with pytest.raises(MemoryLimitError, match="the model needs more memory") as failed:
+        to_c_within(build, 1_000)
+    assert "qconv2d" in str(failed.value)

@@ -3,10 +3,11 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, placed_above, plan_arena
+from tinycomp.memory.planner import ALIGNMENT, Lifetime, aligned, placed_above, plan_arena, plan_tied
 
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 10)).map(
@@ -136,3 +137,36 @@ def test_a_buffer_of_no_size_pushes_no_other_up():
     buffers = [Lifetime(64, 0, 0), Lifetime(0, 0, 9), Lifetime(64, 5, 6)]
     above = placed_above(buffers, plan_arena(buffers).offsets)
     assert placed([b.size for b in buffers], above)[2] == 0
+
+
+def random_tied(seed: int) -> tuple[list[Lifetime], dict[int, tuple[int, int]]]:
+    """Buffers of which some lie over one that dies in the step that writes them."""
+    rng = np.random.default_rng(seed)
+    lives: list[Lifetime] = []
+    over: dict[int, tuple[int, int]] = {}
+    taken = set[int]()
+    for number in range(12):
+        first = int(rng.integers(0, 10))
+        lives.append(Lifetime(int(rng.integers(0, 9)) * 64, first, first + int(rng.integers(0, 4))))
+        under = [i for i in range(number) if lives[i].last == first and lives[i].first < first and i not in taken]
+        if under and rng.random() < 0.7:
+            taken.add(under[0])
+            over[number] = under[0], int(rng.integers(0, 3)) * 64
+    return lives, over
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tied_buffers_keep_their_distance_and_no_others_overlap(seed: int) -> None:
+    lives, over = random_tied(seed)
+    arena = plan_tied(lives, over)
+    assert arena.lower_bound <= arena.size
+    for index, (other, ahead) in over.items():
+        assert arena.offsets[other] - arena.offsets[index] == ahead
+    for a in range(len(lives)):
+        assert 0 <= arena.offsets[a] <= arena.size - lives[a].size
+        for b in range(a):
+            apart = lives[a].last < lives[b].first or lives[b].last < lives[a].first
+            tied = over.get(a, (None,))[0] == b or over.get(b, (None,))[0] == a
+            ends = arena.offsets[a] + lives[a].size, arena.offsets[b] + lives[b].size
+            free = ends[0] <= arena.offsets[b] or ends[1] <= arena.offsets[a]
+            assert apart or tied or free or not lives[a].size * lives[b].size

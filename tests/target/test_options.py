@@ -256,6 +256,7 @@ def test_the_command_line_lists_options(capsys):
         [
             ("winograd", "never|auto|always", value, "auto"),
             ("requantize", "float|fixed_point", "float", "float"),
+            ("memory", "fast|least|BYTES", "fast", "fast"),
             ("tuning", "FILE", "none", "none"),
         ]
         for value in ("auto", "always")

@@ -182,7 +182,7 @@ def _walked(program: Program) -> Sequence[Instruction]:
 
 
 def _static_blocks(program: Program) -> list[ArenaBlock]:
-    return [ArenaBlock(each.offset, each.nbytes, each.first, each.last) for each in program.buffers]
+    return [ArenaBlock(each.offset, each.nbytes, each.first, each.last) for each in program.blocks]
 
 
 def _symbolic_blocks(program: Program, sizes: Mapping[str, int]) -> list[ArenaBlock]:

@@ -25,6 +25,7 @@ class Processor:
         clock: Nanoseconds of a tick of that machine's system timer.
         cache: What the second-level cache is taken to hold, in bytes, wherever the project is made. Kernels copy what
             they read in blocks that fit; where there is no cache, small ones save memory.
+        emulator: The qemu that has the board.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Processor:
     board: str = ""
     clock: float = 40.0
     cache: int = 256 << 10
+    emulator: str = "qemu-system-arm"
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             *map(_cortex, _CORTEX),
             Processor(
                 "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc",
-                cache=16 << 10,
+                "virt", 1.0, 16 << 10, "qemu-system-riscv32",
             ),
         )
     }

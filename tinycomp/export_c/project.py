@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from tinycomp.checking import random_feeds
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
+from tinycomp.export_c.memory import MemoryMap
 from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
 
 Array = np.ndarray[Any, Any]
+Weights = Literal["array", "binary", "pointer"]
+"""How a project holds its weights."""
+_ATTEMPTS = 5
+"""Budgets that are tried before the fewest bytes are."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +33,33 @@ class Project:
 
     Attributes:
         files: Their text, by path relative to the project's folder.
+        binaries: The contents of those that are no text, likewise.
         name: In front of all that it exports.
-        memory_bytes: Memory of a run, for all values in between.
+        memory: What lies where in the memory of a run, and when.
         weights_bytes: Packed weights and constants.
         kernels: The kernels that it calls.
         processor: What it is for.
+        flags: What compilers have to be told for single files.
     """
 
     files: Mapping[str, str]
     name: str
     processor: Processor
-    memory_bytes: int
+    memory: MemoryMap
     weights_bytes: int
     kernels: tuple[str, ...]
+    binaries: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of a run: values in between, and what kernels need while they run."""
+        return self.memory.size
+
+    @property
+    def sources(self) -> list[str]:
+        """The C files that make up the library."""
+        return [name for name in self.files if name.endswith(".c") and "/" not in name and name != "test.c"]
 
     def write(self, folder: str | PathLike[str]) -> None:
         """Write all files into a folder, which is made if need be; files of other names in it are left alone.
@@ -51,7 +70,8 @@ class Project:
         root = Path(folder)
         for parent in sorted({(root / name).parent for name in self.files}):
             make_folder(parent)
-        write_files({root / name: content.encode() for name, content in self.files.items()})
+        texts = {root / name: content.encode() for name, content in self.files.items()}
+        write_files({**texts, **{root / name: content for name, content in self.binaries.items()}})
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was exported, without the text."""
@@ -59,15 +79,18 @@ class Project:
             "name": self.name,
             "cpu": self.processor.name,
             "memory_bytes": self.memory_bytes,
+            "peak": None if self.memory.peak is None else asdict(self.memory.peak),
+            "memory": self.memory.to_dict(),
             "weights_bytes": self.weights_bytes,
             "kernels": list(self.kernels),
-            "files": list(self.files),
+            "files": [*self.files, *self.binaries],
         }
 
 
 def to_c(
-    module: Module, cpu: str = "generic", *, name: str = "model", feeds: Sequence[Array] | None = None, seed: int = 0
-) -> Project:
+    module: Module, cpu: str = "generic", *, name: str = "model", feeds: Sequence[Array] | None = None, seed: int = 0,
+    weights: Weights = "array",
+) -> Project:  # fmt: skip
     """Turn a compiled module into a C project that needs neither Python nor a heap, threads or files.
 
     Args:
@@ -76,6 +99,8 @@ def to_c(
         name: In front of all that it exports; an identifier.
         feeds: Inputs of the project's test, in order; by default random ones.
         seed: Of the random ones.
+        weights: How the project holds weights: an ``"array"`` in C, a ``"binary"`` file that the assembler includes, or
+            a binary file for which every run takes a ``"pointer"``.
 
     Raises:
         UnsupportedError: If a node has no form in C, or a size is known only in a run; it names the node and says why.
@@ -84,33 +109,72 @@ def to_c(
         raise UnsupportedError(
             "not a name for a project", where="name", expected="an identifier in lower case", found=name
         )
+    if weights not in get_args(Weights):
+        raise UnsupportedError(
+            "weights cannot be held so",
+            where="weights",
+            expected=f"one of {', '.join(get_args(Weights))}",
+            found=weights,
+        )
     processor = processor_named(cpu)
     calls = calls_of(module, processor)
     arrays = _random(module, seed) if feeds is None else [np.asarray(feed) for feed in feeds]
     results = module(*arrays)
     expected = [results] if isinstance(results, np.ndarray) else list(results)
-    names = text.names_of(calls, name)
-    headers = headers_of(calls.kernels)
-    values = calls.scratch
-    buffers = [
-        ("values between nodes", values),
-        ("what kernels need while they run", calls.arena_bytes - values),
-        ("weights and constants, in flash", len(calls.weights)),
-    ]
+    names = text.names_of(calls, name, weights)
     files = {
-        f"{name}.h": text.header(calls, names),
+        f"{name}.h": text.header(calls, names, processor.alignment),
         f"{name}.c": text.source(calls, names),
-        f"{name}_kernels.h": text.kernels(headers, processor, names),
-        f"{name}_weights.h": text.weights_header(names),
-        f"{name}_weights.c": text.weights(calls, names, processor),
         "test.c": text.test(names, arrays, expected),
-        "Makefile": text.makefile(names, processor),
-        "CMakeLists.txt": text.cmake(names, processor),
-        "README.md": text.readme(calls, names, processor, buffers),
+        "Makefile": text.makefile(calls, names, processor),
+        "CMakeLists.txt": text.cmake(calls, names, processor),
+        "README.md": text.readme(calls, names, processor),
     }
-    runtime = files_of(calls.kernels, processor.vocabulary)
-    files |= {f"runtime/{path}": content for path, content in runtime.items()}
-    return Project(files, name, processor, calls.arena_bytes, len(calls.weights), calls.kernels)
+    if weights != "pointer":
+        files[f"{name}_weights.h"] = text.weights_header(names)
+        files[f"{name}_weights.c"] = text.weights(calls, names, processor)
+    flags = {}
+    for number, source in enumerate(calls.sources):
+        files[f"{name}_part_{number}.c"] = text.part(source, number, names)
+        flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
+    if calls.kernels:
+        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, names)
+        runtime = files_of(calls.kernels, processor.vocabulary)
+        files |= {f"runtime/{path}": content for path, content in runtime.items()}
+    binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}
+    return Project(files, name, processor, calls.memory, len(calls.weights), calls.kernels, binaries, flags)
+
+
+def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "generic", **options: Any) -> Project:
+    """Turn a model into a project whose runs take so many bytes of memory at most, in as few calls as is found.
+
+    Args:
+        build: Compiles the model with a value of the option ``memory`` of the target ``c``.
+        nbytes: How many bytes, with what kernels need while they run.
+        cpu: As in :func:`to_c`.
+        options: Likewise.
+
+    Raises:
+        MemoryLimitError: If no project is found that needs so few.
+        UnsupportedError: As :func:`to_c` does.
+    """
+    project = to_c(build("fast"), cpu, **options)
+    budget = nbytes
+    for _ in range(_ATTEMPTS):
+        if project.memory_bytes <= nbytes or budget <= 0:
+            break
+        project = to_c(build(budget), cpu, **options)
+        budget -= max(project.memory_bytes - nbytes, 0)
+    if project.memory_bytes > nbytes:
+        project = to_c(build("least"), cpu, **options)
+    if project.memory_bytes > nbytes:
+        peak = project.memory.peak
+        where = "" if peak is None else f"{peak.kernel} ({', '.join(peak.sources)})"
+        raise MemoryLimitError(
+            "the model needs more memory", where=where, expected=f"at most {nbytes:,} bytes",
+            found=f"{project.memory_bytes:,} bytes", hint="Most is in use in the step that is named.",
+        )  # fmt: skip
+    return project
 
 
 def _random(module: Module, seed: int) -> list[Array]:

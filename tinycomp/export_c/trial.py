@@ -80,6 +80,43 @@ void test_end(void) {
          (unsigned long)(outside - (uintptr_t)p));
 }
 """
+_RISCV_STARTUP = """\
+/* Counts the instructions of an emulated RISC-V, and finds out how deep the stack was. */
+#include <stdint.h>
+#include <stdio.h>
+
+enum { PAINTED = 32768, PAINT = 0x5A5A5A5A };
+static uint64_t begun;
+static uintptr_t outside;
+
+static uint64_t instructions(void) {
+  uint32_t high, low, again;
+  do {
+    __asm volatile("csrr %0, minstreth\\n\\tcsrr %1, minstret\\n\\tcsrr %2, minstreth"
+                   : "=r"(high), "=r"(low), "=r"(again));
+  } while (high != again);
+  return (uint64_t)high << 32 | low;
+}
+void test_begin(void) {
+  outside = (uintptr_t)__builtin_frame_address(0);
+  for (volatile uint32_t *p = (volatile uint32_t *)(outside - PAINTED); (uintptr_t)p < outside - 64; p++) {
+    *p = PAINT;
+  }
+  begun = instructions();
+}
+void test_end(void) {
+  const uint64_t count = instructions() - begun;
+  const volatile uint32_t *p = (const volatile uint32_t *)(outside - PAINTED);
+  while (*p == PAINT) {
+    p++;
+  }
+  printf("ticks %lu\\nstack %lu\\n", (unsigned long)count, (unsigned long)(outside - (uintptr_t)p));
+}
+"""
+_RISCV_MEMORY = (
+    "__flash=0x80000000", "__flash_size=0x800000", "__ram=0x80800000", "__ram_size=0x800000", "__stack_size=0x10000",
+)  # fmt: skip
+"""Where qemu's board has memory, for picolibc's linker script."""
 _LINKER = """\
 ENTRY(vectors)
 MEMORY {
@@ -130,7 +167,7 @@ def missing_tools(processor: Processor) -> list[str]:
     """Return the programs that a trial for a processor needs and this machine lacks."""
     needed = [processor.compiler or "cc"]
     if processor.board:
-        needed.append("qemu-system-arm")
+        needed.append(processor.emulator)
     return [tool for tool in needed if shutil.which(tool) is None]
 
 
@@ -150,7 +187,8 @@ def run_trial(project: Project, *options: str) -> Trial:
     if missing:
         raise UnsupportedError(
             "tools are missing", where=processor.name, expected=", ".join(missing), found="not on the PATH",
-            hint="On Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm.",
+            hint="On Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm, or for RISC-V "
+            "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf qemu-system-misc.",
         )  # fmt: skip
     if processor.compiler and not processor.board:
         raise UnsupportedError("nothing here runs such code", where=processor.name, expected="a processor with a board")
@@ -168,11 +206,39 @@ def _here(project: Project, folder: Path, options: Sequence[str]) -> Trial:
 
 def _on_board(project: Project, folder: Path, options: Sequence[str]) -> Trial:
     processor = project.processor
+    objects = _objects(project, folder, processor.compiler, options, ["-DTEST_SETUP"])
+    is_arm = processor.emulator == "qemu-system-arm"
+    board = (_link_for_arm if is_arm else _link_for_riscv)(processor, folder, objects)
+    command = [
+        processor.emulator, "-M", processor.board, *board, "-nographic", "-monitor", "none", "-serial", "none",
+        "-semihosting-config", "enable=on,target=native", "-icount", "shift=0", "-kernel", "test.elf",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+    output = done.stdout + done.stderr  # it depends on the C library where the test prints
+    ticks, stack = (re.search(rf"^{what} (\d+)$", output, re.MULTILINE) for what in ("ticks", "stack"))
+    if ticks is None or stack is None:
+        raise ExecutionError("the emulated board did not finish", where=processor.board, found=output[-500:])
+    count = round(int(ticks[1]) * processor.clock)
+    return Trial(done.returncode == 0, output, count, int(stack[1]), _code_bytes(project, folder))
+
+
+def _link_for_riscv(processor: Processor, folder: Path, objects: Sequence[str]) -> list[str]:
+    """Link a test for the board, and return how qemu is told of it."""
+    (folder / "startup.c").write_text(_RISCV_STARTUP)
+    own = [processor.compiler, *_flags(processor)]
+    _call([*own, "-march=rv32imc_zicsr", "-O2", "-c", "startup.c"], folder)
+    memory = [f"-Wl,--defsym={each}" for each in _RISCV_MEMORY]
+    link = [*own, "--oslib=semihost", "--crt0=semihost", "-Wl,--gc-sections", *memory]
+    _call([*link, "startup.o", *objects, "-lm", "-o", "test.elf"], folder)
+    return ["-bios", "none", "-m", "32M"]
+
+
+def _link_for_arm(processor: Processor, folder: Path, objects: Sequence[str]) -> list[str]:
+    """Link a test for the board."""
     flash, ram = _MEMORY.get(processor.board, ("4M", "4M"))
     (folder / "startup.c").write_text(_STARTUP)
     (folder / "board.ld").write_text(_LINKER.replace("@FLASH@", flash).replace("@RAM@", ram))
     flags = processor.flags.split()
-    objects = _objects(project, folder, processor.compiler, options, ["-DTEST_SETUP"])
     _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
     link = [
         "--specs=rdimon.specs",
@@ -183,32 +249,30 @@ def _on_board(project: Project, folder: Path, options: Sequence[str]) -> Trial:
         "-Wl,--no-warn-rwx-segments",
     ]
     _call([processor.compiler, *flags, *link, "startup.o", *objects, "-lm", "-o", "test.elf"], folder)
-    command = [
-        "qemu-system-arm", "-M", processor.board, "-nographic", "-monitor", "none", "-serial", "none",
-        "-semihosting-config", "enable=on,target=native", "-icount", "shift=0", "-kernel", "test.elf",
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
-    ticks, stack = (re.search(rf"^{what} (\d+)$", done.stdout, re.MULTILINE) for what in ("ticks", "stack"))
-    if ticks is None or stack is None:
-        raise ExecutionError(
-            "the emulated board did not finish", where=processor.board, found=(done.stdout + done.stderr)[-500:]
-        )
-    count = round(int(ticks[1]) * processor.clock)
-    return Trial(done.returncode == 0, done.stdout, count, int(stack[1]), _code_bytes(project, folder))
+    return []
+
+
+def _flags(processor: Processor) -> list[str]:
+    """Return what the compiler at hand has to be told, with the C library that it shall take."""
+    library = ["--specs=picolibc.specs"] if processor.emulator == "qemu-system-riscv32" else []
+    return [*processor.flags.split(), *library]
 
 
 def _objects(project: Project, folder: Path, compiler: str, options: Sequence[str], test: list[str]) -> list[str]:
     """Compile every file of the project; return the names of the objects."""
-    name, flags = project.name, project.processor.flags.split()
+    flags = _flags(project.processor)
     include = ["-I.", "-Iruntime/src", "-Iruntime/include"]
     objects = []
-    for source in (f"{name}.c", f"{name}_weights.c", "test.c"):
+    for source in (*project.sources, "test.c"):
         target = Path(source).stem + ".o"
         extra = test if source == "test.c" else []
         _call(
-            [compiler, *options, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra, "-c", source, "-o", target],
+            [
+                compiler, *options, *_FLAGS, *_WARNINGS, "-Werror", *flags, *include, *extra,
+                *project.flags.get(source, ()), "-c", source, "-o", target,
+            ],
             folder,
-        )
+        )  # fmt: skip
         objects.append(target)
     return objects
 

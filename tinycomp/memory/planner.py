@@ -12,14 +12,14 @@ from __future__ import annotations
 import bisect
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
 """Every buffer starts at a multiple of this many bytes: one cache line, one AVX-512 register."""
 
-_SLACK = 1.05
-"""How far above the lower bound the order that favours the cache may be before the other one is tried."""
+SLACK = 1.05
+"""How far above the lower bound the order that favours the cache may be before the other one is tried, usually."""
 _MANY = 2000
 """More buffers than this are not placed by size, which takes time quadratic in their number."""
 _ROUNDS = 16
@@ -59,25 +59,121 @@ class Arena:
     lower_bound: int
 
 
-def aligned(size: int) -> int:
-    """Round ``size`` up to a multiple of :data:`ALIGNMENT`.
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """Round ``size`` up to a multiple of ``alignment``.
 
     >>> aligned(1), aligned(64), aligned(0)
     (64, 64, 0)
     """
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // alignment) * alignment
 
 
-def plan_arena(buffers: Sequence[Lifetime]) -> Arena:
+def plan_arena(buffers: Sequence[Lifetime], alignment: int = ALIGNMENT, slack: float = SLACK) -> Arena:
     """Give every buffer an offset such that no two live at the same step overlap.
+
+    Args:
+        buffers: What to place.
+        alignment: What every offset is a multiple of.
+        slack: How far above the lower bound a plan that favours the cache may be.
 
     >>> plan_arena([Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)])
     Arena(offsets=(0, 128, 0), size=192, lower_bound=192)
     """
-    warm = _last_freed_first(buffers)
-    if warm.size <= warm.lower_bound * _SLACK or len(buffers) > _MANY:
+    warm = _last_freed_first(buffers, alignment)
+    if warm.size <= warm.lower_bound * slack or len(buffers) > _MANY:
         return warm
-    return min(warm, _largest_first(buffers, warm.lower_bound), key=lambda arena: arena.size)
+    return min(warm, _largest_first(buffers, warm.lower_bound, alignment, slack), key=lambda arena: arena.size)
+
+
+def plan_tied(buffers: Sequence[Lifetime], over: Mapping[int, tuple[int, int]], alignment: int = ALIGNMENT) -> Arena:
+    """Give every buffer an offset as tightly as is found, where some lie over others that die meanwhile.
+
+    Args:
+        buffers: What to place.
+        over: By buffer another one, and how many bytes it begins before that: these two may overlap while both are
+            alive.
+        alignment: What every offset is a multiple of.
+
+    >>> lives = [Lifetime(128, 0, 1), Lifetime(128, 1, 2), Lifetime(64, 0, 2)]
+    >>> plan_tied(lives, {1: (0, 64)})
+    Arena(offsets=(64, 0, 192), size=256, lower_bound=256)
+    """
+    if not over:
+        return plan_arena(buffers, alignment, slack=1.0)
+    groups = _tied(buffers, over)
+    bound = _bound(buffers, groups, alignment)
+    order = sorted(range(len(groups)), key=lambda g: (-max(buffers[i].size for i in groups[g]), groups[g].keys()))
+    best: Arena | None = None
+    for _ in range(_ROUNDS):
+        arena, highest = _tied_in_order(buffers, [groups[g] for g in order], bound, alignment)
+        if best is None or arena.size < best.size:
+            best = arena
+        if best.size <= bound or highest == 0:
+            break
+        order.insert(0, order.pop(highest))
+    assert best is not None
+    return best
+
+
+def _tied(buffers: Sequence[Lifetime], over: Mapping[int, tuple[int, int]]) -> list[dict[int, int]]:
+    """Return what lies together: where each buffer of a group begins, relative to the first of them."""
+    groups: dict[int, dict[int, int]] = {index: {index: 0} for index in range(len(buffers))}
+    for index, (other, ahead) in over.items():
+        mine, group = groups[index], groups[other]
+        by = group[other] - ahead - mine[index]
+        for member, at in mine.items():
+            group[member] = at + by
+            groups[member] = group
+    found = {id(group): group for group in groups.values()}.values()
+    return [{index: at - min(group.values()) for index, at in group.items()} for group in found]
+
+
+def _bound(buffers: Sequence[Lifetime], groups: Sequence[Mapping[int, int]], alignment: int) -> int:
+    """Return the most bytes that are alive in a step."""
+    most = 0
+    for step in sorted({buffer.first for buffer in buffers}):
+        total = 0
+        for group in groups:
+            end = 0
+            for index, at in sorted(group.items(), key=lambda item: item[1]):
+                life = buffers[index]
+                if life.first <= step <= life.last and at + life.size > end:
+                    total += aligned(at + life.size - max(at, end), alignment)
+                    end = at + life.size
+        most = max(most, total)
+    return most
+
+
+def _tied_in_order(
+    buffers: Sequence[Lifetime], groups: Sequence[Mapping[int, int]], bound: int, alignment: int
+) -> tuple[Arena, int]:
+    """Place groups in an order, each as low as those before it allow; return which of them ends highest, too."""
+    offsets = [0] * len(buffers)
+    placed: list[int] = []
+    size, highest = 0, 0
+    for number, group in enumerate(groups):
+        taken = []  # where the group must not begin
+        for index, at in group.items():
+            life = buffers[index]
+            for other in placed if life.size else ():
+                if buffers[other].first <= life.last and life.first <= buffers[other].last:
+                    begin, end = offsets[other], offsets[other] + buffers[other].size
+                    taken.append((begin - at - life.size, aligned(max(end - at, 0), alignment)))
+        base = 0
+        for below, above in sorted(taken):
+            if below >= base:
+                break
+            base = max(base, above)
+        # Intervals that begin later may still reach over what is free; they are sorted by where they begin.
+        while any(below < base < above for below, above in taken):
+            base = max(above for below, above in taken if below < base < above)
+        for index, at in group.items():
+            offsets[index] = base + at
+            if buffers[index].size:
+                placed.append(index)
+            if base + at + buffers[index].size > size:
+                size, highest = base + at + buffers[index].size, number
+    return Arena(tuple(offsets), aligned(size, alignment), bound), highest
 
 
 def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tuple[int, ...]]:
@@ -107,29 +203,29 @@ def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tu
     return above
 
 
-def _largest_first(buffers: Sequence[Lifetime], lower_bound: int) -> Arena:
+def _largest_first(buffers: Sequence[Lifetime], lower_bound: int, alignment: int, slack: float) -> Arena:
     """Place the largest buffers first; while that takes too much, the one that ends highest before all others."""
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first, i))
-    best = _in_gaps(buffers, order, lower_bound)
+    best = _in_gaps(buffers, order, lower_bound, alignment)
     arena = best
     for _ in range(1, min(_ROUNDS, (_MANY // len(buffers)) ** 2)):
-        if best.size <= lower_bound * _SLACK:
+        if best.size <= lower_bound * slack:
             break
-        highest = max(order, key=lambda i: arena.offsets[i] + aligned(buffers[i].size))
+        highest = max(order, key=lambda i: arena.offsets[i] + aligned(buffers[i].size, alignment))
         order.remove(highest)
         order.insert(0, highest)
-        arena = _in_gaps(buffers, order, lower_bound)
+        arena = _in_gaps(buffers, order, lower_bound, alignment)
         best = min(best, arena, key=lambda arena: arena.size)
     return best
 
 
-def _in_gaps(buffers: Sequence[Lifetime], order: Sequence[int], lower_bound: int) -> Arena:
+def _in_gaps(buffers: Sequence[Lifetime], order: Sequence[int], lower_bound: int, alignment: int) -> Arena:
     """Place buffers in an order, each into the tightest gap that the ones alive with it leave."""
     offsets = [0] * len(buffers)
     placed: list[tuple[int, int, Lifetime]] = []  # start, end, by start
     for index in order:
         buffer = buffers[index]
-        need = aligned(buffer.size)
+        need = aligned(buffer.size, alignment)
         if need:
             offsets[index] = _tightest_gap(placed, buffer, need)
             bisect.insort(placed, (offsets[index], offsets[index] + need, buffer), key=lambda block: block[0])
@@ -148,7 +244,7 @@ def _tightest_gap(placed: Sequence[tuple[int, int, Lifetime]], buffer: Lifetime,
     return top if best < 0 else best
 
 
-def _last_freed_first(buffers: Sequence[Lifetime]) -> Arena:
+def _last_freed_first(buffers: Sequence[Lifetime], alignment: int) -> Arena:
     """Place buffers in the order of their lives, each where the last one ended."""
     order = sorted(range(len(buffers)), key=lambda i: (buffers[i].first, i))
     deaths = sorted(range(len(buffers)), key=lambda i: (buffers[i].last, i))
@@ -160,10 +256,10 @@ def _last_freed_first(buffers: Sequence[Lifetime]) -> Arena:
         buffer = buffers[index]
         while buffers[deaths[dead]].last < buffer.first:
             gone = deaths[dead]
-            space.free(offsets[gone], aligned(buffers[gone].size))
-            live_bytes -= aligned(buffers[gone].size)
+            space.free(offsets[gone], aligned(buffers[gone].size, alignment))
+            live_bytes -= aligned(buffers[gone].size, alignment)
             dead += 1
-        need = aligned(buffer.size)
+        need = aligned(buffer.size, alignment)
         offsets[index] = space.place(need)
         live_bytes += need
         lower_bound = max(lower_bound, live_bytes)

@@ -15,6 +15,7 @@ from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
+from tinycomp.runtime.report import ArenaRow, BufferRow, CallRow
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -116,15 +117,21 @@ class NativeRegion:
         return self.native.profile(arrays, self.native.call(arrays))
 
 
-def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], tuple[int, int]]:
-    """Return arena and lower bound of every native region of static shapes, in bytes by position as in the report."""
-    sizes: dict[tuple[int, ...], tuple[int, int]] = {}
+def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], ArenaRow]:
+    """Return the arena of every native region of static shapes, by position as in the report."""
+    sizes: dict[tuple[int, ...], ArenaRow] = {}
     for index, step in enumerate(plan.steps):
         if isinstance(step.run, NativeRegion):
-            sizes[*path, index] = step.run.program.arena_bytes, step.run.program.arena_bound
+            sizes[*path, index] = _arena(step.run.program)
         for number, body in enumerate(step.bodies):
             sizes |= arenas(body, (*path, index, number))
     return sizes
+
+
+def _arena(program: Program) -> ArenaRow:
+    calls = [CallRow(call.kernel, call.source) for call in program.instructions] if program.blocks else []
+    buffers = [BufferRow(block.offset, block.nbytes, block.first, block.last) for block in program.blocks]
+    return ArenaRow(program.arena_bytes, program.arena_bound, tuple(calls), tuple(buffers))
 
 
 class PerShape:

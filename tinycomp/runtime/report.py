@@ -6,6 +6,7 @@ Text and page are drawn by rich, which is imported only when somebody looks.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,63 @@ class CompositeRow:
 
 
 @dataclass(frozen=True)
+class CallRow:
+    """One kernel call of a region on the C runtime: a step of its time.
+
+    Attributes:
+        kernel: The kernel.
+        sources: Source names of the nodes behind it.
+    """
+
+    kernel: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BufferRow:
+    """One buffer in the arena of a region on the C runtime.
+
+    Attributes:
+        offset: Where it lies in the arena.
+        bytes: Its size.
+        first: The number of the call that writes it.
+        last: That of the last call that touches it.
+    """
+
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ArenaRow:
+    """The arena of a region on the C runtime whose sizes are numbers.
+
+    Attributes:
+        bytes: Its size.
+        bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
+        calls: What is called, in order.
+        buffers: What lies in it, and during which calls.
+    """
+
+    bytes: int
+    bound: int
+    calls: tuple[CallRow, ...] = ()
+    buffers: tuple[BufferRow, ...] = ()
+
+    @property
+    def peak(self) -> int | None:
+        """The number of the first call at which most is in use; None if nothing is known to be."""
+        change = [0] * (len(self.calls) + 1)
+        for buffer in self.buffers:
+            change[buffer.first] += buffer.bytes
+            change[buffer.last + 1] -= buffer.bytes
+        used = [*itertools.accumulate(change)]
+        return used.index(max(used)) if max(used, default=0) else None
+
+
+@dataclass(frozen=True)
 class RegionRow:
     """One offloaded region.
 
@@ -65,6 +123,9 @@ class RegionRow:
         seconds: Median time of one run, after a profile.
         arena: Bytes of the arena for its intermediate values, where it runs on the C runtime.
         arena_bound: The most bytes of it that are in use at once: no plan of the arena could be smaller.
+        calls: Its kernel calls, where it runs on the C runtime and its sizes are numbers.
+        buffers: What lies in the arena, and during which of the calls.
+        peak: The number of the call at which most of that is in use.
         integer_macs: Those of :attr:`macs` that multiply 8-bit integers.
         members: The composites themselves, in order of execution, with the nodes that each took.
         figures: What the target's compiler estimates of the region, by name.
@@ -85,6 +146,9 @@ class RegionRow:
     seconds: float | None = None
     arena: int = 0
     arena_bound: int = 0
+    calls: tuple[CallRow, ...] = ()
+    buffers: tuple[BufferRow, ...] = ()
+    peak: int | None = None
     integer_macs: int = 0
     members: tuple[CompositeRow, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -342,11 +406,18 @@ class Report:
             hosts=tuple(dataclasses.replace(h, seconds=seconds.get(h.position)) for h in self.hosts),
         )
 
-    def with_arenas(self, arenas: Mapping[Position, tuple[int, int]]) -> Report:
-        """Return the report with the arenas of regions and their lower bounds, in bytes by position."""
-        rows = ((row, *arenas.get(row.position, (0, 0))) for row in self.regions)
-        regions = tuple(dataclasses.replace(row, arena=size, arena_bound=bound) for row, size, bound in rows)
-        return dataclasses.replace(self, regions=regions)
+    def with_arenas(self, arenas: Mapping[Position, ArenaRow]) -> Report:
+        """Return the report with the arenas of regions by position."""
+        regions = []
+        for row in self.regions:
+            arena = arenas.get(row.position, ArenaRow(0, 0))
+            regions.append(
+                dataclasses.replace(
+                    row, arena=arena.bytes, arena_bound=arena.bound, calls=arena.calls, buffers=arena.buffers,
+                    peak=arena.peak,
+                )
+            )  # fmt: skip
+        return dataclasses.replace(self, regions=tuple(regions))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form with the totals."""
@@ -453,7 +524,10 @@ class Report:
 
 def _region_row(data: Mapping[str, Any]) -> RegionRow:
     members = (CompositeRow(m["name"], tuple(m["ops"]), tuple(m["sources"])) for m in data.get("members", ()))
-    return RegionRow(**{**data, **_tuples(data), "members": tuple(members)})
+    calls = (CallRow(call["kernel"], tuple(call["sources"])) for call in data.get("calls", ()))
+    buffers = (BufferRow(**buffer) for buffer in data.get("buffers", ()))
+    own = {"members": tuple(members), "calls": tuple(calls), "buffers": tuple(buffers)}
+    return RegionRow(**{**data, **_tuples(data), **own})
 
 
 def _host_row(data: Mapping[str, Any]) -> HostRow:

@@ -23,6 +23,7 @@ A plan of native regions (:func:`check_plan`):
 A program and the bodies in it (:func:`check_program`):
 
 - ``_check_writes``: an output, or a piece of the arena, is written before it is read, and every output is written.
+- ``_check_blocks``: every operand in the arena lies in a buffer that is in use then, and no two of these overlap.
 - ``_check_grown``: an output whose size only a run shows, for which nobody gives memory, is made once and not read.
 
 The C runtime knows the sizes, and goes on from there (``runtime_c/src/written.h``): every byte that a run reads has
@@ -32,6 +33,7 @@ can explain, and ends a run whose ``timeout=`` is up.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -39,7 +41,7 @@ import numpy as np
 
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native.library import kernel_named
-from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import Block, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Size, size
@@ -149,6 +151,7 @@ def check_program(program: Program) -> None:
     """
     for each in program.walk():
         _check_writes(each)
+        _check_blocks(each)
         _check_grown(each)
 
 
@@ -323,6 +326,46 @@ def _check_writes(program: Program) -> None:
     for index, spec in enumerate(program.outputs):
         if ("output", index) not in written and 0 not in spec.shape:
             _refuse("no instruction writes an output", f"program {program.name}", found=str(spec))
+
+
+def _check_blocks(program: Program) -> None:
+    """Check the buffers in the arena; programs of earlier versions, and those whose sizes a run shows, have none."""
+    if not program.blocks:
+        return
+    where = f"program {program.name}"
+    waiting = sorted(program.blocks, key=lambda block: block.first, reverse=True)
+    alive: list[Block] = []  # by offset
+    for index, call in enumerate(program.instructions):
+        alive = [block for block in alive if block.last >= index]
+        while waiting and waiting[-1].first <= index:
+            block = waiting.pop()
+            if not (0 <= block.offset <= program.arena_bytes - block.nbytes and block.nbytes >= 0):
+                _refuse("a buffer leaves the arena", where, f"{program.arena_bytes} bytes", str(block))
+            if not 0 <= block.first <= block.last < len(program.instructions):
+                _refuse("a buffer is in use at no time", where, f"{len(program.instructions)} instructions", str(block))
+            if block.over is not None and not 0 <= block.over < len(program.blocks):
+                _refuse("there is no such buffer to lie over", where, f"{len(program.blocks)} buffers", str(block))
+            bisect.insort(alive, block, key=lambda block: (block.offset, block.nbytes))
+        below: Block | None = None
+        for high in alive:
+            low, below = below, high if below is None or _end(high) >= _end(below) else below
+            if low is not None and _end(low) > high.offset and not _tied(program, low, high):
+                _refuse("two buffers overlap", f"{where}, instruction {index} ({call.kernel})", str(low), str(high))
+        for operand in call.operands:
+            if operand.space == "arena" and not any(
+                block.offset <= operand.offset <= block.offset + block.nbytes for block in alive
+            ):
+                _refuse(
+                    "an operand lies in no buffer", f"{where}, instruction {index} ({call.kernel})", "", str(operand)
+                )
+
+
+def _end(block: Block) -> int:
+    return block.offset + block.nbytes
+
+
+def _tied(program: Program, one: Block, other: Block) -> bool:
+    return any(a.over is not None and program.blocks[a.over] is b for a, b in ((one, other), (other, one)))
 
 
 def _check_grown(program: Program) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tinycomp
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.models import load_graph
-from tinycomp.cli.options import add_model, add_shape
+from tinycomp.cli.options import add_model, add_shape, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.errors import visible
-from tinycomp.export_c import PROCESSORS, Project, to_c
+from tinycomp.export_c import PROCESSORS, Project, to_c, to_c_within
+from tinycomp.export_c.project import Weights
 from tinycomp.export_c.trial import Trial, run_trial
 from tinycomp.ir.graph import Graph
 
@@ -34,6 +35,14 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="CPU",
         help=f"what it is for: host, {', '.join(PROCESSORS)} (default: generic)",
     )
+    parser.add_argument(
+        "--memory", type=_memory, default="fast", metavar="fast|least|BYTES",
+        help="plan the memory of a run for speed, for the fewest bytes, or for so many (default: fast)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weights", default="array", choices=get_args(Weights),
+        help="hold weights in C, in a file that the assembler includes, or where every run is told (default: array)",
+    )  # fmt: skip
     parser.add_argument("--name", default="model", help="in front of all that the project exports (default: model)")
     parser.add_argument(
         "--run", dest="trial", action="store_true",
@@ -46,11 +55,19 @@ def _run(options: Namespace, session: Session) -> int:
         raise UsageError("what for?", expected="-o DIR, --run, or both", hint="Name a folder to write to.")
     graph = load_graph(options)
     shapes = _fixed(graph, session)
+
+    def build(memory: str | int) -> tinycomp.Module:
+        return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
+
     with session.progress(f"compiling {options.model}"):
-        project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1), options.cpu, name=options.name)
+        rest = {"name": options.name, "weights": options.weights}
+        if isinstance(options.memory, int):
+            project = to_c_within(build, options.memory, options.cpu, **rest)
+        else:
+            project = to_c(build(options.memory), options.cpu, **rest)
     if options.output is not None:
         project.write(options.output)
-        session.show(f"Wrote {len(project.files)} files to {options.output}.")
+        session.show(f"Wrote {len(project.files) + len(project.binaries)} files to {options.output}.")
     trial = None
     if options.trial:
         with session.progress("building and running"):
@@ -61,6 +78,10 @@ def _run(options: Namespace, session: Session) -> int:
         result["trial"] = trial.to_dict()
     session.result(result)
     return OK if trial is None or trial.passed else FAILED
+
+
+def _memory(text: str) -> str | int:
+    return text if text in ("fast", "least") else positive(text)
 
 
 def _fixed(graph: Graph, session: Session) -> dict[str, tuple[int | str | None, ...]] | None:
@@ -80,13 +101,18 @@ def _table(project: Project, trial: Trial | None) -> list[FoldingTable | str]:
     table.columns[1].justify = "right"
     table.add_row("memory of a run", f"{project.memory_bytes:,}")
     table.add_row("weights and constants", f"{project.weights_bytes:,}")
+    lines: list[FoldingTable | str] = [table]
+    if (peak := project.memory.peak) is not None:
+        which = visible(", ".join(peak.sources)) or "the model"
+        lines.append(f"Most memory is in use in step {peak.step}, {peak.kernel} for {which}: {peak.nbytes:,} bytes.")
     if trial is None:
-        return [table]
+        return lines
     if trial.code_bytes is not None:
         table.add_row("code", f"{trial.code_bytes:,}")
     if trial.stack_bytes is not None:
         table.add_row("stack", f"{trial.stack_bytes:,}")
-    lines: list[FoldingTable | str] = [table]
+    if trial.code_bytes is not None:
+        table.add_row("flash, with code and weights", f"{trial.code_bytes + project.weights_bytes:,}")
     if trial.instructions is not None:
         lines.append(f"{trial.instructions / 1e6:,.3f} million instructions")
     lines.append("All results are as expected." if trial.passed else f"Results differ: {visible(trial.output.strip())}")

@@ -77,6 +77,11 @@ class CRegion:
         self._library = load(source, origin, CCache() if cache is None else cache)
         self._entry = getattr(self._library, ENTRY)
 
+    @property
+    def results(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The dtype and the shape of each result."""
+        return self._outputs
+
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied.
 

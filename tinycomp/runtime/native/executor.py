@@ -189,7 +189,7 @@ class _Loaded:
         self._name = program.name
         self._isa, self._weights = isa, weights
         self._constants: list[Any] = []
-        self._bodies: list[_Loaded] = []
+        self.bodies: list[_Loaded] = []
         self._error = ffi.new("tc_error *")
         self.handle = self._create(program)
         if cache:
@@ -248,8 +248,8 @@ class _Loaded:
 
     def body(self, program: Program) -> _Loaded:
         """Return the builder of a body, which lives as long as this program."""
-        self._bodies.append(_Loaded(program, self._isa, self._weights))
-        return self._bodies[-1]
+        self.bodies.append(_Loaded(program, self._isa, self._weights))
+        return self.bodies[-1]
 
     def finish(self, arena_bytes: int) -> None:
         """Check the program and pack its weights."""
@@ -334,6 +334,11 @@ class NativeProgram:
     def sources(self) -> tuple[tuple[int, int], ...]:
         """Input and axis that show the size of each symbol, or -1 - i for the element i of the input."""
         return () if self._sizes is None else self._sizes.sources
+
+    @property
+    def bodies(self) -> Sequence[_Loaded]:
+        """The bodies of its control flow, in the order of the instructions that they belong to."""
+        return self._loaded.bodies
 
     @property
     def isa(self) -> str:

@@ -177,6 +177,25 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A buffer in the arena of a program whose sizes are numbers.
+
+    Args:
+        offset: Where it lies.
+        nbytes: Its size.
+        first: The first instruction that touches it.
+        last: The last one.
+        over: Which of the program's buffers it may overlap, since the bytes of that are dead when it is written there.
+    """
+
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    over: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ArenaBuffer:
     """A piece of a symbolic program's arena.
 
@@ -187,23 +206,6 @@ class ArenaBuffer:
 
     nbytes: Size
     above: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedBuffer:
-    """A buffer in the arena of a program whose sizes are known; what it was planned by, for people who look into it.
-
-    Args:
-        offset: Its first byte.
-        nbytes: Its size.
-        first: Index of the instruction that writes it first.
-        last: Index of the last instruction that touches it.
-    """
-
-    offset: int
-    nbytes: int
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ class Program:
         tables: The words of constants that follow from sizes.
         conditions: What sizes must fulfil.
         setup: How many of the first instructions follow from sizes alone, and run only where these are new.
-        buffers: What lies in the arena where all sizes are known. Nothing that runs depends on it.
+        blocks: The buffers in the arena where all sizes are numbers; empty where nobody has noted them.
 
     A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
     buffers may then be expressions over its symbols, which every run evaluates.
@@ -272,7 +274,7 @@ class Program:
     tables: tuple[TableWord, ...] = ()
     conditions: tuple[Condition, ...] = ()
     setup: int = 0
-    buffers: tuple[PlacedBuffer, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -353,7 +355,7 @@ class Program:
             "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
             "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
             "setup": self.setup,
-            "buffers": [[each.offset, each.nbytes, each.first, each.last] for each in self.buffers],
+            "blocks": [_block_to_list(block) for block in self.blocks],
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -378,7 +380,7 @@ class Program:
                 tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
                 conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
                 setup=int(data.get("setup", 0)),
-                buffers=tuple(_buffer_from_list(item) for item in data.get("buffers", ())),
+                blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
             )
             _check_found(program)
             return program
@@ -442,13 +444,6 @@ def _piece_from_list(data: Sequence[Any]) -> ArenaBuffer:
     return ArenaBuffer(_size_from_json(nbytes), tuple(int(index) for index in above))
 
 
-def _buffer_from_list(data: Sequence[Any]) -> PlacedBuffer:
-    offset, nbytes, first, last = map(int, data)
-    if min(offset, nbytes, first) < 0 or last < first:
-        raise ValueError(f"a buffer {data}")
-    return PlacedBuffer(offset, nbytes, first, last)
-
-
 def _word_from_list(data: Sequence[Any]) -> TableWord:
     constant, word, value = data
     return TableWord(int(constant), int(word), _size_from_json(value))
@@ -483,6 +478,16 @@ def _check_found(program: Program) -> None:
     for left in program.left:
         if not 0 <= left.output < len(program.outputs):
             raise ValueError(f"there is no output {left.output}")
+
+
+def _block_to_list(block: Block) -> list[int]:
+    over = [] if block.over is None else [block.over]
+    return [block.offset, block.nbytes, block.first, block.last, *over]
+
+
+def _block_from_list(data: Sequence[Any]) -> Block:
+    offset, nbytes, first, last, *over = map(int, data)
+    return Block(offset, nbytes, first, last, *over)
 
 
 def _operand_to_list(operand: Operand) -> list[Any]:

@@ -15,6 +15,9 @@ Winograd = bool | Literal["auto"]
 Requantize = Literal["float", "fixed_point"]
 """How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
 
+Memory = Literal["fast", "least"] | int
+"""What the memory of values between calls is planned for: caches, as few bytes as possible, or so many bytes."""
+
 Measured = Mapping[str, Mapping[str, float]]
 """Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
 
@@ -31,12 +34,17 @@ class COptions:
             where it is expected to pay and the weights do not grow by more than 256 MB together.
         requantize: How the integer sums of quantised layers become 8-bit numbers: by the model's scales in float32, as
             ONNX defines it, or as TFLite does in integers.
+        memory: Whether the memory of values in between is planned for speed, or for as few bytes at a time as possible:
+            calls are ordered for that, computed in strips and in place. A number of bytes asks for no more of that
+            than it takes to be within them. Results are the same to the bit. Where sizes are not numbers, it changes
+            nothing.
         tuning: A log that tune wrote, or its path: what it has measured on this machine decides which kernels and
             blocks are used; what it has not is estimated.
     """
 
     winograd: Winograd = field(default="auto", metadata={"words": {"never": False, "auto": "auto", "always": True}})
     requantize: Requantize = "float"
+    memory: Memory = field(default="fast", metadata={"form": "fast|least|BYTES"})
     tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
 
     def for_plan(self, threads: int) -> Settings:
@@ -50,7 +58,7 @@ class COptions:
             from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
-        return Settings(self.winograd, self.requantize, self.tuning, measured, threads=threads)
+        return Settings(self.winograd, self.requantize, self.memory, self.tuning, measured, threads=threads)
 
 
 @dataclass

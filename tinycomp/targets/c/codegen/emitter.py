@@ -12,11 +12,12 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
-from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena
+from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena, plan_tied
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import (
     ABSENT,
     ArenaBuffer,
+    Block,
     BufferSpec,
     Condition,
     Control,
@@ -24,7 +25,6 @@ from tinycomp.runtime.native.program import (
     Instruction,
     Left,
     Operand,
-    PlacedBuffer,
     Program,
     TableWord,
 )
@@ -60,11 +60,13 @@ class Buffer:
         nbytes: Its size.
         space: Where it lives; ``"arena"`` buffers get an offset at the end.
         index: Which input, output or constant.
+        array: What a constant holds; None where a run fills it in.
     """
 
     nbytes: Size
     space: str = "arena"
     index: int = 0
+    array: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,9 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
+    """A kernel call whose operands have no offsets yet, or control flow; see :class:`Instruction`."""
+
     kernel: str
     operands: tuple[View | None, ...]
     params: Params
@@ -110,6 +114,12 @@ class _Call:
     macs: Size = 0
     found: Found | None = None
     control: Control | None = None
+
+
+Over = Mapping[Buffer, tuple[Buffer, int]]
+"""By buffer another one in whose memory it lies, and how many bytes it begins before that."""
+Rewrite = Callable[[Sequence[Call], Callable[[np.ndarray], View]], tuple[list[Call], Over]]
+"""Makes other calls of those of a program, and says what lies in place; the second argument stores an array in it."""
 
 
 @dataclass
@@ -130,7 +140,7 @@ class Emitter:
     most: Mapping[str, Size] = field(default_factory=dict)
     lower_body: Callable[[Emitter, Graph, str], Program] | None = None
     outer: Emitter | None = None
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     demands: list[Condition] = field(default_factory=list)
     derived: dict[tuple[object, ...], tuple[View, ...]] = field(default_factory=dict)
     _views: dict[Value, View] = field(default_factory=dict)
@@ -225,7 +235,7 @@ class Emitter:
         key = id(array)
         if key not in self._constants:
             stored = np.ascontiguousarray(array)
-            self._constants[key] = (Buffer(stored.nbytes, "constant", len(self._constants)), array)
+            self._constants[key] = (Buffer(stored.nbytes, "constant", len(self._constants), stored), array)
         return View(self._constants[key][0])
 
     def table(self, words: Sequence[Size | np.int64]) -> View:
@@ -248,7 +258,7 @@ class Emitter:
         """Append a kernel call on behalf of ``nodes``; operands are in the order of the kernel's signature."""
         views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
         sources = tuple(dict.fromkeys([name for node in nodes for name in node.sources]))
-        self.calls.append(_Call(kernel, views, dict(params), sources))
+        self.calls.append(Call(kernel, views, dict(params), sources))
 
     def body(self, graph: Graph, name: str) -> Program:
         """Return the program of a body of control flow in this program."""
@@ -258,7 +268,7 @@ class Emitter:
     def control(self, kind: str, operands: Sequence[Value | View | None], control: Control, node: Node) -> None:
         """Append control flow on behalf of a node; operands are in the order of :class:`Control`."""
         views = tuple([self.view(o) if isinstance(o, Value) else o for o in operands])
-        self.calls.append(_Call(kind, views, {}, tuple(node.sources), control=control))
+        self.calls.append(Call(kind, views, {}, tuple(node.sources), control=control))
 
     def grown(self, value: Value) -> View:
         """Place a result of the region whose size only a run shows: an output, in memory of the runtime."""
@@ -289,25 +299,37 @@ class Emitter:
         last = self.calls[-1]
         self.calls[-1] = dataclasses.replace(last, macs=macs)
 
-    def finish(self, name: str) -> Program:
-        """Return the program, its buffers placed in one arena."""
+    def finish(self, name: str, rewrite: Rewrite | None = None) -> Program:
+        """Return the program, its buffers placed in one arena.
+
+        Args:
+            name: What it is called.
+            rewrite: Returns other calls that do the same, for a program whose sizes are numbers.
+        """
         left = self._place_outputs()
         inputs = tuple(_input_spec(v) for v in self.graph.inputs)
         shown = any(spec.elements or any(isinstance(dim, Expression) for dim in spec.shape) for spec in inputs)
         is_symbolic = bool(self.most) or shown
         setup = self._move_setup() if is_symbolic else 0
+        over: Over = {}
+        if rewrite is not None and not is_symbolic:
+            self.calls, over = rewrite(self.calls, self.constant)
         lives = self._lifetimes(setup, left.values())
-        arena = plan_arena(list(lives.values()))
+        numbers = {buffer: number for number, buffer in enumerate(lives)}
+        tied = {numbers[buffer]: (numbers[other], ahead) for buffer, (other, ahead) in over.items()}
+        arena = plan_arena(list(lives.values())) if rewrite is None else plan_tied(list(lives.values()), tied)
         places = _symbolic_places(lives) if is_symbolic else _static_places(lives, arena)
         instructions = tuple([_instruction(call, places) for call in self.calls])
         arrays = () if self.outer is not None else self._constants.values()
         constants = tuple([np.ascontiguousarray(array) for _, array in arrays])
         outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
         if not is_symbolic:
-            placed = zip(arena.offsets, lives.values(), strict=True)
+            blocks = tuple([
+                Block(at, life.size, life.first, life.last, tied[number][0] if number in tied else None)
+                for number, (at, life) in enumerate(zip(arena.offsets, lives.values(), strict=True))
+            ])  # fmt: skip
             return Program(
-                name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound,
-                buffers=tuple([PlacedBuffer(at, life.size, life.first, life.last) for at, life in placed]),
+                name, inputs, outputs, constants, arena.size, instructions, arena.lower_bound, blocks=blocks
             )  # fmt: skip
         above = placed_above(list(lives.values()), arena.offsets)
         return Program(
@@ -356,7 +378,7 @@ class Emitter:
 
     def _copy_bytes(self, target: View, source: View, size: Size) -> None:
         params = {"element_size": 1, **nd_params((size,), to_stride=(1,), from_stride=(1,))}
-        self.calls.append(_Call("copy", (target, source), params, ()))
+        self.calls.append(Call("copy", (target, source), params, ()))
 
     def _move_setup(self) -> int:
         """Move the calls to the front that follow from sizes alone, and return how many they are."""
@@ -381,7 +403,7 @@ class Emitter:
         self.calls = [*[self.calls[index] for index in sorted(setup)], *others]
         return len(setup)
 
-    def _follows_found(self, call: _Call) -> bool:
+    def _follows_found(self, call: Call) -> bool:
         """Tell whether some part of a call follows from what a run finds out, or it is what finds that out."""
         if not self.most:
             return False
@@ -417,7 +439,7 @@ def _without(size: Size, name: str) -> Size:
         return 0
 
 
-def _written(call: _Call) -> list[Buffer]:
+def _written(call: Call) -> list[Buffer]:
     """Return what a call writes; of control flow, all that it touches."""
     letters = "o" * len(call.operands) if call.control is not None else kernel_named(call.kernel).signature.lower()
     return [view.buffer for letter, view in zip(letters, call.operands, strict=True) if letter == "o" and view]
@@ -468,7 +490,7 @@ def _operand(view: View | None, places: _Places) -> Operand:
     return Operand(buffer.space, index, start + view.offset)
 
 
-def _instruction(call: _Call, places: _Places) -> Instruction:
+def _instruction(call: Call, places: _Places) -> Instruction:
     operands = tuple([_operand(view, places) for view in call.operands])
     return Instruction(call.kernel, operands, call.params, call.sources, call.macs, call.found, call.control)
 

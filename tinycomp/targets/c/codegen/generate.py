@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Set
 
 from tinycomp import symbolic
@@ -22,9 +23,10 @@ from tinycomp.symbolic import Expression, Size, has_elements, minimum
 from tinycomp.target import Decline
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
-from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.emitter import Emitter, Rewrite
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
 from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
+from tinycomp.targets.c.codegen.least_memory import lower_peak
 from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
@@ -161,8 +163,15 @@ def _generated(
             _lower(emit, node, table)
         elif node is groups[node].nodes[-1]:
             _emit_group(emit, groups[node], table)
-    program = emit.finish(name)
+    program = emit.finish(name, _memory_rewrite(settings))
     return dataclasses.replace(program, conditions=tuple(emit.demands)) if outer is None else program
+
+
+def _memory_rewrite(settings: Settings) -> Rewrite | None:
+    """Return what makes other calls of a program's for the memory that is wanted."""
+    if settings.memory == "fast":
+        return None
+    return functools.partial(lower_peak, budget=0 if settings.memory == "least" else settings.memory)
 
 
 def _name_sizes(graph: Graph, prefix: str) -> bool:

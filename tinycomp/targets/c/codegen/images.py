@@ -129,7 +129,13 @@ def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
         Where to write, or None if the image should lie as usual.
     """
     _, shape = sized_type(value)
-    if len(shape) != 4 or emit.graph.is_output(value) or not value.users or 0 in shape:
+    if (
+        emit.settings.memory != "fast"
+        or len(shape) != 4
+        or emit.graph.is_output(value)
+        or not value.users
+        or 0 in shape
+    ):
         return None
     channels, _, width = shape[1:]
     if not isinstance(channels, int) or not isinstance(width, int):

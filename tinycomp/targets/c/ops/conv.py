@@ -105,7 +105,8 @@ def window_params(window: Window[Size]) -> dict[str, float | Size]:
 @FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
 def conv(emit: Emitter, node: Node) -> None:
     """Emit a convolution; depthwise ones have a kernel of their own, and the last of a chain emits the whole chain."""
-    nodes = chain(emit.graph, node, emit.settings.threads)
+    is_fast = emit.settings.memory == "fast"
+    nodes = chain(emit.graph, node, emit.settings.threads) if is_fast else [node]
     if len(nodes) == 1:
         lower_conv(emit, take_apart(node), node)
     elif node is nodes[-1]:

@@ -123,8 +123,10 @@ def _sites(program: Program) -> list[_Site]:
 
 
 def _allowed(candidates: Iterable[Candidate], settings: Settings) -> list[Candidate]:
-    """Leave out what ``winograd`` forbids."""
+    """Leave out what ``winograd`` and ``memory`` forbid."""
     all_ = list(candidates)
+    if settings.memory != "fast":  # larger weights and more room while they are used; integers are exact either way
+        all_ = [c for c in all_ if c.kernel != "qconv2d_winograd"] or all_
     if settings.winograd is False:
         return [c for c in all_ if not c.is_winograd]
     forced = [c for c in all_ if c.is_winograd] if settings.winograd is True else []
