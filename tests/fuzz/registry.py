@@ -6,7 +6,17 @@ import importlib
 
 from tests.fuzz.harness import Harness
 
-NAMES = ("importer", "inference", "partitioner", "artifact", "meaning", "differential", "quantized", "exported")
+NAMES = (
+    "importer",
+    "inference",
+    "partitioner",
+    "artifact",
+    "meaning",
+    "differential",
+    "quantized",
+    "exported",
+    "operators",
+)
 
 
 def find(name: str) -> Harness:
