@@ -55,6 +55,17 @@ typedef struct tc_matmul_f32_params {
   float activation_a, activation_b;
 } tc_matmul_f32_params;
 
+/* matmul: C = A * B of F64, I32, U32, I64 or U64, batched over two dimensions as in matmul_f32; integers wrap around.
+ * Operands: C, A, B. */
+typedef struct tc_matmul_params {
+  int64_t type;
+  int64_t batch0, batch1;
+  int64_t m, n, k;
+  int64_t a_batch0, a_batch1, a_row, a_column;
+  int64_t b_batch0, b_batch1, b_row, b_column;
+  int64_t c_batch0, c_batch1, c_row;
+} tc_matmul_params;
+
 /* attention_f32: Y = softmax(scale * Q K^T + mask) V for every batch and head; heads in groups share keys and values.
  * With causal, query i sees keys 0 to i + past only. Elements of Q, V and Y lie side by side along their last
  * dimension; strides of the mask may be 0. A query that sees no key gives NaN. The result may not overlap an operand.
@@ -711,15 +722,54 @@ typedef struct tc_gemm_blocks_f32_params {
 
 /* ---- resizing ---- */
 
+/* max_pool_indices: y and its flat indices in x[images, depth, height, width], whose windows begin `before` cells ahead
+ * of each axis; storage_order 1 counts the places in an image by columns first. Operands: y, indices (int64), x. */
+typedef struct tc_max_pool_indices_params {
+  int64_t type, storage_order, images;
+  int64_t depth, height, width;
+  int64_t out_depth, out_height, out_width;
+  int64_t kernel_depth, kernel_height, kernel_width;
+  int64_t stride_depth, stride_height, stride_width;
+  int64_t dilation_depth, dilation_height, dilation_width;
+  int64_t before_depth, before_height, before_width;
+} tc_max_pool_indices_params;
+
+/* col2im_f32: y[images, depth, height, width] adds up x[images, block_depth, block_height, block_width, blocks_depth,
+ * blocks_height, blocks_width], whose blocks begin `before` cells ahead of each axis. Operands: y, x. */
+typedef struct tc_col2im_f32_params {
+  int64_t images;
+  int64_t depth, height, width;
+  int64_t block_depth, block_height, block_width;
+  int64_t blocks_depth, blocks_height, blocks_width;
+  int64_t stride_depth, stride_height, stride_width;
+  int64_t dilation_depth, dilation_height, dilation_width;
+  int64_t before_depth, before_height, before_width;
+} tc_col2im_f32_params;
+
+/* group_slices: of every slice of x[outer, count, inner] along its middle axis the first one that is equal to it, and
+ * how many different ones come before it in ascending order; NaN comes last. Operands: first (int64), rank (int64), x.
+ */
+typedef struct tc_group_slices_params {
+  int64_t type, outer, count, inner;
+} tc_group_slices_params;
+
+/* det: the determinants of x[batch, n, n], F32 or F64. Operands: y, x. */
+typedef struct tc_det_params {
+  int64_t type, batch, n;
+} tc_det_params;
+
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each
  * with tables [out_height, line_taps] and [out_width, column_taps] of int64 positions and f32 weights. Without weights
- * there is one tap, whose value is taken as it is. A position outside the image makes the run fail. Operands: y, x,
+ * there is one tap, whose value is taken as it is. A position outside the image makes the run fail, unless `crops`:
+ * then TC_RESIZE_OUTSIDE as the first one of a line or column is for `extrapolation` as its values. Operands: y, x,
  * line positions, column positions, line weights (optional), column weights (optional). */
 typedef struct tc_resize2d_f32_params {
   int64_t batch, height, width, channels;
   int64_t out_height, out_width;
   int64_t line_taps, column_taps;
   int64_t x_pixel_stride, y_pixel_stride;
+  int64_t crops;
+  float extrapolation;
 } tc_resize2d_f32_params;
 
 enum tc_resize_mode { TC_RESIZE_NEAREST = 0, TC_RESIZE_LINEAR = 1, TC_RESIZE_CUBIC = 2 };
@@ -730,8 +780,11 @@ enum tc_resize_coordinates {
   TC_RESIZE_PYTORCH_HALF_PIXEL = 2,
   TC_RESIZE_ALIGN_CORNERS = 3,
   TC_RESIZE_ASYMMETRIC = 4,
-  TC_RESIZE_HALF_PIXEL_FOR_NEAREST = 5
+  TC_RESIZE_HALF_PIXEL_FOR_NEAREST = 5,
+  TC_RESIZE_CROP = 6
 };
+
+enum { TC_RESIZE_OUTSIDE = -1 }; /* the cell of a position outside the image */
 
 enum tc_resize_rounding {
   TC_RESIZE_ROUND_PREFER_FLOOR = 0,
@@ -742,15 +795,30 @@ enum tc_resize_rounding {
 };
 
 /* resize_taps: the tables [output, taps] of int64 positions and f32 weights that ONNX's Resize reads an axis of `size`
- * cells by. Positions lie inside the axis; rows that need fewer taps end with weights of 0. Without weights there is
- * one tap. Operands: positions, weights (optional). */
+ * cells by. Positions lie inside the axis, but for TC_RESIZE_OUTSIDE where a crop reaches beyond it; rows that need
+ * fewer taps end with weights of 0. Without weights there is one tap. The axis is number `place` of the `places` that
+ * scales (f64) and regions (f32: all starts, then all ends) are given for. Operands: positions, weights (optional),
+ * scales (optional), regions (of a crop). */
 typedef struct tc_resize_taps_params {
   int64_t size, output, taps;
-  float scale; /* 0: output / size */
+  float scale;   /* 0: it is an operand, or without one output / size */
+  int64_t whole; /* 1: the axis is stretched over `output`; 0: over size * scale, of which that is rounded down */
   int64_t mode, coordinates, rounding;
   float cubic_a;
   int64_t exclude_outside, antialias; /* 0 or 1 */
+  int64_t place, places;
 } tc_resize_taps_params;
+
+enum tc_resize_policy { TC_RESIZE_BY_SCALES = 0, TC_RESIZE_NOT_LARGER = 1, TC_RESIZE_NOT_SMALLER = 2 };
+
+/* resize_scales: f64 scales of the `count` axes that ONNX's Resize works on: those given, or the one by which all of
+ * them keep their ratio while each is at most, or at least, as long as asked. Axes of sizeN cells must become outputN
+ * long by them. Operands: scales, f32 scales (given) or int64 sizes (asked). */
+typedef struct tc_resize_scales_params {
+  int64_t count, policy;
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t output0, output1, output2, output3, output4, output5, output6, output7;
+} tc_resize_scales_params;
 
 enum tc_grid_padding { TC_GRID_ZEROS = 0, TC_GRID_BORDER = 1, TC_GRID_REFLECTION = 2 };
 
@@ -763,7 +831,7 @@ typedef struct tc_grid_sample_f32_params {
   int64_t points;  /* per image */
   int64_t mode;    /* an enum tc_resize_mode */
   int64_t padding; /* an enum tc_grid_padding: what lies outside */
-  int64_t aligned; /* 0 or 1: whether -1 and 1 are the centres of the outer cells, or their edges */
+  int64_t aligned; /* 0: -1 and 1 are the edges of the outer cells, 1: their centres; 2: coordinates are cells */
   int64_t x_pixel_stride, y_pixel_stride;
 } tc_grid_sample_f32_params;
 
@@ -796,6 +864,20 @@ typedef struct tc_conv_transpose2d_f32_params {
   float activation_a, activation_b;
 } tc_conv_transpose2d_f32_params;
 
+/* ---- n-grams ---- */
+
+enum tc_ngrams { TC_NGRAMS_COUNTS = 0, TC_NGRAMS_WEIGHTS = 1, TC_NGRAMS_PRODUCTS = 2 };
+
+/* count_ngrams: y[rows, width] counts the n-grams of a pool in x[rows, length], I32 or I64, whose items are up to
+ * skips + 1 apart. The pool begins with three words for each length of n-grams: the length, how many there are, and
+ * where they lie; an n-gram is its items and its column, all of a length are sorted and distinct. The mode gives
+ * counts, the weight of each column that is not 0, or products of both. Operands: y, x, pool, weights (f32 [width]). */
+typedef struct tc_count_ngrams_params {
+  int64_t rows, length, width, type;
+  int64_t mode; /* an enum tc_ngrams */
+  int64_t levels, skips, words;
+} tc_count_ngrams_params;
+
 /* ---- recurrent networks ---- */
 
 enum tc_cell {
@@ -811,7 +893,8 @@ enum tc_cell {
  * order; f, g and h may be any enum tc_activation or enum tc_unary.
  * Operands: y (optional), last h (optional), last c (optional, LSTM), x, R (ONNX's [directions, gates * hidden,
  * hidden]), bias of the hidden gate inside the reset (optional, GRU_LINEAR, [directions, hidden]), peepholes (optional,
- * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM). */
+ * LSTM, [directions, 3 * hidden]), lengths (optional, int32 [batch]), first h (optional), first c (optional, LSTM), in
+ * R's stead what recurrent_pack_f32 makes of it. */
 typedef struct tc_recurrent_f32_params {
   int64_t cell; /* an enum tc_cell */
   int64_t steps, batch, hidden;
@@ -825,6 +908,37 @@ typedef struct tc_recurrent_f32_params {
   float f_a, f_b, g_a, g_b, h_a, h_b;
   float clip; /* bounds what the functions read, but for an LSTM's h; infinity for no bound */
 } tc_recurrent_f32_params;
+
+/* recurrent_pack_f32: the R of recurrent_f32, packed: at most directions * gates * hidden * (hidden rounded up to a
+ * multiple of 16) floats, of which each instruction set takes what it needs. Operands: packed, R. */
+typedef struct tc_recurrent_pack_f32_params {
+  int64_t cell; /* an enum tc_cell */
+  int64_t directions, hidden;
+} tc_recurrent_pack_f32_params;
+
+/* ---- random numbers ---- */
+
+enum tc_distribution { TC_RANDOM_UNIFORM = 0, TC_RANDOM_NORMAL = 1 };
+
+/* random_key: two words that no other run has. Operands: key (uint64 [2]). */
+typedef struct tc_random_key_params {
+  int64_t unused;
+} tc_random_key_params;
+
+/* random: `count` numbers of a type, F32 or F64: uniform in [a, b), or normal with mean a and standard deviation b.
+ * Number i depends on the key and on i alone. Operands: y, key (uint64 [2]). */
+typedef struct tc_random_params {
+  int64_t count, type, distribution;
+  float a, b;
+} tc_random_params;
+
+/* dropout: y = mask ? x / (1 - ratio) : 0, where the mask is false with the probability `ratio` (1/2 if absent) and
+ * training is true; elsewhere x. Numbers are F32 or F64. Operands: y (optional), mask (optional, a byte each), x, ratio
+ * (optional), training (optional, a byte), key (uint64 [2], where there is no seed). */
+typedef struct tc_dropout_params {
+  int64_t count, type, ratio_type;
+  int64_t seed; /* of 32 bits, or -1 */
+} tc_dropout_params;
 
 /* cdef-end */
 

@@ -2,6 +2,7 @@
 #include "gemm/gemm_f32.h"
 #include "gemm/gemm_half_f32.h"
 #include "gemm/matmul_f32.h"
+#include "gemm/matmul.h"
 
 #include "conv/conv2d_f32.h"
 #include "conv/conv2d_winograd_f32.h"
@@ -11,12 +12,14 @@
 #include "copy/copy.h"
 #include "copy/fill.h"
 #include "copy/pad.h"
+#include "copy/col2im_f32.h"
 #include "copy/sizes.h"
 #include "copy/range.h"
 
 #include "elementwise/elementwise.h"
 
 #include "pool/pool2d_f32.h"
+#include "pool/max_pool_indices.h"
 
 #include "reduce/reduce_f32.h"
 #include "reduce/reduce.h"
@@ -43,6 +46,7 @@
 #include "select/nms_f32.h"
 #include "select/nonzero.h"
 #include "select/coordinates.h"
+#include "select/group_slices.h"
 
 #include "trees/tree_ensemble_f32.h"
 #include "trees/tree_ensemble_f64.h"
@@ -50,6 +54,7 @@
 
 #include "classical/distances_f32.h"
 #include "classical/pairwise_coupling_f32.h"
+#include "classical/det.h"
 
 #include "quant/quantize_f32.h"
 
@@ -66,6 +71,7 @@
 #include "quant8/qmaxpool2d.h"
 
 #include "resize/resize2d_f32.h"
+#include "resize/resize_scales.h"
 #include "resize/resize_taps.h"
 
 #include "sample/grid_sample_f32.h"
@@ -80,3 +86,10 @@
 #include "attention/attention_combine_f32.h"
 
 #include "recurrent/recurrent_f32.h"
+#include "recurrent/recurrent_pack_f32.h"
+
+#include "random/random_key.h"
+#include "random/random.h"
+#include "random/dropout.h"
+
+#include "text/count_ngrams.h"

@@ -43,6 +43,11 @@ def linear(classes: int) -> dict[str, Any]:
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "Scaler": ("Scaler", {"offset": numbers(WIDTH), "scale": numbers(WIDTH)}),
     "Scaler of one number": ("Scaler", {"offset": numbers(1), "scale": numbers(1)}),
+    "one class": ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
+    "two targets": (
+        "LinearRegressor", {"coefficients": numbers(2 * WIDTH), "targets": 2, "post_transform": "SOFTMAX_ZERO"}
+    ),
+    "one target": ("LinearRegressor", {"coefficients": numbers(WIDTH), "post_transform": "LOGISTIC"}),
     "Normalizer MAX": ("Normalizer", {"norm": "MAX"}),
     "Normalizer L1": ("Normalizer", {"norm": "L1"}),
     "Normalizer L2": ("Normalizer", {"norm": "L2"}),
@@ -73,7 +78,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 HOST = {
     "LabelEncoder of far integers": ("LabelEncoder", {"keys_int64s": [1, 1 << 40], "values_int64s": [2, 3]}),
-    "one class": ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
 }  # fmt: skip
 """Forms that no definition covers."""
 

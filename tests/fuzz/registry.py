@@ -6,7 +6,18 @@ import importlib
 
 from tests.fuzz.harness import Harness
 
-NAMES = ("importer", "inference", "partitioner", "artifact", "meaning", "differential", "quantized", "exported", "tosa")
+NAMES = (
+    "importer",
+    "inference",
+    "partitioner",
+    "artifact",
+    "meaning",
+    "differential",
+    "quantized",
+    "exported",
+    "operators",
+    "tosa",
+)
 
 
 def find(name: str) -> Harness:

@@ -80,8 +80,10 @@ class Problem:
         }  # fmt: skip
 
 
-def run(problem: Problem, isa: str, pool: Any = None, changes: Any = (), wanted: str = "yhc") -> list[np.ndarray]:
-    """Return Y and the last states, those that the cell has and that are wanted."""
+def run(
+    problem: Problem, isa: str, pool: Any = None, changes: Any = (), wanted: str = "yhc", packs: bool = False
+) -> list[np.ndarray]:
+    """Return Y and the last states, those that the cell has and that are wanted; the run packs R itself if asked."""
     arrays, params = problem.arrays(), {**problem.params(), **dict(changes)}
     (steps, batch, hidden), ways = problem.size, problem.directions
     state = (batch, ways, hidden) if problem.batch_first else (ways, batch, hidden)
@@ -92,7 +94,7 @@ def run(problem: Problem, isa: str, pool: Any = None, changes: Any = (), wanted:
     for name, array in arrays.items():
         if array is None:
             places.append(ABSENT)
-        elif name in ("r", "bias", "peepholes"):
+        elif name in ("r", "bias", "peepholes") and not packs:
             places.append(Operand("constant", len(constants)))
             constants.append(Weight(array).array)
         else:
@@ -100,8 +102,15 @@ def run(problem: Problem, isa: str, pool: Any = None, changes: Any = (), wanted:
             specs.append(BufferSpec(name, array.dtype.name, array.shape))
             feeds.append(array)
     outputs = tuple(BufferSpec(n, "float32", shapes[n]) for n in kept)
-    call = Instruction("recurrent_f32", tuple(places), params)
-    program = Program("test", tuple(specs), outputs, tuple(constants), 0, (call,))
+    calls, room = [], 0
+    if packs:
+        r, packed = len(shapes) + list(arrays).index("r"), Operand("arena", 0)
+        room = 4 * ways * GATES[problem.cell] * hidden * -(-hidden // 16) * 16
+        sizes = {"cell": problem.cell, "directions": ways, "hidden": hidden}
+        calls.append(Instruction("recurrent_pack_f32", (packed, places[r]), sizes))
+        places[r] = ABSENT
+    calls.append(Instruction("recurrent_f32", (*places, packed if packs else ABSENT), params))
+    program = Program("test", tuple(specs), outputs, tuple(constants), room, tuple(calls))
     results = [np.full(spec.shape, 77, np.float32) for spec in outputs]
     runner(program, pool, isa).run(feeds, results)
     return results
@@ -172,6 +181,13 @@ def test_cells_equal_numpy(problem, isa, pool):
     for found, other, wanted in zip(results, threaded, reference(problem), strict=True):
         np.testing.assert_array_equal(found.view(np.uint32), other.view(np.uint32), "threads change the bits")
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_what_a_run_packs_gives_the_same_bits(cell, isa, pool):
+    for problem in (Problem(cell, (3, 4, 21), directions=2), Problem(cell, (2, 1, 70), reverse=1)):
+        for found, wanted in zip(run(problem, isa, pool, packs=True), run(problem, isa), strict=True):
+            np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
 
 
 @pytest.mark.parametrize("wanted", ["y", "h", "c", "yc"])

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
 
@@ -97,6 +97,40 @@ def _conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     spatial = sizes_of(taps, range(3, 3 + rank))
     y = body.resized(body("MatMul", rows, columns), [batch, filters[0], *spatial])
     return y if bias is None else body("Add", y, body.reshape(bias, [-1, *[1] * rank]))
+
+
+def _deform_conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Define it as a product with what is sampled where each tap of each window has moved."""
+    x, w, offset, bias, mask = operands[:5]
+    shape, filters, moved = shape_of(x), shape_of(w), shape_of(offset)
+    if x is None or w is None or offset is None or not shape or not filters or not moved or len(shape) != 4:
+        return None
+    batch, channels, *sizes = shape
+    kernel, (group, parts) = filters[2:], (int(node.attrs.get(n, 1)) for n in ("group", "offset_group"))
+    taps, out = math.prod(kernel), moved[2:]
+    if channels % parts or min(sizes) < 1 or taps > MOST_TAPS:
+        return None
+    pads = _ints(node, "pads", 4, 0)
+    strides, dilations = _ints(node, "strides", 2, 1), _ints(node, "dilations", 2, 1)
+    steps = body.reshape(offset, [batch * parts, taps, 2, *out])
+    places = []
+    for axis in (1, 0):  # the innermost one first
+        tap = np.indices(kernel)[axis].reshape(-1) * dilations[axis] - pads[axis]
+        window = np.indices(out)[axis] * strides[axis]
+        place = body("Gather", steps, body.const(np.int64(axis)), axis=2)
+        place = body("Add", place, body.const((tap[:, None, None] + window).astype(np.float32)))
+        places.append(body("Unsqueeze", place, body.ints(4)))
+    cells = body.reshape(body("Concat", *places, axis=4), [batch * parts, taps * out[0], out[1], 2])
+    images = body.reshape(x, [batch * parts, channels // parts, *sizes])
+    sampled = body.extra(TINYCOMP, "SampleCells", images, cells)
+    columns = body.reshape(sampled, [batch, parts, channels // parts, taps, *out])
+    if mask is not None:
+        columns = body("Mul", columns, body.reshape(mask, [batch, parts, 1, taps, *out]))
+    depth = filters[1] * taps
+    columns = body.reshape(columns, [batch, group, depth, math.prod(out)])
+    rows = body.reshape(w, [1, group, filters[0] // group, depth])
+    y = body.reshape(body("MatMul", rows, columns), [batch, filters[0], *out])
+    return y if bias is None else body("Add", y, body.reshape(bias, [-1, 1, 1]))
 
 
 def _conv_transpose(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
@@ -209,5 +243,6 @@ def _gemm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
 DEFINITIONS = MappingProxyType({
     "Conv": Definition(_conv, _has_run_time_weights),
     "ConvTranspose": Definition(_conv_transpose),
+    "DeformConv": Definition(_deform_conv, is_float32),
     "Gemm": Definition(_gemm, lambda node: is_float32(node) and _comes_at_run_time(node.optional_operand(2))),
 })  # fmt: skip

@@ -87,6 +87,51 @@ def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Va
     return total
 
 
+_MEL = 2595 / np.log(10)
+"""Mel per natural logarithm of 1 + Hz / 700."""
+
+
+def _mel_weight_matrix(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Define it by the triangles over three neighbouring bins of each band, in double."""
+    given = [v for v in operands[:5] if v is not None]
+    if len(given) != 5 or any(v.dtype == "string" for v in given):
+        return None
+    bands, length, rate = (body.reshape(body.cast(v, "int64"), []) for v in given[:3])
+    zero, one, two = (body.const(np.int64(n)) for n in range(3))
+
+    def double(value: float) -> Value:
+        return body.const(np.float64(value))
+
+    ends = [
+        body("Log", body("Add", double(1), body("Div", body.reshape(body.cast(v, "float64"), []), double(700))))
+        for v in given[3:]
+    ]
+    points = body("Add", bands, two)
+    share = body("Div", body.cast(body("Range", zero, points, one), "float64"), body.cast(points, "float64"))
+    mel = body("Add", ends[0], body("Mul", share, body("Sub", ends[1], ends[0])))
+    hertz = body("Mul", double(700), body("Sub", body("Exp", mel), double(1)))
+    wide = body("Mul", body.cast(body("Add", length, one), "float64"), hertz)
+    bins = body("Floor", body("Div", wide, body.cast(rate, "float64")))
+    lower, centre, upper = (
+        body(
+            "Slice", bins, body.ints(i), body.ints(i - 2) if i < 2 else body.ints(np.iinfo(np.int64).max), body.ints(0)
+        )
+        for i in range(3)
+    )
+    count = body("Add", body("Div", length, two), one)
+    place = body("Unsqueeze", body.cast(body("Range", zero, count, one), "float64"), body.ints(1))
+    width = body("Sub", centre, lower)
+    is_sharp = body("Equal", width, double(0))
+    rising = body("Div", body("Sub", place, lower), body("Where", is_sharp, double(1), width))
+    rising = body("Where", is_sharp, double(1), rising)
+    fall = body("Sub", upper, centre)
+    falling = body("Div", body("Sub", upper, place), body("Max", fall, double(1)))
+    on_left = body("And", body("GreaterOrEqual", place, lower), body("LessOrEqual", place, centre))
+    on_right = body("And", body("GreaterOrEqual", place, centre), body("Less", place, upper))
+    weights = body("Where", on_right, falling, body("Where", on_left, rising, double(0)))
+    return body.cast(weights, node.output.dtype)
+
+
 def _column(body: Body, theta: Value, place: int, rank: int) -> Value:
     """Return a column of a batch of maps as points of one grid each."""
     column = body("Slice", theta, body.ints(place), body.ints(place + 1), body.ints(2))
@@ -114,6 +159,7 @@ DEFINITIONS = MappingProxyType({
     "AffineGrid": Definition(_affine_grid, lambda node: dtype_of(node.operand(0)) == "float32"),
     "CenterCropPad": Definition(_center_crop_pad),
     "Compress": Definition(_compress),
+    "MelWeightMatrix": Definition(_mel_weight_matrix),
     "OneHot": Definition(_one_hot, lambda node: any(dtype_of(v) not in _WHOLE for v in node.inputs[:2])),
     "Range": Definition(_range, _is_float),
 })  # fmt: skip

@@ -13,10 +13,14 @@ from tinycomp.frontend import (
     convolution_definition,
     creation_definition,
     einsum_definition,
+    flex_attention_definition,
     fourier_definition,
     norm_definition,
     quantized_definition,
+    random_definition,
     scan_definition,
+    selection_definition,
+    training_definition,
 )
 from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
@@ -31,17 +35,21 @@ _OWN: Mapping[str, Definition] = MappingProxyType(
     dict(convolution_definition.DEFINITIONS)
     | dict(creation_definition.DEFINITIONS)
     | dict(einsum_definition.DEFINITIONS)
+    | dict(flex_attention_definition.DEFINITIONS)
     | dict(fourier_definition.DEFINITIONS)
     | dict(norm_definition.DEFINITIONS)
     | dict(quantized_definition.DEFINITIONS)
+    | dict(random_definition.DEFINITIONS)
     | dict(scan_definition.DEFINITIONS)
+    | dict(selection_definition.DEFINITIONS)
+    | dict(training_definition.DEFINITIONS)
 )
-"""Definitions of operators of ONNX's own domain that ONNX gives no function, or none that is exact."""
+"""Definitions of operators that ONNX gives no function, or none that is exact, by name with the domain."""
 
 
 def defines(node: Node) -> bool:
     """Tell whether tinycomp itself defines what the node computes; it does so where the node may need it."""
-    own = None if node.domain else _OWN.get(node.op)
+    own = _OWN.get(node.qualified_op)
     return own is not None and own.needed(node)
 
 
@@ -66,7 +74,7 @@ def definition(node: Node) -> Graph | None:
         TinycompError: If the function does not work for the node's operands.
     """
     if defines(node):
-        body = defined(node, _OWN[node.op])
+        body = defined(node, _OWN[node.qualified_op])
         if body is not None:
             _bind(body, [v for v in node.inputs if v is not None])
         return body

@@ -92,6 +92,39 @@ class Body:
         ]
         return self("Reshape", x, self("Concat", *parts, axis=0))
 
+    def choice(
+        self,
+        number: Value,
+        captured: Sequence[Value],
+        branches: Sequence[Callable[[Body, Sequence[Value]], Value | None]],
+    ) -> Value | None:
+        """Return what the branch of this number gives, of which the last stands for all others.
+
+        A branch adds operators to a body, given the captured values there; None if one of them gives nothing.
+        """
+        if len(branches) == 1:
+            return branches[0](self, captured)
+        values, one = [number, *captured], self.const(np.int64(1))
+        then = self._branch(values, lambda body, own: branches[0](body, own[1:]))
+        other = self._branch(
+            values, lambda body, own: body.choice(body("Sub", own[0], body.const(one.const)), own[1:], branches[1:])
+        )
+        if then is None or other is None:
+            return None
+        condition = self("Equal", number, self.const(np.int64(0)))
+        bodies = {"then_branch": then, "else_branch": other}
+        return self.graph.add("If", [condition, *values], bodies=bodies, captures=len(values), outputs=1).output
+
+    def _branch(self, values: Sequence[Value], add: Callable[[Body, Sequence[Value]], Value | None]) -> Graph | None:
+        """Return a body of control flow in which other values stand for those captured."""
+        inner = Body(Graph("branch", infer=infer_node_types, opsets=dict(self.graph.opsets)))
+        formals = [inner.graph.add_input(inner.graph.fresh(v.name or "x"), v.type) for v in values]
+        result = add(inner, formals)
+        if result is None:
+            return None
+        inner.graph.set_outputs([result])
+        return inner.graph
+
     def merged(self, x: Value, counts: Sequence[int]) -> Value:
         """Return ``x`` with groups of so many neighbouring axes as one axis each; an empty group is one of size 1."""
         if (shape := x.static_shape) is not None:
@@ -144,7 +177,7 @@ def defined(node: Node, definition: Definition) -> Graph | None:
     operands = [
         None if v is None else body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in node.inputs
     ]
-    operands += [None] * (_MOST_OPERANDS - len(operands))
+    operands += [None] * max(_MOST_OPERANDS - len(operands), 0)
     try:
         result = definition.define(body, node, operands)
     except ModelError:

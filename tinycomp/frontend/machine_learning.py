@@ -22,12 +22,42 @@ _DENSE = 16
 """Integer keys that span at most so many numbers each are looked up by index."""
 _FAR = 1 << 60
 _TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
+_NEAR_ZERO = 1e-7
+"""What SOFTMAX_ZERO takes for zero."""
+_WINITZKI = 0.147
+"""The constant of Winitzki's approximation of the inverse error function, which onnxruntime has."""
 
 
-def _features(b: Body, x: Value) -> Value:
+def _features(b: Body, x: Value, *ranks: int) -> Value:
     """Return rows of numbers in float32."""
-    covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank == 2)
+    covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank in (ranks or (2,)))
     return b.cast(x, "float32")
+
+
+def _transformed(b: Body, scores: Value, transform: str) -> Value:
+    """Return what a post-transform makes of several scores, as onnxruntime computes it."""
+    if transform in _TRANSFORMS:
+        return b(_TRANSFORMS[transform], scores) if _TRANSFORMS[transform] else scores
+    covered(transform in ("SOFTMAX_ZERO", "PROBIT"))
+    if transform == "PROBIT":
+        return _probit(b, scores)
+    last = b.ints(1)
+    largest, _ = b.several(2, "TopK", scores, last, axis=1)
+    counts = b("Greater", b("Abs", scores), b.float32(_NEAR_ZERO))
+    powers = b("Exp", b("Sub", scores, largest))
+    parts = b("Where", counts, powers, b("Mul", scores, b("Exp", b("Neg", largest))))
+    return b("Div", parts, b("ReduceSum", parts, last, keepdims=1))
+
+
+def _probit(b: Body, x: Value) -> Value:
+    """Return the quantiles of the normal distribution."""
+    doubled = b("Sub", b("Mul", x, b.float32(2)), b.float32(1))
+    one = b.float32(1)
+    log = b("Log", b("Mul", b("Sub", one, doubled), b("Add", one, doubled)))
+    middle = b("Add", b("Mul", log, b.float32(0.5)), b.float32(2 / (3.14159 * _WINITZKI)))
+    root = b("Sqrt", b("Sub", b("Mul", middle, middle), b("Mul", log, b.float32(1 / _WINITZKI))))
+    size = b("Mul", b("Sqrt", b("Sub", root, middle)), b.float32(np.sqrt(2)))
+    return b("Where", b("Less", doubled, b.float32(0)), b("Neg", size), size)
 
 
 def _row(b: Body, values: Sequence[float]) -> Value:
@@ -43,8 +73,8 @@ def _scaler(b: Body, x: Value, *, offset: Sequence[float] = (), scale: Sequence[
 @defines("Normalizer", since=18, domain=DOMAIN)
 def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
     covered(norm in ("MAX", "L1", "L2"))
-    rows = _features(b, x)
-    size = b(f"Reduce{norm.title()}", rows, b.ints(1), keepdims=1)
+    rows = _features(b, x, 1, 2)  # a vector is one row
+    size = b(f"Reduce{norm.title()}", rows, b.ints(-1), keepdims=1)
     return b("Div", rows, b("Where", b("Equal", size, b.float32(0)), b.float32(1), size))
 
 
@@ -159,8 +189,9 @@ def _linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Value:
-    covered(post_transform == "NONE")
-    return _linear(b, x, coefficients, intercepts, targets)
+    scores = _linear(b, x, coefficients, intercepts, targets)
+    # Of one target, onnxruntime transforms nothing but to a quantile.
+    return scores if targets == 1 and post_transform != "PROBIT" else _transformed(b, scores, post_transform)
 
 
 @defines("LinearClassifier", since=13, domain=DOMAIN)
@@ -176,10 +207,10 @@ def _linear_classifier(
     post_transform: str = "NONE",
 ) -> tuple[Value, Value]:
     labels = _labels(classlabels_ints, classlabels_strings)
-    covered(post_transform in _TRANSFORMS and len(labels) > 1)
+    covered(len(labels) > 1)
     if len(labels) == 2 and len(intercepts) == 1:
         # The only score speaks for the second class; onnxruntime has no softmax here.
-        covered(post_transform != "SOFTMAX")
+        covered(post_transform != "PROBIT")
         score = _linear(b, x, coefficients, intercepts, 1)
         second = b.reshape(b("Greater", score, b.float32(0)), [-1])
         label = b("Gather", b.const(labels), b.cast(second, "int64"))
@@ -189,8 +220,7 @@ def _linear_classifier(
     covered(len(intercepts) == len(labels))
     scores = _linear(b, x, coefficients, intercepts, len(labels))
     label = b("Gather", b.const(labels), b("ArgMax", scores, axis=1, keepdims=0))
-    operator = _TRANSFORMS[post_transform]
-    return label, b(operator, scores) if operator else scores
+    return label, _transformed(b, scores, post_transform)
 
 
 def _similarity(b: Body, x: Value, vectors: np.ndarray, kind: str, params: Sequence[float]) -> Value:
@@ -222,10 +252,18 @@ def _svm_regressor(
     rho: Sequence[float] = (),
     support_vectors: Sequence[float] = (),
 ) -> Value:
-    covered(post_transform == "NONE" and not one_class and len(rho) == 1 and n_supports == len(coefficients) > 0)
-    vectors = np.asarray(support_vectors, np.float32).reshape(n_supports, -1)
-    near = _similarity(b, _features(b, x), vectors, kernel_type, kernel_params)
-    return b("Gemm", near, b.const(np.asarray(coefficients, np.float32)[:, None]), _row(b, rho))
+    del post_transform  # of which onnxruntime makes nothing here
+    covered(len(rho) == 1 and n_supports in (0, len(coefficients)) and len(coefficients) > 0)
+    factors = np.asarray(coefficients, np.float32)
+    if not n_supports:  # a linear model
+        distance = b("Add", _similarity(b, _features(b, x), factors[None], kernel_type, kernel_params), _row(b, rho))
+    else:
+        vectors = np.asarray(support_vectors, np.float32).reshape(n_supports, -1)
+        near = _similarity(b, _features(b, x), vectors, kernel_type, kernel_params)
+        distance = b("Gemm", near, b.const(factors[:, None]), _row(b, rho))
+    if not one_class:
+        return distance
+    return b("Where", b("Greater", distance, b.float32(0)), b.float32(1), b.float32(-1))
 
 
 @defines("SVMClassifier", since=13, domain=DOMAIN)

@@ -264,10 +264,6 @@ def _softmax_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
     return operands[0] if -rank <= node.attrs.get("axis", -1) < rank else None
 
 
-# onnx.reference computes the losses.
-FAMILY.check("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")(one_of(reduction=("none", "sum", "mean")))
-
-
 @FAMILY.op("Hardmax")
 @quiet
 def hardmax_1(x: Array, *, axis: int = 1) -> Array:

@@ -34,7 +34,7 @@ from tinycomp.ops.spatial import (
     split_pads,
     window_attributes,
 )
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, maximum, product
 
 FAMILY = OpFamily("conv")
 
@@ -427,6 +427,17 @@ def col2im(
             found=f"shape {list(x.shape)}",
         )
     return fold(x.reshape(len(x), x.shape[1] // prod(block), *block, *window.output), window)
+
+
+@FAMILY.sizes("Col2Im")
+def _image_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    x, image, block = shapes[0], node.operand(1).contents, node.operand(2).contents
+    if x is None or len(x) < 2 or image is None or block is None:
+        return [None]
+    rows, elements = x[1], [size for size in block if size is not None]
+    if rows is None or len(elements) != len(block) or 0 in elements:
+        return [(x[0], None, *image)]
+    return [(x[0], rows // maximum(product(elements), 1), *image)]
 
 
 @FAMILY.op("DeformConv", macs=conv_macs)

@@ -142,17 +142,29 @@ def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
     return np.eye(rows, columns, shift).astype(x.dtype if dtype is None else dtype_of_enum(dtype))
 
 
-def _generator(seed: float | None) -> np.random.Generator:
-    """Return a generator; ONNX seeds are floats of any sign, of which the bits decide."""
-    return np.random.default_rng(None if seed is None else int(np.float64(seed).view(np.uint64)))
+def key_of_seed(seed: float) -> Array:
+    """Return the key of Philox for a seed; ONNX's are floats of any sign, of which the bits decide."""
+    return np.array([np.float64(seed).view(np.uint64), 0], np.uint64)
+
+
+def _uniform(shape: Sequence[int], seed: float | None) -> Array:
+    """Return numbers in [0, 1): number i depends on the seed and on i alone."""
+    bits = np.random.Philox() if seed is None else np.random.Philox(key=key_of_seed(seed))
+    return np.random.Generator(bits).random(tuple(shape))
 
 
 def _draw_normal(shape: Sequence[int], dtype: int, mean: float, scale: float, seed: float | None) -> Array:
-    return _generator(seed).normal(mean, scale, tuple(shape)).astype(dtype_of_enum(dtype))
+    """Return normal numbers, each made of two uniform ones (Box and Muller, 1958)."""
+    pairs = _uniform((*shape, 2), seed)
+    normal = np.sqrt(-2 * np.log1p(-pairs[..., 0])) * np.cos(2 * np.pi * pairs[..., 1])
+    return np.asarray(np.float64(np.float32(mean)) + np.float64(np.float32(scale)) * normal).astype(
+        dtype_of_enum(dtype)
+    )
 
 
 def _draw_uniform(shape: Sequence[int], dtype: int, low: float, high: float, seed: float | None) -> Array:
-    return _generator(seed).uniform(low, high, tuple(shape)).astype(dtype_of_enum(dtype))
+    first, last = np.float64(np.float32(low)), np.float64(np.float32(high))
+    return np.asarray(first + (last - first) * _uniform(shape, seed)).astype(dtype_of_enum(dtype))
 
 
 def _enum_like(x: Array, dtype: int | None) -> int:
@@ -198,7 +210,7 @@ def random_uniform_like(
 @FAMILY.op("Bernoulli", traits={"random"})
 def bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None) -> Array:
     """Return 1 with the probability that each element says, else 0."""
-    hit = _generator(seed).random(x.shape) < x.astype(np.float64)
+    hit = _uniform(x.shape, seed) < x.astype(np.float64)
     return hit.astype(x.dtype if dtype is None else dtype_of_enum(dtype))
 
 
@@ -208,7 +220,7 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
     logits = x.astype(np.float64)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     edges = np.cumsum(weights, -1) / weights.sum(-1, keepdims=True)
-    points = _generator(seed).random((x.shape[0], sample_size))
+    points = _uniform((x.shape[0], sample_size), seed)
     classes = (points[:, :, None] >= edges[:, None, :]).sum(-1)
     return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))
 

@@ -22,7 +22,8 @@ MOST = 8
 """Elements of an operand that are read."""
 SIZING: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3),
+        "Col2Im": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,),
+        "Pad": (1, 3),
         "Range": (0, 1, 2), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
         "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),
         "ReduceSumSquare": (1,), "Reshape": (1,), "Resize": (3,), "Slice": (1, 2, 3, 4), "Split": (1,), "Tile": (1,),
@@ -42,8 +43,8 @@ def is_readable(value: Value) -> bool:
 
 def sizing_operands(node: Node) -> list[Value]:
     """Return the operands whose elements decide sizes of a node and do not follow from sizes of others."""
-    if node.domain or node.op not in SIZING:
-        return []
+    if node.domain or node.op not in SIZING or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return []  # a Resize that keeps ratios finds its sizes in floats
     operands = [node.optional_operand(index) for index in SIZING[node.op]]
     return [value for value in operands if value is not None and is_readable(value) and not _is_followed(value)]
 

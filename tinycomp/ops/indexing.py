@@ -8,6 +8,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
@@ -284,6 +285,31 @@ def non_zero(x: Array) -> Array:
         x = x.astype(np.str_) != ""
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     return np.stack(np.nonzero(wide)).astype(np.int64) if x.ndim else np.zeros((0, int(bool(wide))), np.int64)
+
+
+def _group_types(node: Node) -> list[Type]:
+    shape = tensor(node.operand(0).type).shape
+    type_ = TensorType("int64", None if shape is None else (shape[int(node.attrs["axis"])],))
+    return [type_, type_]
+
+
+@FAMILY.op("GroupSlices", domain="tinycomp", type_rule=_group_types)
+def group_slices(x: Array, *, axis: int) -> tuple[Array, Array]:
+    """Return, for every slice along an axis, the first one that is equal, and how many different ones come before.
+
+    The order is ascending, first elements first; NaN comes last and is equal to NaN. Every other result of Unique
+    follows from these two.
+    """
+    count = x.shape[axis]
+    rows = np.moveaxis(x, axis, 0).reshape(count, -1).astype(compute_dtype(x.dtype), copy=False)
+    first, rank = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    if count and rows.shape[1]:
+        order = np.lexsort(rows.T[::-1])
+        before, after = rows[order[:-1]], rows[order[1:]]
+        differs = np.concatenate([[False], ((before != after) & ~((before != before) & (after != after))).any(1)])
+        rank[order] = np.cumsum(differs)
+        first[order] = order[np.concatenate([[0], np.flatnonzero(differs)])][rank[order]]
+    return first, rank
 
 
 @FAMILY.op("Unique")

@@ -260,6 +260,20 @@ def cast_map(x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str =
     return result
 
 
+@FAMILY.op("DictVectorizer", domain=_ML)
+def dict_vectorizer(
+    x: Mapping[Any, Any], *, int64_vocabulary: Sequence[int] = (), string_vocabulary: Sequence[Any] = ()
+) -> Array:
+    """Return the values of a map in the order of a vocabulary, [1, words]; those that are missing are 0 or empty."""
+    words = _texts(string_vocabulary) if len(string_vocabulary) else list(int64_vocabulary)
+    some = next(iter(x.values()), np.float32(0))
+    if isinstance(some, (str, bytes)):
+        return np.array([[_text(x.get(word, "")) for word in words]], object)
+    kinds = ((int, np.int64), (float, np.float32))
+    dtype = next((np.dtype(own) for kind, own in kinds if isinstance(some, kind)), np.asarray(some).dtype)
+    return np.array([[x.get(word, 0) for word in words]], dtype)
+
+
 @FAMILY.op("ZipMap", domain=_ML)
 def zip_map(
     x: Array, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = ()

@@ -29,6 +29,7 @@ from tinycomp.ops.spatial import (
     split_pads,
     window_attributes,
 )
+from tinycomp.symbolic import dimension
 
 FAMILY = OpFamily("pool")
 
@@ -152,6 +153,25 @@ def max_pool(
         return window_reduce(padded, window, np.maximum).astype(x.dtype, copy=False)
     best, coords = max_with_indices(padded, window)
     return best.astype(x.dtype, copy=False), _flat_indices(coords, window, x.shape[0], x.shape[1], storage_order)
+
+
+def _indices_types(node: Node) -> list[Type]:
+    x = tensor(node.operand(0).type)
+    if x.sizes is None or len(x.sizes) < 3:
+        return [TensorType(x.dtype, None), TensorType("int64", None)]
+    keys = ("strides", "dilations", "pads", "auto_pad")
+    given = {key: node.attrs[key] for key in keys if key in node.attrs}
+    window = make_window(
+        node.op, x.sizes[2:], node.attrs["kernel_shape"], ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **given
+    )
+    shape = tuple([dimension(size) for size in (*x.sizes[:2], *window.output)])
+    return [TensorType(x.dtype, shape), TensorType("int64", shape)]
+
+
+@FAMILY.op("MaxPoolIndices", domain="tinycomp", type_rule=_indices_types)
+def max_pool_indices(x: Array, **attrs: Any) -> Any:
+    """Return what MaxPool does of which both results are asked for."""
+    return max_pool(x, **attrs, outputs=2)
 
 
 def _counts(window: Window[int], count_include_pad: bool) -> Array:

@@ -10,6 +10,8 @@ import itertools
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
@@ -74,6 +76,13 @@ def _inside(cell: Array, size: int, padding: str, aligned: bool) -> tuple[Array,
     return index, exists if padding == "zeros" else np.ones_like(exists)
 
 
+def _cells_types(node: Node) -> list[Type]:
+    x, places = (tensor(node.operand(i).type) for i in range(2))
+    if x.shape is None or places.shape is None:
+        return [TensorType(x.dtype, None)]
+    return [TensorType(x.dtype, (*x.shape[:2], *places.shape[1:-1]))]
+
+
 @FAMILY.op("GridSample")
 @quiet
 def grid_sample(
@@ -105,6 +114,16 @@ def grid_sample(
 
 
 FAMILY.check("GridSample")(one_of(mode=("bilinear", "linear", "nearest", "bicubic", "cubic"), padding_mode=_PADDINGS))
+
+
+@FAMILY.op("SampleCells", domain="tinycomp", type_rule=_cells_types)
+@quiet
+def sample_cells(x: Array, places: Array) -> Array:
+    """Interpolate ``x`` (N, C, d1…dr) between cells at ``places`` (N, D1…Dr, r), innermost axis first; outside is 0."""
+    rank = x.ndim - 2
+    flat = places.reshape(len(places), -1, rank)
+    y = sample(x, [flat[..., -1 - i] for i in range(rank)], "linear")
+    return y.reshape(*x.shape[:2], *places.shape[1:-1])
 
 
 def sample(x: Array, places: list[Array], mode: str, padding: str = "zeros", aligned: bool = False) -> Array:

@@ -25,7 +25,8 @@ _MOST_REPEATS = 2
 _MOST_CHOICES = 8
 
 
-def _plain(text: Any) -> str:
+def plain(text: Any) -> str:
+    """Return a text that an attribute holds as one or as bytes."""
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
@@ -60,13 +61,13 @@ def string_normalizer(
         ExecutionError: If ``x`` has another shape.
         ModelError: If there is no such change of case.
     """
-    action = _plain(case_change_action)
+    action = plain(case_change_action)
     if action not in _CASES:
         raise ModelError("StringNormalizer: unknown change of case", expected="NONE, LOWER or UPPER", found=action)
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ExecutionError("StringNormalizer: bad shape", expected="[texts] or [1, texts]", found=str(list(x.shape)))
     compared = str if is_case_sensitive else str.lower
-    stops = {compared(_plain(word)) for word in stopwords}
+    stops = {compared(plain(word)) for word in stopwords}
     texts = (
         [text for text in x.reshape(-1).tolist() if compared(text) not in stops] if stops else x.reshape(-1).tolist()
     )
@@ -89,7 +90,7 @@ def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) 
         delimiter: What stands between two parts; where it is empty, any white space.
         maxsplit: How often a text is split at most.
     """
-    between = _plain(delimiter) or None
+    between = plain(delimiter) or None
     most = -1 if maxsplit is None else maxsplit
     parts = [text.split(between, most) for text in x.reshape(-1).tolist()]
     counts = np.array([len(each) for each in parts], np.int64)
@@ -111,7 +112,7 @@ def regex_full_match(x: Array, *, pattern: Any = "") -> Array:
         ModelError: If the pattern is no regular expression.
         UnsupportedError: If it needs ``re2``, which is not installed.
     """
-    matches = _matcher(_plain(pattern))
+    matches = _matcher(plain(pattern))
     return np.array([matches(text) is not None for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
@@ -164,15 +165,15 @@ def backtracks(pattern: str, repeats: int = _MOST_REPEATS, choices: int = _MOST_
     With r repetitions and c choices it tries at most 2^c * n^r ways through n letters, if no group is repeated.
     """
     # Escaped letters and sets of letters are one letter each.
-    plain = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
-    plain = re.sub(r"\[\^?\]?[^\]]*\]", "a", plain)
-    if re.search(r"\)[*+?{]", plain):
+    bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
+    bare = re.sub(r"\[\^?\]?[^\]]*\]", "a", bare)
+    if re.search(r"\)[*+?{]", bare):
         return "a repeated group"
-    if re.search(r"\(\?(?!:|P<)", plain):
+    if re.search(r"\(\?(?!:|P<)", bare):
         return "an extension of groups"
-    if len(re.findall(r"[*+{]", plain)) > repeats:
+    if len(re.findall(r"[*+{]", bare)) > repeats:
         return "a pattern of many repetitions"
-    if len(re.findall(r"[|?]", plain)) > choices:
+    if len(re.findall(r"[|?]", bare)) > choices:
         return "a pattern of many choices"
     return ""
 
@@ -211,13 +212,13 @@ def tokenizer(
     """
     if x.ndim not in (1, 2):
         raise ExecutionError("Tokenizer: bad rank", expected="[texts] or [rows, texts]", found=str(list(x.shape)))
-    split = _splitter(tuple(map(_plain, separators)), _plain(tokenexp))
+    split = _splitter(tuple(map(plain, separators)), plain(tokenexp))
     tokens = [[token for token in split(text) if len(token) >= mincharnum] for text in x.reshape(-1).tolist()]
     width = max(map(len, tokens), default=0)
     if width and mark:
         tokens, width = [["\2", *each, "\3"] for each in tokens], width + 2
     reserve((len(tokens), width), np.dtype(object).itemsize, "Tokenizer")
-    padding = [_plain(pad_value)] * width
+    padding = [plain(pad_value)] * width
     filled = list(itertools.chain.from_iterable(each + padding[len(each) :] for each in tokens))
     return _objects(filled, (*x.shape, width))
 
@@ -290,7 +291,7 @@ def tf_idf_vectorizer(
         ExecutionError: If ``x`` has another rank.
         ModelError: If attributes contradict each other.
     """
-    kind = _plain(mode)
+    kind = plain(mode)
     columns = np.asarray(ngram_indexes, np.int64)
     width = int(columns.max(initial=-1)) + 1
     _check_pool(kind, columns, weights)
@@ -343,7 +344,7 @@ def _check_pool(mode: str, columns: Array, weights: Sequence[float]) -> None:
 def _numbered(rows: Array, ints: Sequence[int], texts: Sequence[Any]) -> tuple[Array, Array, int]:
     """Return the rows and the pool with a number for every item of the pool, -1 for others, and how many there are."""
     if rows.dtype == object:
-        words = [_plain(t) for t in texts]
+        words = [plain(t) for t in texts]
         table = {word: number for number, word in enumerate(dict.fromkeys(words))}
         flat = np.fromiter((table.get(t, -1) for t in rows.reshape(-1).tolist()), np.int64, rows.size)
         return flat.reshape(rows.shape), np.array([table[word] for word in words], np.int64), len(table)

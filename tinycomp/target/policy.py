@@ -16,6 +16,7 @@ from tinycomp.errors import OptionError, TargetError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
+from tinycomp.rewrite.traits import is_structural
 from tinycomp.symbolic import Size, sample, size, substitute
 
 _N = TypeVar("_N", int, float)
@@ -158,7 +159,7 @@ def match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
 
 def operators(node: Node) -> list[str]:
     """Return the operators that ``node`` stands for, those without computation left out."""
-    return [n.op for n in node.operators() if "structural" not in _traits(n)]
+    return [n.op for n in node.operators() if not is_structural(n)]
 
 
 def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({})) -> int:
@@ -197,8 +198,3 @@ def sample_bytes(value: Value, sizes: Mapping[str, int] = MappingProxyType({})) 
     type_ = tensor(value.type)
     dims = tuple(1 if dim is None else sample(substitute(size(dim), sizes)) for dim in type_.shape or ())
     return TensorType(type_.dtype, dims).nbytes()
-
-
-def _traits(node: Node) -> frozenset[str]:
-    record = OPS.find(node.op, node.domain, node.version)
-    return frozenset() if record is None else record.traits

@@ -23,7 +23,8 @@ enum {
   RECURRENT_PEEPHOLES,
   RECURRENT_LENGTHS,
   RECURRENT_FIRST_H,
-  RECURRENT_FIRST_C
+  RECURRENT_FIRST_C,
+  RECURRENT_PACKED
 };
 
 enum { RECURRENT_ROWS = 12, RECURRENT_BUFFERS = 4 };
@@ -42,6 +43,24 @@ static recurrent_part recurrent_part_of(const tc_recurrent_f32_params *p, int64_
                           .offset = before * recurrent_width(p) * p->hidden};
 }
 
+/* The floats of all packed matrices. */
+static int64_t recurrent_packed(tc_prepare *prepare, const tc_recurrent_f32_params *p) {
+  return TC_PRODUCT(prepare, p->directions, recurrent_kinds[p->cell].gates, p->hidden, recurrent_width(p));
+}
+
+/* Packs the matrices of some directions, given those of all. */
+static void recurrent_pack(const tc_recurrent_f32_params *p, const float *r, int64_t begin, int64_t end,
+                           float *packed) {
+  const recurrent_kind *kind = &recurrent_kinds[p->cell];
+  for (int64_t direction = begin; direction < end; direction++) {
+    for (int64_t n = 0; n < kind->parts; n++) {
+      const recurrent_part part = recurrent_part_of(p, n);
+      recurrent_pack_part(&part, r + direction * kind->gates * p->hidden * p->hidden, p->hidden,
+                          packed + direction * kind->gates * p->hidden * recurrent_width(p) + part.offset);
+    }
+  }
+}
+
 static void recurrent_check(tc_prepare *prepare, const tc_recurrent_f32_params *p) {
   TC_REQUIRE(prepare, p->cell >= 0 && p->cell < RECURRENT_CELL_KINDS, "there is no cell %lld", (long long)p->cell);
   TC_REQUIRE(prepare, p->directions == 1 || p->directions == 2, "there are 1 or 2 directions, not %lld",
@@ -56,6 +75,8 @@ static void recurrent_check(tc_prepare *prepare, const tc_recurrent_f32_params *
       "only an LSTM has a cell state, peepholes or coupled gates");
   TC_REQUIRE(prepare, p->cell == TC_CELL_GRU_LINEAR || !tc_present(prepare, RECURRENT_BIAS),
              "only a GRU that resets its product has a bias here");
+  TC_REQUIRE(prepare, tc_present(prepare, RECURRENT_R) != tc_present(prepare, RECURRENT_PACKED),
+             "the matrices are given either packed or not");
 }
 
 static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
@@ -92,20 +113,16 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   prepare->units = p->directions * recurrent_blocks(p);
   prepare->cost = prepare->work.flops = 2.0 * (double)TC_PRODUCT(prepare, p->steps, p->batch, weights);
   prepare->scratch_bytes = RECURRENT_ROWS * (RECURRENT_BUFFERS * width + RECURRENT_VECTORS * (int64_t)sizeof(tc_vf));
-  prepare->state_bytes = TC_PRODUCT(prepare, p->directions, recurrent_kinds[p->cell].gates, p->hidden, width);
+  const int64_t packed = recurrent_packed(prepare, p);
+  tc_touch(prepare, RECURRENT_PACKED, packed, sizeof(float));
+  prepare->state_bytes = tc_present(prepare, RECURRENT_R) ? TC_PRODUCT(prepare, packed, sizeof(float)) : 0;
   TC_SHARE(prepare, p->directions, p->cell, p->hidden);
 }
 
 static void TC_NAME(tc_recurrent_f32_pack)(const tc_prepare *prepare, void *state) {
   const tc_recurrent_f32_params *p = prepare->params;
-  const recurrent_kind *kind = &recurrent_kinds[p->cell];
-  for (int64_t direction = 0; direction < p->directions; direction++) {
-    const float *r = (const float *)prepare->constants[RECURRENT_R] + direction * kind->gates * p->hidden * p->hidden;
-    float *packed = (float *)state + direction * kind->gates * p->hidden * recurrent_width(p);
-    for (int64_t n = 0; n < kind->parts; n++) {
-      const recurrent_part part = recurrent_part_of(p, n);
-      recurrent_pack_part(&part, r, p->hidden, packed + part.offset);
-    }
+  if (tc_present(prepare, RECURRENT_R)) {
+    recurrent_pack(p, prepare->constants[RECURRENT_R], 0, p->directions, state);
   }
 }
 
@@ -133,33 +150,35 @@ static recurrent_run recurrent_start(const tc_call *call, int64_t unit) {
   const tc_recurrent_f32_params *p = call->params;
   const int64_t blocks = recurrent_blocks(p), direction = unit / blocks, block = unit % blocks;
   const recurrent_kind *kind = &recurrent_kinds[p->cell];
+  const float *packed = call->operands[RECURRENT_PACKED];
   const float *bias = call->operands[RECURRENT_BIAS], *peepholes = call->operands[RECURRENT_PEEPHOLES];
   const int64_t width = recurrent_width(p), buffer = RECURRENT_ROWS * width;
   float *scratch = call->scratch;
   memset(scratch, 0, (size_t)(RECURRENT_BUFFERS * buffer) * sizeof(float));
-  return (recurrent_run){.call = call,
-                         .p = p,
-                         .kind = kind,
-                         .cell = {.hidden = p->hidden,
-                                  .clip = p->clip,
-                                  .coupled = p->coupled,
-                                  .f = {unary_find(p->f), p->f_a, p->f_b},
-                                  .g = {unary_find(p->g), p->g_a, p->g_b},
-                                  .h = {unary_find(p->h), p->h_a, p->h_b},
-                                  .bias = bias ? bias + direction * p->hidden : NULL,
-                                  .peepholes = peepholes ? peepholes + direction * 3 * p->hidden : NULL},
-                         .plain = recurrent_is_plain(p),
-                         .direction = direction,
-                         .first = p->batch * block / blocks,
-                         .rows = p->batch * (block + 1) / blocks - p->batch * block / blocks,
-                         .reverse = p->reverse != direction,
-                         .packed = (const float *)call->state + direction * kind->gates * p->hidden * width,
-                         .width = width,
-                         .old = scratch,
-                         .fresh = scratch + buffer,
-                         .c = scratch + 2 * buffer,
-                         .reset = scratch + 3 * buffer,
-                         .sums = scratch + 4 * buffer};
+  return (recurrent_run){
+      .call = call,
+      .p = p,
+      .kind = kind,
+      .cell = {.hidden = p->hidden,
+               .clip = p->clip,
+               .coupled = p->coupled,
+               .f = {unary_find(p->f), p->f_a, p->f_b},
+               .g = {unary_find(p->g), p->g_a, p->g_b},
+               .h = {unary_find(p->h), p->h_a, p->h_b},
+               .bias = bias ? bias + direction * p->hidden : NULL,
+               .peepholes = peepholes ? peepholes + direction * 3 * p->hidden : NULL},
+      .plain = recurrent_is_plain(p),
+      .direction = direction,
+      .first = p->batch * block / blocks,
+      .rows = p->batch * (block + 1) / blocks - p->batch * block / blocks,
+      .reverse = p->reverse != direction,
+      .packed = (packed ? packed : (const float *)call->state) + direction * kind->gates * p->hidden * width,
+      .width = width,
+      .old = scratch,
+      .fresh = scratch + buffer,
+      .c = scratch + 2 * buffer,
+      .reset = scratch + 3 * buffer,
+      .sums = scratch + 4 * buffer};
 }
 
 /* Reads the lengths; false if one is out of range. */

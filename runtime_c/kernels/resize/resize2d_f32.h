@@ -18,6 +18,7 @@ static void resize_check(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->line_taps > 0 && p->column_taps > 0, "the number of taps is not positive");
   TC_REQUIRE(prepare, tc_present(prepare, RESIZE_LINE_WEIGHTS) || (p->line_taps == 1 && p->column_taps == 1),
              "several taps need weights");
+  TC_REQUIRE(prepare, (p->crops | 1) == 1, "crops must be 0 or 1");
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
              "a pixel stride is smaller than the number of channels");
 }
@@ -48,13 +49,23 @@ static void TC_NAME(tc_resize2d_f32_prepare)(tc_prepare *prepare) {
   tc_move(prepare, RESIZE_X, fmin(values, there), sizeof(float));
 }
 
-static bool resize_inside(const int64_t *positions, int64_t count, int64_t size) {
-  for (int64_t i = 0; i < count; i++) {
-    if (positions[i] < 0 || positions[i] >= size) {
-      return false;
+/* Whether rows of positions lie inside an axis, or are marked as outside of it where that is allowed. */
+static bool resize_inside(const int64_t *positions, int64_t rows, int64_t taps, int64_t size, bool crops) {
+  for (int64_t row = 0; row < rows; row++) {
+    const int64_t *own = positions + row * taps;
+    for (int64_t t = 0; t < taps && !(crops && own[0] == TC_RESIZE_OUTSIDE); t++) {
+      if (own[t] < 0 || own[t] >= size) {
+        return false;
+      }
     }
   }
   return true;
+}
+
+static void resize_fill(float *to, float value, int64_t count) {
+  for (int64_t i = 0; i < count; i += TC_LANES) {
+    tc_store_up_to(to + i, tc_vf_set1(value), count - i);
+  }
 }
 
 /* to[i] = the sum of weights[t] * (base + positions[t] * step)[i] */
@@ -73,8 +84,12 @@ TC_INLINE void resize_blend(float *to, const float *base, const int64_t *positio
 static void resize_pick(const tc_resize2d_f32_params *p, float *y, const float *line, const int64_t *columns) {
   const int64_t channels = p->channels;
   for (int64_t x = 0; x < p->out_width; x++) {
-    const float *from = line + columns[x] * p->x_pixel_stride;
     float *to = y + x * p->y_pixel_stride;
+    if (columns[x] < 0) {
+      resize_fill(to, p->extrapolation, channels);
+      continue;
+    }
+    const float *from = line + columns[x] * p->x_pixel_stride;
     for (int64_t c = 0; c < channels; c += TC_LANES) {
       tc_store_up_to(to + c, tc_load_up_to(from + c, channels - c), channels - c);
     }
@@ -88,7 +103,8 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
   const float *column_weights = call->operands[RESIZE_COLUMN_WEIGHTS];
   const int64_t row = p->width * p->x_pixel_stride, last = (p->width - 1) * p->x_pixel_stride + p->channels;
   float *blended = call->scratch;
-  if (begin < end && !resize_inside(columns, p->out_width * p->column_taps, p->width)) {
+  const bool crops = p->crops != 0;
+  if (begin < end && !resize_inside(columns, p->out_width, p->column_taps, p->width, crops)) {
     tc_fail(call, RESIZE_OUTSIDE);
     return;
   }
@@ -96,9 +112,15 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     const int64_t line = unit % p->out_height;
     const float *image = (const float *)call->operands[RESIZE_X] + unit / p->out_height * p->height * row;
     float *y = (float *)call->operands[RESIZE_Y] + unit * p->out_width * p->y_pixel_stride;
-    if (!resize_inside(lines + line * p->line_taps, p->line_taps, p->height)) {
+    if (!resize_inside(lines + line * p->line_taps, 1, p->line_taps, p->height, crops)) {
       tc_fail(call, RESIZE_OUTSIDE);
       return;
+    }
+    if (lines[line * p->line_taps] < 0) {
+      for (int64_t x = 0; x < p->out_width; x++) {
+        resize_fill(y + x * p->y_pixel_stride, p->extrapolation, p->channels);
+      }
+      continue;
     }
     if (!line_weights) {
       resize_pick(p, y, image + lines[line] * row, columns);
@@ -107,8 +129,14 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     resize_blend(blended, image, lines + line * p->line_taps, line_weights + line * p->line_taps, p->line_taps, row,
                  last);
     for (int64_t x = 0; x < p->out_width; x++) {
-      resize_blend(y + x * p->y_pixel_stride, blended, columns + x * p->column_taps,
-                   column_weights + x * p->column_taps, p->column_taps, p->x_pixel_stride, p->channels);
+      const int64_t *own = columns + x * p->column_taps;
+      float *to = y + x * p->y_pixel_stride;
+      if (own[0] < 0) {
+        resize_fill(to, p->extrapolation, p->channels);
+      } else {
+        resize_blend(to, blended, own, column_weights + x * p->column_taps, p->column_taps, p->x_pixel_stride,
+                     p->channels);
+      }
     }
   }
 }

@@ -6,7 +6,7 @@
 
 #include "vocabulary.h"
 
-enum { TAPS_CELLS, TAPS_WEIGHTS };
+enum { TAPS_CELLS, TAPS_WEIGHTS, TAPS_SCALES, TAPS_REGION };
 enum { TAPS_PIECE = 64, TAPS_SUM_BLOCK = 128, TAPS_MOST = 1 << 22 };
 
 /* Values pass through memory, so that the compiler fuses nothing with them. */
@@ -20,20 +20,34 @@ TC_INLINE double taps_double(double x) {
   return x;
 }
 
-static double taps_scale(const tc_resize_taps_params *p) {
-  return p->scale != 0.0f ? (double)p->scale : (double)p->output / (double)tc_max(p->size, 1);
+/* An axis as a run finds it. */
+typedef struct taps_axis {
+  const tc_resize_taps_params *p;
+  double scale;
+  double length;    /* the scale times the size, which may be a fraction where the output is rounded down */
+  double stretch;   /* of the filter */
+  float start, end; /* of the region, as fractions of the axis */
+} taps_axis;
+
+static taps_axis taps_scaled(const tc_resize_taps_params *p, double scale) {
+  return (taps_axis){.p = p,
+                     .scale = scale,
+                     .length = p->whole ? (double)p->output : (double)((float)p->size * (float)scale),
+                     .stretch = p->antialias ? fmin(scale, 1.0) : 1.0,
+                     .end = 1.0f};
 }
 
-/* The scale times the size, which may be a fraction where the output is rounded down. */
-static double taps_length(const tc_resize_taps_params *p) {
-  return p->scale != 0.0f ? (double)((float)p->size * p->scale) : (double)p->output;
+/* What a call knows of the axis before it runs; where scales are an operand, the least that they may be: the output is
+ * the scaled size, rounded down or to the nearest. */
+static taps_axis taps_known(const tc_resize_taps_params *p, bool scales) {
+  const double output = scales ? fmax((double)p->output - 0.5, 0.5) : (double)p->output;
+  return taps_scaled(p, p->scale != 0.0f ? (double)p->scale : output / (double)tc_max(p->size, 1));
 }
-
-static double taps_stretch(const tc_resize_taps_params *p) { return p->antialias ? fmin(taps_scale(p), 1.0) : 1.0; }
 
 /* How many cells a position reads on either side. */
-static int64_t taps_reach(const tc_resize_taps_params *p) {
-  return (int64_t)fmin(ceil((p->mode == TC_RESIZE_CUBIC ? 2.0 : 1.0) / taps_stretch(p)), (double)(INT64_C(1) << 40));
+static int64_t taps_reach(const taps_axis *axis) {
+  const double radius = axis->p->mode == TC_RESIZE_CUBIC ? 2.0 : 1.0;
+  return (int64_t)fmin(ceil(radius / axis->stretch), (double)(INT64_C(1) << 40));
 }
 
 static void TC_NAME(tc_resize_taps_prepare)(tc_prepare *prepare) {
@@ -42,19 +56,30 @@ static void TC_NAME(tc_resize_taps_prepare)(tc_prepare *prepare) {
              "a size is out of range");
   TC_REQUIRE(prepare, p->size > 0 || p->output == 0, "an axis without cells is resized to %lld", (long long)p->output);
   TC_REQUIRE(prepare, p->mode >= TC_RESIZE_NEAREST && p->mode <= TC_RESIZE_CUBIC, "an unknown mode of resizing");
-  TC_REQUIRE(prepare, p->coordinates >= TC_RESIZE_HALF_PIXEL && p->coordinates <= TC_RESIZE_HALF_PIXEL_FOR_NEAREST,
+  TC_REQUIRE(prepare, p->coordinates >= TC_RESIZE_HALF_PIXEL && p->coordinates <= TC_RESIZE_CROP,
              "unknown coordinates of resizing");
   TC_REQUIRE(prepare, p->rounding >= TC_RESIZE_ROUND_PREFER_FLOOR && p->rounding <= TC_RESIZE_FLOOR_UNLESS_SHRINKING,
              "an unknown rounding of coordinates");
   TC_REQUIRE(prepare, p->scale >= 0.0f && p->scale < INFINITY, "a scale is not positive");
   TC_REQUIRE(prepare, tc_present(prepare, TAPS_WEIGHTS) || p->mode == TC_RESIZE_NEAREST, "taps need weights");
+  TC_REQUIRE(prepare, (p->whole | 1) == 1, "whole must be 0 or 1");
+  TC_REQUIRE(prepare, p->place >= 0 && p->places > p->place && p->places <= TC_MAX_RANK,
+             "there is no axis %lld of %lld", (long long)p->place, (long long)p->places);
+  TC_REQUIRE(prepare, p->scale == 0.0f || !tc_present(prepare, TAPS_SCALES), "the scale of an axis is given twice");
+  TC_REQUIRE(prepare, p->scale != 0.0f || p->whole || tc_present(prepare, TAPS_SCALES),
+             "the scale of an axis is missing");
+  TC_REQUIRE(prepare, (p->coordinates == TC_RESIZE_CROP) == tc_present(prepare, TAPS_REGION),
+             "a crop needs a region, and nothing else does");
   const int64_t count = TC_PRODUCT(prepare, p->output, p->taps);
   tc_touch(prepare, TAPS_CELLS, count, sizeof(int64_t));
   tc_touch(prepare, TAPS_WEIGHTS, count, sizeof(float));
+  tc_touch(prepare, TAPS_SCALES, p->places, sizeof(double));
+  tc_touch(prepare, TAPS_REGION, 2 * p->places, sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
-  const int64_t reach = p->output ? taps_reach(p) : 1;
+  const taps_axis axis = taps_known(p, tc_present(prepare, TAPS_SCALES));
+  const int64_t reach = p->output ? taps_reach(&axis) : 1;
   const int64_t used = p->mode == TC_RESIZE_NEAREST ? 1 : tc_min(2 * reach, tc_max(p->size, 1));
   TC_REQUIRE(prepare, p->taps >= used, "%lld taps, but %lld cells are read", (long long)p->taps, (long long)used);
   TC_REQUIRE(prepare, reach >= 0 && reach <= TAPS_MOST, "%lld cells are read on either side", (long long)reach);
@@ -67,29 +92,41 @@ static void TC_NAME(tc_resize_taps_prepare)(tc_prepare *prepare) {
   prepare->work.flops = prepare->cost;
 }
 
-static float taps_half_pixel(const tc_resize_taps_params *p, float j) {
-  return taps_float(taps_float(j + 0.5f) / (float)taps_scale(p)) - 0.5f;
+static float taps_half_pixel(const taps_axis *axis, float j) {
+  return taps_float(taps_float(j + 0.5f) / (float)axis->scale) - 0.5f;
+}
+
+static float taps_cropped(const taps_axis *axis, float j) {
+  const float last = (float)(axis->p->size - 1);
+  if (axis->p->output <= 1) {
+    return taps_float(0.5f * taps_float(axis->start + axis->end)) * last;
+  }
+  const float along = taps_float(taps_float(j * taps_float(axis->end - axis->start)) * last);
+  return taps_float(axis->start * last) + taps_float(along / (float)(axis->length - 1.0));
 }
 
 /* Where on the axis position j of the resized one lies. */
-static float taps_coordinate(const tc_resize_taps_params *p, int64_t place) {
+static float taps_coordinate(const taps_axis *axis, int64_t place) {
+  const tc_resize_taps_params *p = axis->p;
   const float j = (float)place;
   switch (p->coordinates) {
     case TC_RESIZE_HALF_PIXEL:
-      return taps_half_pixel(p, j);
+      return taps_half_pixel(axis, j);
     case TC_RESIZE_HALF_PIXEL_SYMMETRIC: {
-      const float adjustment = taps_float((float)p->output / (float)taps_length(p));
+      const float adjustment = taps_float((float)p->output / (float)axis->length);
       const float start = taps_float((float)((double)p->size / 2.0) * taps_float(1.0f - adjustment));
-      return start + taps_float(taps_half_pixel(p, j));
+      return start + taps_float(taps_half_pixel(axis, j));
     }
     case TC_RESIZE_PYTORCH_HALF_PIXEL:
-      return p->output > 1 ? taps_half_pixel(p, j) : 0.0f;
+      return p->output > 1 ? taps_half_pixel(axis, j) : 0.0f;
     case TC_RESIZE_ALIGN_CORNERS:
-      return p->output > 1 ? taps_float(j * (float)(p->size - 1)) / (float)(taps_length(p) - 1.0) : 0.0f;
+      return p->output > 1 ? taps_float(j * (float)(p->size - 1)) / (float)(axis->length - 1.0) : 0.0f;
     case TC_RESIZE_ASYMMETRIC:
-      return (float)((double)j / taps_scale(p));
+      return (float)((double)j / axis->scale);
+    case TC_RESIZE_CROP:
+      return taps_cropped(axis, j);
     default:
-      return taps_float(j + 0.5f) / (float)taps_scale(p);
+      return taps_float(j + 0.5f) / (float)axis->scale;
   }
 }
 
@@ -97,7 +134,8 @@ static int64_t taps_inside(double cell, int64_t size) {
   return cell > 0.0 ? (int64_t)fmin(cell, (double)(size - 1)) : 0;
 }
 
-static int64_t taps_nearest(const tc_resize_taps_params *p, float at) {
+static int64_t taps_nearest(const taps_axis *axis, float at) {
+  const tc_resize_taps_params *p = axis->p;
   switch (p->rounding) {
     case TC_RESIZE_ROUND_PREFER_FLOOR:
       return taps_inside(ceilf(taps_float(at - 0.5f)), p->size);
@@ -108,7 +146,7 @@ static int64_t taps_nearest(const tc_resize_taps_params *p, float at) {
     case TC_RESIZE_CEIL:
       return taps_inside(ceilf(at), p->size);
     default:
-      return taps_inside(taps_scale(p) < 1.0 ? ceilf(at) : floorf(at), p->size);
+      return taps_inside(axis->scale < 1.0 ? ceilf(at) : floorf(at), p->size);
   }
 }
 
@@ -163,9 +201,10 @@ static double taps_sum(const double *x, int64_t count) {
 }
 
 /* Fill one row of the tables: cells in their order, each once, those without weight left out. */
-static void taps_row(const tc_resize_taps_params *p, int64_t place, double *found, int64_t *cells, float *weights) {
-  const double at = (double)taps_coordinate(p, place), low = floor(at), stretch = taps_stretch(p);
-  const int64_t reach = taps_reach(p);
+static void taps_row(const taps_axis *axis, float coordinate, double *found, int64_t *cells, float *weights) {
+  const tc_resize_taps_params *p = axis->p;
+  const double at = (double)coordinate, low = floor(at), stretch = axis->stretch;
+  const int64_t reach = taps_reach(axis);
   for (int64_t t = 0; t < 2 * reach; t++) {
     const double cell = low + (double)(t + 1 - reach), distance = taps_double((cell - at) * stretch);
     const bool left_out = p->exclude_outside && (cell < 0.0 || cell >= (double)p->size);
@@ -192,24 +231,59 @@ static void taps_row(const tc_resize_taps_params *p, int64_t place, double *foun
   }
 }
 
+/* Fill one row with one cell of weight 1. */
+static void taps_single(const tc_resize_taps_params *p, int64_t cell, int64_t *cells, float *weights) {
+  for (int64_t t = 0; t < p->taps; t++) {
+    cells[t] = cell;
+    if (weights) {
+      weights[t] = t == 0 ? 1.0f : 0.0f;
+    }
+  }
+}
+
+/* Reads the axis; false where its scale is none that its sizes allow. */
+static bool taps_read(const tc_call *call, taps_axis *axis) {
+  const tc_resize_taps_params *p = call->params;
+  const double *scales = call->operands[TAPS_SCALES];
+  const float *region = call->operands[TAPS_REGION];
+  *axis = taps_known(p, scales != NULL);
+  if (scales) {
+    const int64_t most = taps_reach(axis);
+    *axis = taps_scaled(p, scales[p->place]);
+    const int64_t reach = axis->scale > 0.0 && axis->scale < (double)INFINITY ? taps_reach(axis) : most + 1;
+    if (reach > most || (p->mode != TC_RESIZE_NEAREST && tc_min(2 * reach, tc_max(p->size, 1)) > p->taps)) {
+      tc_fail(call, "a scale does not fit the sizes of its axis");
+      return false;
+    }
+  }
+  if (region) {
+    axis->start = region[p->place];
+    axis->end = region[p->places + p->place];
+  }
+  return true;
+}
+
 static void TC_NAME(tc_resize_taps)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_resize_taps_params *p = call->params;
   int64_t *cells = call->operands[TAPS_CELLS];
   float *weights = call->operands[TAPS_WEIGHTS];
-  const bool same = p->output == p->size && taps_scale(p) == 1.0, is_nearest = p->mode == TC_RESIZE_NEAREST;
+  taps_axis axis;
+  if (!taps_read(call, &axis)) {
+    return;
+  }
+  const bool crops = p->coordinates == TC_RESIZE_CROP;
+  const bool same = p->output == p->size && axis.scale == 1.0 && !crops;
   const int64_t last = tc_min(end * TAPS_PIECE, p->output);
   for (int64_t j = begin * TAPS_PIECE; j < last; j++) {
     int64_t *own_cells = cells + j * p->taps;
-    if (!same && !is_nearest) {
-      taps_row(p, j, call->scratch, own_cells, weights + j * p->taps);
-      continue;
-    }
-    const int64_t cell = same ? j : taps_nearest(p, taps_coordinate(p, j));
-    for (int64_t t = 0; t < p->taps; t++) {
-      own_cells[t] = cell;
-      if (weights) {
-        weights[j * p->taps + t] = t == 0 ? 1.0f : 0.0f;
-      }
+    float *own_weights = weights ? weights + j * p->taps : NULL;
+    const float at = same ? (float)j : taps_coordinate(&axis, j);
+    if (crops && !(at >= 0.0f && at <= (float)(p->size - 1))) {
+      taps_single(p, TC_RESIZE_OUTSIDE, own_cells, own_weights);
+    } else if (same || p->mode == TC_RESIZE_NEAREST) {
+      taps_single(p, same ? j : taps_nearest(&axis, at), own_cells, own_weights);
+    } else {
+      taps_row(&axis, at, call->scratch, own_cells, own_weights);
     }
   }
 }

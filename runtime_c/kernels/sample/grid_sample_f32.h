@@ -18,6 +18,8 @@ typedef struct grid_axis {
   float weights[GRID_TAPS];
 } grid_axis;
 
+enum { GRID_CELLS = 2 };
+
 /* Values pass through memory, so that the compiler fuses nothing with them. */
 TC_INLINE float grid_float(float x) {
   __asm__("" : "+m"(x));
@@ -30,6 +32,7 @@ static void TC_NAME(tc_grid_sample_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, (p->axes > 2 || p->depth == 1) && (p->axes > 1 || p->height == 1),
              "a size is given of an axis that is not there");
   TC_REQUIRE(prepare, p->mode >= TC_RESIZE_NEAREST && p->mode <= TC_RESIZE_CUBIC, "an unknown mode of sampling");
+  TC_REQUIRE(prepare, p->aligned >= 0 && p->aligned <= GRID_CELLS, "unknown coordinates of sampling");
   TC_REQUIRE(prepare, p->padding >= TC_GRID_ZEROS && p->padding <= TC_GRID_REFLECTION, "an unknown padding");
   TC_REQUIRE(prepare, p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels,
              "a pixel stride is smaller than the number of channels");
@@ -70,8 +73,10 @@ static float grid_cubic(float d) {
 
 TC_INLINE float grid_place(const tc_grid_sample_f32_params *p, float coordinate, int64_t size) {
   const float n = (float)size;
-  float x;
-  if (p->mode == TC_RESIZE_NEAREST) { /* where a rounding may decide on the cell */
+  float x = coordinate;
+  if (p->aligned == GRID_CELLS) {
+    /* as it is */
+  } else if (p->mode == TC_RESIZE_NEAREST) { /* where a rounding may decide on the cell */
     const float moved = grid_float(coordinate + 1.0f);
     x = p->aligned ? moved / 2.0f * (n - 1.0f) : grid_float(grid_float(moved * n) - 1.0f) / 2.0f;
   } else {

@@ -25,7 +25,8 @@ FAMILIES = (
     "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.classical",
     "ops.control_flow", "ops.conv",
     "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
-    "ops.movement", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.recurrent",
+    "ops.movement", "ops.ngrams", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.random",
+    "ops.recurrent",
     "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.trees", "quantized.run_time_products",
     "quantized.weights",
 )  # fmt: skip

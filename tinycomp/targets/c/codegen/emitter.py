@@ -392,6 +392,7 @@ class Emitter:
                 places = {view.buffer for view in call.operands if view is not None}
                 if index in setup and (
                     call.control is not None
+                    or call.kernel == "random_key"  # every run has its own
                     or self._follows_found(call)
                     or not places.isdisjoint(foreign)
                     or any(place.space in ("input", "output") for place in places)

@@ -295,7 +295,7 @@ def rule_of(node: Node, table: Table) -> LoweringRule:
             if inner.op in ANCHORS:
                 key = (inner.domain, inner.op)
                 break
-    if key not in table and is_structural(node):
+    if is_structural(node) and (key not in table or table[key].check(node) is not True):
         return STRUCTURAL
     if key not in table:
         raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)

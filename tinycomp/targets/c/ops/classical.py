@@ -1,4 +1,4 @@
-"""Distances and probabilities of pairs on the C target: what neighbours and support vectors are found by."""
+"""Distances, probabilities of pairs and determinants on the C target: linear algebra of classical models."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from tinycomp.ops.distance import DOMAIN
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
+from tinycomp.symbolic import product
+from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.rules import LoweringRules
-from tinycomp.targets.common.checks import Verdict, all_of, float32, ranks, sized_type
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
 _METRICS = {
@@ -39,6 +41,17 @@ def distances(emit: Emitter, node: Node) -> None:
     metric = _METRICS[node.attrs.get("metric", "sqeuclidean")]
     params = {"rows": rows, "points": points, "features": features, "metric": metric}
     emit.call("distances_f32", [node.output, node.operand(0), node.operand(1)], params, node)
+
+
+@FAMILY.lower("Det", check=all_of(dtypes("float32", "float64"), known_rank), layout=LayoutRule.ROW_MAJOR)
+def determinant(emit: Emitter, node: Node) -> None:
+    """Emit an elimination of every matrix."""
+    x = node.operand(0)
+    shape = sized_type(x)[1]
+    rows, columns = shape[-2:]
+    emit.demand(rows - columns, f"a matrix of {rows} x {columns} has no determinant", node)
+    params = {"type": TYPES[x.dtype], "batch": product(shape[:-2]), "n": rows}
+    emit.call("det", [node.output, x], params, node)
 
 
 @FAMILY.lower("PairwiseCoupling", domain=DOMAIN, check=all_of(float32, ranks(2)), layout=LayoutRule.ROW_MAJOR)

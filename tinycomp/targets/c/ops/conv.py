@@ -25,11 +25,61 @@ from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View, nd_par
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
-from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.c.codegen.rules import LoweringRules, known
 from tinycomp.targets.c.ops.conv_strips import Move, best_schedule, chain, part_of
-from tinycomp.targets.common.checks import Verdict, all_of, constant, float32, ranks, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, float32, ranks, settled, sized_type
 
 FAMILY = LoweringRules()
+_MOST_AXES = 3
+"""The most spatial axes of blocks."""
+
+
+def _blocks_check(node: Node) -> Verdict:
+    shape = node.operand(1).static_shape
+    if shape is None or not 1 <= shape[0] <= _MOST_AXES:
+        return reject(f"images of {'unknown' if shape is None else shape[0]} axes")
+    return True
+
+
+@FAMILY.lower(
+    "Col2Im", check=all_of(dtypes("float32", operands=(0,)), ranks(3), settled(1, 2), _blocks_check),
+    layout=LayoutRule.ROW_MAJOR,
+)  # fmt: skip
+def col2im(emit: Emitter, node: Node) -> None:
+    """Emit the sums of blocks that overlap."""
+    x = node.operand(0)
+    _, rows, columns = sized_type(x)[1]
+    batch, channels, *sizes = sized_type(node.output)[1]
+    block, rank = known(node.operand(2).contents or ()), len(sizes)
+    strides, dilations = (list(node.attrs.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads = list(node.attrs.get("pads") or [0] * 2 * rank)
+    reach = [
+        size + before + after - dilation * (own - 1) - 1
+        for size, before, after, dilation, own in zip(sizes, pads[:rank], pads[rank:], dilations, block, strict=True)
+    ]
+    blocks = [maximum(r, -s) // s + 1 for r, s in zip(reach, strides, strict=True)]
+    emit.demand(columns - product(blocks), f"{columns} blocks are not the {product(blocks)} of the image", node)
+    emit.demand(rows - channels * product(block), f"{rows} rows are no blocks of {product(block)}", node)
+    params = {
+        "images": batch * channels,
+        **axis_params("", sizes, 1),
+        **axis_params("block_", block, 1),
+        **axis_params("blocks_", blocks, 1),
+        **axis_params("stride_", strides, 1),
+        **axis_params("dilation_", dilations, 1),
+        **axis_params("before_", pads[:rank], 0),
+    }
+    emit.call("col2im_f32", [node.output, x], params, node)
+
+
+_AXES = ("depth", "height", "width")
+
+
+def axis_params(prefix: str, values: Sequence[Size], missing: Size) -> dict[str, float | Size]:
+    """Name a value for each axis of images or volumes; axes in front that are not there have another one."""
+    padded = [*[missing] * (len(_AXES) - len(values)), *values]
+    return {f"{prefix}{axis}": value for axis, value in zip(_AXES, padded, strict=True)}
+
 
 conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 

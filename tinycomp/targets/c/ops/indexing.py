@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -43,6 +43,7 @@ def gather(emit: Emitter, node: Node) -> None:
     emit.call("gather", [node.output, data, indices], params, node)
 
 
+_INDEX_BYTES = 8
 _SEGMENT = 4096
 """Elements that are searched at a time."""
 
@@ -72,6 +73,16 @@ def nonzero(emit: Emitter, node: Node) -> None:
     found = sized_type(node.output)[1][1]
     emit.finds(found, 1)
     emit_copy(emit, node, emit.view(node.output), rows, [rank, found], [found, 1], [1, rank], 8)
+
+
+@FAMILY.lower("GroupSlices", domain=TINYCOMP, check=all_of(known_rank, _searchable), layout=LayoutRule.ROW_MAJOR)
+def group_slices(emit: Emitter, node: Node) -> None:
+    """Emit a sort of slices, which says which of them are equal."""
+    type_, shape = sized_type(node.operand(0))
+    sizes = around_axis(shape, int(node.attrs["axis"]))
+    params = {"type": TYPES[type_.dtype], "outer": sizes["outer"], "count": sizes["axis"], "inner": sizes["inner"]}
+    results = [v if v.name else emit.scratch(_INDEX_BYTES * sizes["axis"]) for v in node.outputs]
+    emit.call("group_slices", [*results, node.operand(0)], params, node)
 
 
 @FAMILY.lower("GatherElements", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)

@@ -20,7 +20,7 @@ from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_a
 from tinycomp.targets.c.codegen.placement import destination
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import reshaped
-from tinycomp.targets.common.checks import Verdict, all_of, float32, is_known, sized_type, surely_equal
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, is_known, sized_type, surely_equal
 
 FAMILY = LoweringRules()
 BATCH_DIMS = 2
@@ -60,13 +60,31 @@ def _addend_check(node: Node) -> Verdict:
 
 
 matmul_check = all_of(float32, known_rank, batch_check)
+OTHER_NUMBERS = ("float64", "int32", "uint32", "int64", "uint64")
+"""What MatMul multiplies besides float32, as it is: there are no composites of such products."""
+
+
+def _multiplied(node: Node) -> Verdict:
+    dtype = node.operand(0).dtype
+    return dtypes(dtype if dtype in OTHER_NUMBERS else "float32")(node)
+
+
 gemm_check = all_of(float32, known_rank, _addend_check)
 
 
-@FAMILY.lower("MatMul", check=matmul_check, layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("MatMul", check=all_of(_multiplied, known_rank, batch_check), layout=LayoutRule.ROW_MAJOR)
 def matmul(emit: Emitter, node: Node) -> None:
     """Emit one matrix product, batched or not."""
-    lower_matmul(emit, take_apart(node), node)
+    if node.operand(0).dtype in OTHER_NUMBERS:
+        _lower_typed(emit, node)
+    else:
+        lower_matmul(emit, take_apart(node), node)
+
+
+def _lower_typed(emit: Emitter, node: Node) -> None:
+    a, b = factors(emit, node.operand(0), node.operand(1))
+    target, params = geometry(emit, node.output, a, b, "abc")
+    emit.call("matmul", [target, a.view, b.view], {"type": TYPES[node.output.dtype], **params}, node)
 
 
 @FAMILY.lower("Gemm", check=gemm_check, layout=LayoutRule.ROW_MAJOR)

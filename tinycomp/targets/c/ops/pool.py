@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tinycomp.ir.graph import Node
-from tinycomp.ops.spatial import Window
+from tinycomp.ir.graph import TINYCOMP, Node
+from tinycomp.ir.types import tensor
+from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, product
-from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
+from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
-from tinycomp.targets.c.ops.conv import axes_of, image, window_of, window_params
-from tinycomp.targets.common.checks import Verdict, all_of, float32, ranks, sized_type
+from tinycomp.targets.c.ops.conv import axes_of, axis_params, image, window_of, window_params
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, ranks, sized_type
 from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
 
 FAMILY = LoweringRules()
 
 
-def _values_only(node: Node) -> Verdict:
-    return len(node.used_outputs()) == 1 or reject("the indices of the maxima are asked for")
-
-
 def _numbers(node: Node) -> Verdict:
     """Tell whether a pool is of float32, or the maximum of bytes in an image."""
+    if node.op == "MaxPool" and len(node.outputs) > 1 and node.outputs[1].name:
+        return reject("the indices of the maxima are asked for")
     if node.op == "MaxPool" and node.output.dtype in EIGHT_BITS:
         return ranks(3, 4)(node)
     return all_of(float32, ranks(3, 4, 5))(node)
@@ -33,7 +33,7 @@ def _numbers(node: Node) -> Verdict:
 
 @FAMILY.lower(
     "MaxPool", "AveragePool",
-    check=all_of(_numbers, _values_only), layout=LayoutRule.CHANNELS_LAST, unsigned=True,
+    check=_numbers, layout=LayoutRule.CHANNELS_LAST, unsigned=True,
 )  # fmt: skip
 def pool(emit: Emitter, node: Node) -> None:
     """Emit a sliding-window maximum or mean; of volumes in two steps, over planes and then along the depth.
@@ -56,6 +56,33 @@ def pool(emit: Emitter, node: Node) -> None:
     _emit_pool(emit, node, (pooled, of), mode, batch * sizes[0], channels, planes)
     untouched: Window[Size] = Window((pixels,), (1,), (1,), (1,), (0,), (0,), (pixels,))
     _emit_pool(emit, node, (to, pooled), mode, batch, channels, _joined(axes_of(window, 0, 1), untouched))
+
+
+@FAMILY.lower(
+    "MaxPoolIndices", domain=TINYCOMP, check=all_of(dtypes(*NUMBERS), ranks(3, 4, 5)), layout=LayoutRule.ROW_MAJOR
+)
+def max_pool_indices(emit: Emitter, node: Node) -> None:
+    """Emit a search for the maxima and their places; those count in the tensor as ONNX has it, row by row."""
+    x = node.operand(0)
+    type_, shape = sized_type(x)
+    window = make_window(
+        node.op, shape[2:], tuple(node.attrs["kernel_shape"]), strides=node.attrs.get("strides"),
+        dilations=node.attrs.get("dilations"), pads=node.attrs.get("pads"),
+        auto_pad=node.attrs.get("auto_pad", "NOTSET"), ceil_mode=bool(node.attrs.get("ceil_mode", 0)),
+    )  # fmt: skip
+    params = {
+        "type": TYPES[type_.dtype],
+        "storage_order": int(node.attrs.get("storage_order", 0)),
+        "images": shape[0] * shape[1],
+        **axis_params("", window.sizes, 1),
+        **axis_params("out_", window.output, 1),
+        **axis_params("kernel_", window.kernel, 1),
+        **axis_params("stride_", window.strides, 1),
+        **axis_params("dilation_", window.dilations, 1),
+        **axis_params("before_", window.before, 0),
+    }
+    results = [v if v.name else emit.scratch(nbytes(tensor(v.type))) for v in node.outputs]
+    emit.call("max_pool_indices", [*results, x], params, node)
 
 
 def _joined(a: Window[Size], b: Window[Size]) -> Window[Size]:

@@ -16,10 +16,15 @@ from tinycomp.runtime.native.library import codes, lib
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
+from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
-from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, ranks, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, ranks, sized_type
 
 FAMILY = LoweringRules()
+_FLOAT = 4
+"""Bytes of a float32."""
+_LANES = 16
+"""The most floats of a vector, to whose multiple the rows of packed matrices are rounded up."""
 
 _FUNCTIONS = {
     name.replace("_", "").lower(): code
@@ -44,8 +49,13 @@ def _lengths_check(node: Node) -> Verdict:
     return reject(f'the sequence lengths "{lengths.name}" are {lengths.type}, not int32')
 
 
+def _matrices_check(node: Node) -> Verdict:
+    recurrence = node.operand(2)
+    return recurrence.static_shape is not None or reject(f'the shape of "{recurrence.name}" is {recurrence.type}')
+
+
 recurrent_check = all_of(
-    dtypes("float32", operands=(0, 1, 2, 3, 5, 6, 7)), _lengths_check, ranks(3), known_rank, constant(1, 2, 3, 7)
+    dtypes("float32", operands=(0, 1, 2, 3, 5, 6, 7)), _lengths_check, ranks(3), known_rank, _matrices_check
 )
 
 
@@ -76,7 +86,7 @@ class _Shape:
         batch_first = bool(node.attrs.get("layout", 0))
         outer, inner, width = sized_type(node.operand(0))[1]
         steps, batch = (inner, outer) if batch_first else (outer, inner)
-        ways, _, hidden = _constant(node, 2).shape
+        ways, _, hidden = node.operand(2).static_shape or ()
         return cls(steps, batch, width, hidden, ways, _GATES[node.op], batch_first)
 
     @property
@@ -117,23 +127,24 @@ def recurrent(emit: Emitter, node: Node) -> None:
     shape = _Shape.of(node)
     functions = _functions(node, shape.ways)
     linear = node.op == "GRU" and bool(node.attrs.get("linear_before_reset", 0))
-    bias, inner_bias = _biases(node, shape, linear)
+    bias, inner_bias = _placed_biases(emit, node, shape, linear)
     inputs = _emit_inputs(emit, node, shape, bias)
     reverse = int(node.attrs.get("direction", "forward") == "reverse")
+    cell = lib.TC_CELL_GRU_LINEAR if linear else _CELLS[node.op]
     params = {
-        "cell": lib.TC_CELL_GRU_LINEAR if linear else _CELLS[node.op],
+        "cell": cell,
         "coupled": int(bool(node.attrs.get("input_forget", 0))),
         "clip": float(node.attrs.get("clip", 0.0)) or math.inf,
         **shape.params(),
     }
-    operands = _Operands(emit, node, shape, inputs, inner_bias)
+    operands = _Operands(emit, node, shape, cell, inputs, inner_bias)
     if len(set(functions)) == 1:
         both = {"directions": shape.ways, "reverse": reverse, **_function_params(functions[0])}
-        emit.call("recurrent_f32", operands.of_direction(0), {**params, **both}, node)
+        emit.call("recurrent_f32", operands.of_directions(0, shape.ways), {**params, **both}, node)
         return
     for way, chosen in enumerate(functions):
         one = {"directions": 1, "reverse": way, **_function_params(chosen)}
-        emit.call("recurrent_f32", operands.of_direction(way), {**params, **one}, node)
+        emit.call("recurrent_f32", operands.of_directions(way, 1), {**params, **one}, node)
 
 
 def _constant(node: Node, index: int) -> np.ndarray:
@@ -173,24 +184,53 @@ def _biases(node: Node, shape: _Shape, linear: bool) -> tuple[np.ndarray | None,
     return outer.reshape(-1), np.ascontiguousarray(inner[:, -1]) if linear else None
 
 
-def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: np.ndarray | None) -> View:
+def _placed_biases(emit: Emitter, node: Node, shape: _Shape, linear: bool) -> tuple[View | None, View | None]:
+    """Return where the biases lie that :func:`_biases` describes; a run adds up those that are no constants."""
+    given = node.optional_operand(3)
+    if given is None or given.const is not None:
+        outer, inner = _biases(node, shape, linear)
+        return None if outer is None else emit.constant(outer), None if inner is None else emit.constant(inner)
+    gates, hidden = shape.gates * shape.hidden, shape.hidden
+    merged = gates - hidden * linear
+    both = emit.view(given)
+    outer_at = emit.scratch(_FLOAT * shape.columns)
+    inner_at = emit.scratch(_FLOAT * shape.ways * hidden) if linear else None
+    for way in range(shape.ways):
+        own = both.at(_FLOAT * 2 * gates * way)
+        to = outer_at.at(_FLOAT * gates * way)
+        if inner_at is None:
+            _emit_sum(emit, node, to, own, gates)
+            continue
+        halves = emit.scratch(_FLOAT * 2 * merged)  # of the gates that add both biases, side by side
+        emit_copy(emit, node, halves, own, (2, merged), (merged, 1), (gates, 1), _FLOAT)
+        _emit_sum(emit, node, to, halves, merged)
+        emit_copy(emit, node, to.at(_FLOAT * merged), own.at(_FLOAT * merged), (hidden,), (1,), (1,), _FLOAT)
+        behind = own.at(_FLOAT * (gates + merged))
+        emit_copy(emit, node, inner_at.at(_FLOAT * hidden * way), behind, (hidden,), (1,), (1,), _FLOAT)
+    return outer_at, inner_at
+
+
+def _emit_sum(emit: Emitter, node: Node, to: View, of: View, count: int) -> None:
+    """Emit the sum of two vectors that lie one behind the other."""
+    sizes = {"outer": 1, "axis0": 2, "middle": 1, "axis1": 1, "inner": count}
+    emit.call("reduce_f32", [to, of], {"op": lib.TC_REDUCE_SUM, **sizes}, node)
+
+
+def _emit_inputs(emit: Emitter, node: Node, shape: _Shape, bias: View | None) -> View:
     """Emit the product of all inputs with the weights of all gates and directions."""
     rows = shape.steps * shape.batch
-    result = emit.scratch(rows * shape.columns * np.dtype(np.float32).itemsize)
-    params = {
-        "m": rows,
-        "n": shape.columns,
-        "k": shape.width,
-        "lda": shape.width,
-        "ldc": shape.columns,
-        "ldr": shape.columns,
-        "trans_b": 1,
-        **OWN_BLOCKS,
-        **IDENTITY.params(),
-    }
-    weights = emit.constant(_constant(node, 1))
-    placed = None if bias is None else emit.constant(bias)
-    emit.call("gemm_f32", [result, node.operand(0), weights, placed, None], params, node)
+    result = emit.scratch(rows * shape.columns * _FLOAT)
+    x, weights = node.operand(0), node.operand(1)
+    sizes = {"m": rows, "n": shape.columns, "k": shape.width}
+    if weights.const is not None and (bias is None or bias.buffer.space == "constant"):
+        rows_apart = {"lda": shape.width, "ldc": shape.columns, "ldr": shape.columns, "trans_b": 1}
+        params = {**sizes, **rows_apart, **OWN_BLOCKS, **IDENTITY.params()}
+        emit.call("gemm_f32", [result, x, emit.constant(weights.const), bias, None], params, node)
+        return result
+    batches = {f"{operand}_batch{i}": 0 for operand in "abcr" for i in (0, 1)}
+    own = {"a_row": shape.width, "a_column": 1, "b_row": 1, "b_column": shape.width, "c_row": shape.columns, "r_row": 0}
+    params = {**sizes, **batches, **own, "batch0": 1, "batch1": 1, "block_rows": 0, "alpha": 1.0, **IDENTITY.params()}
+    emit.call("matmul_f32", [result, x, weights, bias, None], params, node)
     return result
 
 
@@ -202,6 +242,7 @@ class _Operands:
         emit: Places the values.
         node: The node.
         shape: Its sizes.
+        cell: The kernel's name of the cell.
         inputs: What the inputs contribute to the gates.
         inner_bias: Of the hidden gate inside a GRU's reset, [directions, hidden].
     """
@@ -209,28 +250,43 @@ class _Operands:
     emit: Emitter
     node: Node
     shape: _Shape
+    cell: int
     inputs: View
-    inner_bias: np.ndarray | None
+    inner_bias: View | None
 
-    def of_direction(self, way: int) -> list[Value | View | None]:
-        """Return the kernel's operands, from one direction on."""
+    def of_directions(self, way: int, count: int) -> list[Value | View | None]:
+        """Return the kernel's operands for so many directions from one on."""
         shape = self.shape
         y, last_h, last_c = self._results()
         per_gate = shape.gates * shape.hidden
-        recurrence = self.emit.constant(_constant(self.node, 2))
-        inner = None if self.inner_bias is None else self.emit.constant(self.inner_bias)
+        recurrence, packed = self._matrices(way, count)
         return [
             self._from(y, way * shape.y_direction),
             self._from(last_h, way * shape.state_direction),
             self._from(last_c, way * shape.state_direction),
             self._from(self.inputs, way * per_gate),
-            self._from(recurrence, way * per_gate * shape.hidden),
-            self._from(inner, way * shape.hidden),
+            recurrence,
+            self._from(self.inner_bias, way * shape.hidden),
             self._from(self.node.optional_operand(7), way * 3 * shape.hidden),
             self.node.optional_operand(4),
             self._from(self.node.optional_operand(5), way * shape.state_direction),
             self._from(self.node.optional_operand(6), way * shape.state_direction),
+            packed,
         ]
+
+    def _matrices(self, way: int, count: int) -> tuple[View | None, View | None]:
+        """Return where the recurrence matrices lie: as constants, or as an instruction packs them."""
+        shape, value = self.shape, self.node.operand(2)
+        whole = value.const is not None
+        given = self.emit.constant(_constant(self.node, 2)) if whole else self.emit.view(value)
+        own = given.at(_FLOAT * way * shape.gates * shape.hidden * shape.hidden)
+        if whole:
+            return own, None
+        wide = -(-shape.hidden // _LANES) * _LANES
+        packed = self.emit.scratch(_FLOAT * count * shape.gates * shape.hidden * wide)
+        params = {"cell": self.cell, "directions": count, "hidden": shape.hidden}
+        self.emit.call("recurrent_pack_f32", [packed, own], params, self.node)
+        return None, packed
 
     def _results(self) -> list[Value | None]:
         read = [v.name and (v.users or self.emit.graph.is_output(v)) for v in self.node.outputs]
@@ -239,4 +295,4 @@ class _Operands:
 
     def _from(self, place: Value | View | None, elements: Size) -> View | None:
         view = self.emit.view(place) if isinstance(place, Value) else place
-        return None if view is None else view.at(elements * np.dtype(np.float32).itemsize)
+        return None if view is None else view.at(elements * _FLOAT)

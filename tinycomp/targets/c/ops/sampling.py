@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import TINYCOMP, Node
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, product
@@ -29,6 +29,20 @@ _PADDINGS = {
 @FAMILY.lower("GridSample", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.IMAGE)
 def grid_sample(emit: Emitter, node: Node) -> None:
     """Emit one interpolation at all points of a grid."""
+    _emit_samples(emit, node, int(node.attrs.get("align_corners", 0)))
+
+
+_CELLS = 2
+"""What the kernel calls coordinates that are cells."""
+
+
+@FAMILY.lower("SampleCells", domain=TINYCOMP, check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.IMAGE)
+def sample_cells(emit: Emitter, node: Node) -> None:
+    """Emit one interpolation between cells."""
+    _emit_samples(emit, node, _CELLS)
+
+
+def _emit_samples(emit: Emitter, node: Node, coordinates: int) -> None:
     x, grid = node.operand(0), node.operand(1)
     batch, channels, *spatial = sized_type(x)[1]
     sizes: list[Size] = [*[1] * (3 - len(spatial)), *spatial]
@@ -44,7 +58,7 @@ def grid_sample(emit: Emitter, node: Node) -> None:
         "points": product(sized_type(grid)[1][1:-1]),
         "mode": _MODES[str(node.attrs.get("mode", "linear"))],
         "padding": _PADDINGS[str(node.attrs.get("padding_mode", "zeros"))],
-        "aligned": int(node.attrs.get("align_corners", 0)),
+        "aligned": coordinates,
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
     }

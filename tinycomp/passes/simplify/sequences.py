@@ -1,0 +1,194 @@
+"""Rules on sequences and optionals whose elements are known: what reads an element reads the tensor itself.
+
+A sequence that nothing else reads is then dead, and the nodes around it are between tensors, which targets take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
+from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
+from tinycomp.rewrite import rule
+
+_MOST = 1024
+"""The longest sequence that is looked into."""
+_AXES_OPERAND = 13
+"""From this opset on the axes of Unsqueeze and Squeeze are operands."""
+_READERS = ("SequenceAt", "SequenceLength", "ConcatFromSequence")
+
+
+def _position(node: Node, index: int, low: int, high: int, default: int) -> int | None:
+    """Return a constant position counted from the front, where ``low`` to ``high`` are allowed; None for others."""
+    value = node.optional_operand(index)
+    if value is None:
+        return default
+    if value.const is None or value.const.size != 1:
+        return None
+    position = int(value.const.reshape(-1)[0])
+    if not low <= position <= high:
+        return None
+    return position if position >= 0 else position - low
+
+
+def _elements(value: Value) -> list[Value] | None:
+    """Return the elements of a sequence, if the nodes that make it say which they are."""
+    edits: list[Node] = []
+    while value.producer is not None and value.producer.op in ("SequenceInsert", "SequenceErase"):
+        edits.append(value.producer)
+        value = edits[-1].operand(0)
+        if len(edits) > _MOST:
+            return None
+    source = value.producer
+    if source is None or source.domain or source.op not in ("SequenceConstruct", "SequenceEmpty"):
+        return None
+    elements = [v for v in source.inputs if v is not None]
+    for edit in reversed(edits):
+        count = len(elements)
+        if edit.op == "SequenceInsert":
+            at = _position(edit, 2, -count, count, count)
+            if at is not None:
+                elements.insert(at, edit.operand(1))
+        else:
+            at = _position(edit, 1, -count, count - 1, count - 1)
+            if at is not None:
+                del elements[at]
+        if at is None:
+            return None
+    return elements
+
+
+@rule("SequenceAt")
+def read_element(graph: Graph, node: Node) -> bool:
+    """Replace an element of a known sequence by the tensor that it is."""
+    elements = _elements(node.operand(0))
+    if elements is None:
+        return False
+    at = _position(node, 1, -len(elements), len(elements) - 1, 0)
+    return at is not None and bypass(graph, node, elements[at])
+
+
+@rule("SequenceLength")
+def count_elements(graph: Graph, node: Node) -> bool:
+    """Replace the length of a known sequence by a constant."""
+    elements = _elements(node.operand(0))
+    if elements is None:
+        return False
+    replace_by_constant(graph, node.output, np.array(len(elements), np.int64))
+    return True
+
+
+@rule("ConcatFromSequence")
+def join_elements(graph: Graph, node: Node) -> bool:
+    """Replace the join of a known sequence by one of tensors."""
+    elements = _elements(node.operand(0))
+    if not elements:
+        return False
+    axis = int(node.attrs["axis"])
+    if node.attrs.get("new_axis", 0):
+        elements = [_with_axis(graph, node, value, axis) for value in elements]
+    new = graph.add(
+        "Concat", elements, {"axis": axis}, version=version_of(graph, "Concat"), sources=node.sources, at=node
+    )
+    return take_over(graph, node, new)
+
+
+def _with_axis(graph: Graph, at: Node, value: Value, axis: int) -> Value:
+    version = version_of(graph, "Unsqueeze")
+    if version < _AXES_OPERAND:
+        return graph.add("Unsqueeze", [value], {"axes": [axis]}, version=version, sources=at.sources, at=at).output
+    axes = graph.add_const(np.array([axis], np.int64), "axes")
+    return graph.add("Unsqueeze", [value, axes], version=version, sources=at.sources, at=at).output
+
+
+@rule("SplitToSequence")
+def split_to_tensors(graph: Graph, node: Node) -> bool:
+    """Replace a split into a sequence, of which only elements are read, by one into tensors."""
+    x, given = node.operand(0), node.optional_operand(1)
+    if graph.is_output(node.output) or any(user.op not in _READERS or user.domain for user in node.output.users):
+        return False
+    sizes = _sizes(node, x, given)
+    if not sizes or len(sizes) > _MOST:
+        return False
+    axis = int(node.attrs.get("axis", 0))
+    version = version_of(graph, "Split")
+    if version < _AXES_OPERAND:
+        split = graph.add("Split", [x], {"axis": axis, "split": sizes}, version=version, sources=node.sources,
+                          outputs=len(sizes), at=node)  # fmt: skip
+    else:
+        lengths = graph.add_const(np.array(sizes, np.int64), "split")
+        split = graph.add("Split", [x, lengths], {"axis": axis}, version=version, sources=node.sources,
+                          outputs=len(sizes), at=node)  # fmt: skip
+    pieces = list(split.outputs)
+    if given is None and not node.attrs.get("keepdims", 1):
+        pieces = [_without_axis(graph, node, piece, axis) for piece in pieces]
+    new = graph.add(
+        "SequenceConstruct", pieces, version=version_of(graph, "SequenceConstruct"), sources=node.sources, at=node
+    )
+    return take_over(graph, node, new)
+
+
+def _without_axis(graph: Graph, at: Node, value: Value, axis: int) -> Value:
+    version = version_of(graph, "Squeeze")
+    if version < _AXES_OPERAND:
+        return graph.add("Squeeze", [value], {"axes": [axis]}, version=version, sources=at.sources, at=at).output
+    axes = graph.add_const(np.array([axis], np.int64), "axes")
+    return graph.add("Squeeze", [value, axes], version=version, sources=at.sources, at=at).output
+
+
+def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
+    """Return the sizes of the pieces, if they are known and fit the axis."""
+    axis, shape = int(node.attrs.get("axis", 0)), x.shape
+    if shape is None or not -len(shape) <= axis < len(shape):
+        return None
+    total = shape[axis]
+    if given is not None and given.const is not None and given.const.ndim:
+        sizes = [int(n) for n in given.const]
+        fits = min(sizes, default=0) >= 0 and (not isinstance(total, int) or sum(sizes) == total)
+        return sizes if fits and isinstance(total, int) else None
+    if not isinstance(total, int) or (given is not None and given.const is None):
+        return None
+    step = 1 if given is None or given.const is None else int(given.const)
+    if step < 1:
+        return None
+    return [min(step, total - start) for start in range(0, total, step)]
+
+
+@rule("OptionalGetElement")
+def get_element(graph: Graph, node: Node) -> bool:
+    """Replace the element of what is no optional, or has just become one, by the element."""
+    value = node.operand(0)
+    made = value.producer
+    if made is not None and made.op == "Optional" and not made.domain and made.inputs and made.inputs[0] is not None:
+        return bypass(graph, node, made.operand(0))
+    return _is_element(value) and bypass(graph, node, value)
+
+
+@rule("OptionalHasElement")
+def has_element(graph: Graph, node: Node) -> bool:
+    """Replace the question whether there is an element by its answer, where that is known."""
+    value = node.optional_operand(0)
+    made = None if value is None else value.producer
+    if made is not None and made.op == "Optional" and not made.domain:
+        answer = made.optional_operand(0) is not None
+    elif value is None or _is_element(value):
+        answer = value is not None
+    else:
+        return False
+    replace_by_constant(graph, node.output, np.array(answer))
+    return True
+
+
+def _is_element(value: Value) -> bool:
+    """Tell whether a value is surely no optional."""
+    return (
+        not isinstance(value.type, OptionalType)
+        and value.type != UNKNOWN
+        and (not isinstance(value.type, TensorType) or value.type.dtype != UNKNOWN.dtype)
+    )
+
+
+RULES = (read_element, count_elements, join_elements, split_to_tensors, get_element, has_element)
