@@ -55,9 +55,10 @@ const char *tc_cpu_feature(int32_t index);
  * if the environment asks for one that this machine does not run. */
 const char *tc_isa_default(void);
 
-/* The floats of a vector, and the columns of a panel in a product of matrices. */
+/* The floats of a vector, the columns of a panel in a product of matrices, and whether one instruction of this machine
+ * multiplies vectors of pairs of bfloat16. */
 typedef struct tc_isa_shape {
-  int64_t lanes, panel;
+  int64_t lanes, panel, pairs;
 } tc_isa_shape;
 
 /* false if there is no such instruction set here. */

@@ -47,6 +47,7 @@ typedef struct tc_gemm_bf16_f32_params {
   int64_t trans_b;       /* 0 or 1 */
   int64_t type;          /* of B: F32 or BF16 */
   int64_t block_rows;    /* rows of a block, or 0 */
+  int64_t panel_order;   /* an enum tc_panel_order, ignored: a block is rounded once for all panels */
   int64_t activation;    /* an enum tc_activation */
   float activation_a, activation_b;
 } tc_gemm_bf16_f32_params;
@@ -185,7 +186,7 @@ typedef struct tc_conv2d_f32_params {
 /* conv2d_winograd_f32: conv2d_f32 for 3x3 windows of stride and dilation 1 in one group. */
 typedef tc_conv2d_f32_params tc_conv2d_winograd_f32_params;
 
-/* conv2d_bf16_f32: conv2d_f32 in one group with x and w rounded as by gemm_bf16_f32. */
+/* conv2d_bf16_f32: conv2d_f32 in one group with x and w rounded as by gemm_bf16_f32; panel_order is ignored. */
 typedef tc_conv2d_f32_params tc_conv2d_bf16_f32_params;
 
 /* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.

@@ -22,7 +22,7 @@ static void TC_NAME(tc_gemm_bf16_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare,
              p->lda >= p->k && p->ldc >= p->n && (!tc_present(prepare, GEMM_BF16_RESIDUAL) || p->ldr >= p->n),
              "a row stride is shorter than its row");
-  tc_check_grid(prepare, p->block_rows, TC_ORDER_AUTO);
+  tc_check_grid(prepare, p->block_rows, p->panel_order);
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
   const int64_t macs = TC_PRODUCT(prepare, p->m, p->n, p->k);
   if (tc_refused(prepare)) {

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tinycomp.runtime.native.processor import default_isa
+from tinycomp.target import Tolerance
 
 Winograd = bool | Literal["auto"]
 """Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
 
 Requantize = Literal["float", "fixed_point"]
 """How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
+
+Precision = Literal["f32", "bf16"]
+"""What the factors of products and convolutions may be rounded to; sums are float32."""
 
 Measured = Mapping[str, Mapping[str, float]]
 """Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
@@ -31,13 +35,27 @@ class COptions:
             where it is expected to pay and the weights do not grow by more than 256 MB together.
         requantize: How the integer sums of quantised layers become 8-bit numbers: by the model's scales in float32, as
             ONNX defines it, or as TFLite does in integers.
+        precision: What the factors of products and convolutions with constant weights may be rounded to: ``bf16`` lets
+            them be bfloat16 where the processor multiplies pairs of these in one instruction, and that is expected to
+            be faster. ``compile(precision="bf16")`` and models in bfloat16 choose it.
         tuning: A log that tune wrote, or its path: what it has measured on this machine decides which kernels and
             blocks are used; what it has not is estimated.
     """
 
     winograd: Winograd = field(default="auto", metadata={"words": {"never": False, "auto": "auto", "always": True}})
     requantize: Requantize = "float"
+    precision: Precision = "f32"
     tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
+
+    @property
+    def rounds(self) -> bool:
+        """Whether factors may be rounded to bfloat16."""
+        return self.precision == "bf16"
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        """What regions may differ by from the numpy kernels; None for what is usual."""
+        return Tolerance(rtol=0.05, atol=1e-3) if self.rounds else None
 
     def for_plan(self, threads: int) -> Settings:
         """Return the settings for a plan that runs on so many threads.
@@ -50,7 +68,7 @@ class COptions:
             from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
-        return Settings(self.winograd, self.requantize, self.tuning, measured, threads=threads)
+        return Settings(self.winograd, self.requantize, self.precision, self.tuning, measured, threads=threads)
 
 
 @dataclass

@@ -13,6 +13,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.processor import default_isa, isa_shape
 from tinycomp.symbolic import Size, broadcast_shapes, product
 from tinycomp.targets.c.codegen.element_program import TYPES, repeating
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View, merged_dims
@@ -173,8 +174,8 @@ def _emit_packed(
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     stored = weights.T if trans_b else weights
-    is_many = isinstance(rows, int) and rows > MANY_ROWS
-    half = in_half_precision(stored) if stored.nbytes >= LARGE_WEIGHTS and not is_many else None
+    half = _kept_in_half(emit, stored, rows)
+    rounds = half is not None and half.dtype == ml_dtypes.bfloat16 and _rounds(emit)
     params: dict[str, float | Size] = {
         "m": rows,
         "n": columns,
@@ -185,9 +186,10 @@ def _emit_packed(
         "trans_b": int(trans_b),
         **fused.activation.params(),
     }
-    params |= OWN_BLOCKS if half is None else {"type": TYPES[half.dtype.name]}
+    params |= {} if half is None else {"type": TYPES[half.dtype.name]}
+    params |= OWN_BLOCKS if half is None or rounds else {}
     packed = emit.constant(stored if half is None else half)
-    kernel = "gemm_f32" if half is None else "gemm_half_f32"
+    kernel = "gemm_f32" if half is None else "gemm_bf16_f32" if rounds else "gemm_half_f32"
     emit.call(kernel, [fused.output, left.view, packed, bias, residual], params, node)
 
 
@@ -195,6 +197,22 @@ LARGE_WEIGHTS = 1 << 20
 """Bytes in float32 from which on memory decides how fast a product of few rows is."""
 MANY_ROWS = 16
 """From more rows on, weights that are widened again and again cost more than the memory that they save."""
+
+
+def _kept_in_half(emit: Emitter, weights: np.ndarray, rows: Size) -> np.ndarray | None:
+    """Return float32 weights in the half precision that they are to be kept in, or None."""
+    if weights.nbytes < LARGE_WEIGHTS:
+        return None
+    is_many = isinstance(rows, int) and rows > MANY_ROWS
+    if is_many and not _rounds(emit):
+        return None
+    half = in_half_precision(weights)
+    return None if is_many and half is not None and half.dtype != ml_dtypes.bfloat16 else half
+
+
+def _rounds(emit: Emitter) -> bool:
+    """Tell whether factors may be rounded to bfloat16, and are multiplied faster then."""
+    return emit.settings.rounds and isa_shape(default_isa()).pairs
 
 
 def in_half_precision(weights: np.ndarray) -> np.ndarray | None:
