@@ -21,7 +21,16 @@ def rounded(x: np.ndarray) -> np.ndarray:
 
 def parameters(m, n, k, **changes):
     strides = {"lda": k, "ldc": n, "ldr": n}
-    return {"m": m, "n": n, "k": k, **strides, "trans_b": 0, "type": TYPE["float32"], **OWN_BLOCKS, **NO_ACTIVATION} | changes
+    return {
+        "m": m,
+        "n": n,
+        "k": k,
+        **strides,
+        "trans_b": 0,
+        "type": TYPE["float32"],
+        **OWN_BLOCKS,
+        **NO_ACTIVATION,
+    } | changes
 
 
 def product(a, b, params, isa, pool=None, bias=None, residual=None, columns=None):

@@ -56,9 +56,7 @@ def add_compilation(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
     )
-    parser.add_argument(
-        "--precision", choices=typing.get_args(Precision), help="what products compute with"
-    )
+    parser.add_argument("--precision", choices=typing.get_args(Precision), help="what products compute with")
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     parser.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 

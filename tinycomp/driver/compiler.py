@@ -59,7 +59,7 @@ from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
-from tinycomp.target.options import saved_values
+from tinycomp.target.options import declared, fits, saved_values
 from tinycomp.target.placement import HOST, Place, Which
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
@@ -376,6 +376,15 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
         yield target.with_options(**values) if values else target
 
 
+def in_precision(targets: Sequence[Target], precision: str) -> tuple[Target, ...]:
+    """Return targets with their option ``precision`` at this value; those that have none such are left as they are."""
+    options = [declared(t.options).get("precision") for t in targets]
+    return tuple(
+        target if option is None or not fits(precision, option.hint) else target.with_options(precision=precision)
+        for target, option in zip(targets, options, strict=True)
+    )
+
+
 def steered(
     targets: Sequence[Target], policy: Policy | Mapping[str, Policy] | None, place: Mapping[Which, str] | None
 ) -> tuple[tuple[Target, ...], Policy | None]:
@@ -439,14 +448,14 @@ class Compiler:
     constants: Constants = field(default_factory=Constants)
 
     def __post_init__(self) -> None:
-        targets = self.targets if self.precision == "f32" else [t.in_precision(self.precision) for t in self.targets]
+        targets = self.targets if self.precision == "f32" else in_precision(self.targets, self.precision)
         object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in targets))
 
     def fitting(self, graph: Graph) -> Compiler:
         """Return the compiler whose targets round to bfloat16 what a model computes in it."""
         if not multiplies_bfloat16(graph):
             return self
-        return dataclasses.replace(self, targets=tuple(t.in_precision("bf16") for t in self.targets))
+        return dataclasses.replace(self, targets=in_precision(self.targets, "bf16"))
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""

@@ -18,7 +18,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match
 from tinycomp.target.cost import Cost
-from tinycomp.target.options import changed, declared, defaults_of, fits
+from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
 from tinycomp.target.region import Region, Split
@@ -365,11 +365,6 @@ class Target:
             for key, rules in self.rules.items()
         }
         return made
-
-    def in_precision(self, precision: str) -> Target:
-        """Return the target with its option ``precision`` at this value; itself if it has no such option or value."""
-        option = declared(self.options).get("precision")
-        return self if option is None or not fits(precision, option.hint) else self.with_options(precision=precision)
 
     @property
     def tolerance(self) -> Tolerance:

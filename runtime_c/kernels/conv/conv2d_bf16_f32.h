@@ -47,8 +47,8 @@ static void TC_NAME(tc_conv2d_bf16_f32_prepare)(tc_prepare *prepare) {
   const int64_t zeros = tc_round_up(tc_max(plan.source.depth, p->channels), TC_LANES);
   const int64_t words = TC_PRODUCT(prepare, plan.product.words + 1, tc_round_up(p->out_channels, TC_LANES));
   prepare->units = TC_PRODUCT(prepare, plan.product.grid.row_blocks, plan.product.grid.panels);
-  prepare->cost = 2.0 * (double)plan.product.grid.rows * (double)(plan.source.taps * plan.source.depth) *
-                  (double)p->out_channels;
+  prepare->cost =
+      2.0 * (double)plan.product.grid.rows * (double)(plan.source.taps * plan.source.depth) * (double)p->out_channels;
   prepare->state_bytes = TC_PRODUCT(prepare, words + zeros, sizeof(float));
   TC_SHARE(prepare, p->channels, p->out_channels, p->kernel_height, p->kernel_width, plan.source.taps);
   TC_PRODUCT(prepare, plan.source.grid.block_rows, plan.source.taps, plan.source.depth + 1, sizeof(double));
@@ -79,14 +79,14 @@ static void TC_NAME(tc_conv2d_bf16_f32_pack)(const tc_prepare *prepare, void *st
 /* Rounds the windows of a block of pixels. */
 static void conv_bf16_round(const tc_call *call, const conv_bf16_plan *plan, const tc_place *place, const float *zeros,
                             float *words) {
-  const float *const *rows = call->scratch;
-  conv_prepare_rows(call, &plan->source, place, zeros);
-  for (int64_t m = 0; m < place->row_count; m++) {
-    for (int64_t tap = 0; tap < plan->source.taps; tap++) {
-      bf16_round_row(&plan->product, rows[tap * plan->source.grid.block_rows + m],
-                     words + m * plan->product.row_stride + tap * plan->product.tap_words);
-    }
+  const tc_conv2d_bf16_f32_params *p = call->params;
+  if (conv_is_pointwise(&plan->source.window)) {
+    const float *x = (const float *)call->operands[CONV_X] + place->row * p->x_pixel_stride;
+    bf16_round_rows(&plan->product, x, p->x_pixel_stride, place->row_count, words);
+    return;
   }
+  conv_prepare_rows(call, &plan->source, place, zeros);
+  bf16_round_taps(&plan->product, call->scratch, plan->source.grid.block_rows, place->row_count, words);
 }
 
 static void TC_NAME(tc_conv2d_bf16_f32)(const tc_call *call, int64_t begin, int64_t end) {

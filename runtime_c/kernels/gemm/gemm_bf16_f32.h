@@ -19,8 +19,7 @@ static void TC_NAME(tc_gemm_bf16_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->trans_b == 0 || p->trans_b == 1, "trans_b must be 0 or 1");
   TC_REQUIRE(prepare, p->type == TC_TYPE_F32 || p->type == TC_TYPE_BF16, "type %lld is neither float32 nor bfloat16",
              (long long)p->type);
-  TC_REQUIRE(prepare,
-             p->lda >= p->k && p->ldc >= p->n && (!tc_present(prepare, GEMM_BF16_RESIDUAL) || p->ldr >= p->n),
+  TC_REQUIRE(prepare, p->lda >= p->k && p->ldc >= p->n && (!tc_present(prepare, GEMM_BF16_RESIDUAL) || p->ldr >= p->n),
              "a row stride is shorter than its row");
   tc_check_grid(prepare, p->block_rows, p->panel_order);
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
@@ -79,10 +78,10 @@ static void TC_NAME(tc_gemm_bf16_f32)(const tc_call *call, int64_t begin, int64_
   int64_t row = -1; /* what the rounded rows belong to */
   for (int64_t unit = begin; unit < end; unit++) {
     const tc_place place = tc_grid_place(&plan.grid, unit);
-    for (int64_t m = 0; m < place.row_count && row != place.row; m++) {
-      bf16_round_row(&plan, a + (place.row + m) * p->lda, rounded.words + m * plan.row_stride);
+    if (row != place.row) {
+      row = place.row;
+      bf16_round_rows(&plan, a + row * p->lda, p->lda, place.row_count, rounded.words);
     }
-    row = place.row;
     block.row_count = place.row_count;
     block.columns = place.column_count;
     block.panel = panels + place.column * plan.words;

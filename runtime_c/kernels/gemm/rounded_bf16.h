@@ -1,8 +1,8 @@
 /* Factors of products in bfloat16: how the product is cut, the left factor rounded row by row, the right one packed.
  *
- * Where the processor multiplies pairs of bfloat16, both factors become pairs (tile_bf16.h). Elsewhere they become floats
- * that bfloat16 holds, for the micro-kernel of f32; sums then differ in the order of additions alone. A word is a pair or
- * a float. */
+ * Where the processor multiplies pairs of bfloat16, both factors become pairs (tile_bf16.h). Elsewhere they become
+ * floats that bfloat16 holds, for the micro-kernel of f32; sums then differ in the order of additions alone. A word is
+ * a pair or a float. */
 #ifndef TINYCOMP_KERNELS_GEMM_ROUNDED_BF16_H
 #define TINYCOMP_KERNELS_GEMM_ROUNDED_BF16_H
 
@@ -15,25 +15,26 @@
 #include "pack_f32.h"
 #include "tile_bf16.h"
 
-enum { BF16_FEWEST_ROWS = 48, BF16_MOST_ROWS = 384, BF16_LINE = 16 };
+enum { BF16_FEWEST_ROWS = 48, BF16_MOST_ROWS = 384, BF16_LINE = 16, BF16_FAR = 256 };
 
 typedef struct bf16_plan {
   bool pairs;
   int64_t taps, depth; /* as the caller has them */
   int64_t tap_words;
   int64_t words;      /* of a row: all taps */
-  int64_t row_stride; /* words from one rounded row to the next: an odd number of cache lines */
+  int64_t row_stride; /* words from one rounded row to the next: if there are many, an odd number of cache lines */
   tc_grid grid;
 } bf16_plan;
 
-/* Blocks of rows pass one after another, so that every row is rounded once. They are as long as half of the second-level
- * cache holds, unless the panels stay there themselves. */
+/* Blocks of rows pass one after another, so that every row is rounded once. They are as long as half of the
+ * second-level cache holds, unless the panels stay there themselves. */
 static bf16_plan bf16_plan_make(int64_t rows, int64_t columns, int64_t taps, int64_t depth, int64_t block_rows,
                                 int64_t l2_bytes) {
   bf16_plan plan = {.pairs = tc_has_dot_bf16(), .taps = taps, .depth = depth};
   plan.tap_words = plan.pairs ? tc_ceil_div(depth, 2) : depth;
   plan.words = taps * plan.tap_words;
-  plan.row_stride = (tc_ceil_div(plan.words, BF16_LINE) | 1) * BF16_LINE;
+  plan.row_stride =
+      plan.words < BF16_FAR ? tc_max(plan.words, 1) : (tc_ceil_div(plan.words, BF16_LINE) | 1) * BF16_LINE;
   int64_t wanted = block_rows;
   if (!wanted) {
     const int64_t half_l2 = l2_bytes / 2 / (int64_t)sizeof(float);
@@ -45,10 +46,11 @@ static bf16_plan bf16_plan_make(int64_t rows, int64_t columns, int64_t taps, int
   return plan;
 }
 
-/* Scratch that a block takes: rounded rows, and pointers to them. */
+/* Scratch that a block takes: rounded rows with a vector behind them, and pointers to them. */
 static int64_t bf16_scratch_bytes(tc_prepare *prepare, const bf16_plan *plan) {
   return TC_PRODUCT(prepare, tc_round_up(plan->grid.block_rows, BF16_LINE),
-                    plan->row_stride * (int64_t)sizeof(float) + (int64_t)sizeof(float *));
+                    plan->row_stride * (int64_t)sizeof(float) + (int64_t)sizeof(float *)) +
+         TC_LANES * (int64_t)sizeof(float);
 }
 
 /* Rounded rows at work: words[m * row_stride], and a pointer to each. */
@@ -73,31 +75,53 @@ TC_INLINE tc_vf bf16_round(tc_vf x) {
   return tc_vf_select(tc_vf_eq(x, x), tc_vf_of_bits(tc_vi_and(rounded, tc_vi_set1(-65536))), tc_vf_add(x, x));
 }
 
-#if TC_DOT_BF16
-static void bf16_pair_row(const float *from, int64_t depth, float *to) {
+/* Rounds the depths of one tap of a row to words. Up to a vector behind them is overwritten as well. */
+TC_INLINE void bf16_round_tap(const bool pairs, const float *from, int64_t depth, float *to) {
   int64_t k = 0;
-  for (; k + 2 * TC_LANES <= depth; k += 2 * TC_LANES) {
-    tc_vi_store(to + k / 2, tc_vi_adjacent_bf16(tc_vf_load(from + k), tc_vf_load(from + k + TC_LANES)));
-  }
-  if (k < depth) {
-    const int64_t left = depth - k;
-    const tc_vf low = tc_vf_load_first(from + k, tc_min(left, TC_LANES));
-    const tc_vf high = left > TC_LANES ? tc_vf_load_first(from + k + TC_LANES, left - TC_LANES) : tc_vf_set1(0.0f);
-    tc_vi_store_first(to + k / 2, tc_vi_adjacent_bf16(low, high), tc_ceil_div(left, 2));
-  }
-}
-#endif
-
-/* Rounds one tap of a row to words. */
-static void bf16_round_row(const bf16_plan *plan, const float *from, float *to) {
 #if TC_DOT_BF16
-  if (plan->pairs) {
-    bf16_pair_row(from, plan->depth, to);
+  if (pairs) {
+    for (; k + 2 * TC_LANES <= depth; k += 2 * TC_LANES) {
+      tc_vi_store(to + k / 2, tc_vi_adjacent_bf16(tc_vf_load(from + k), tc_vf_load(from + k + TC_LANES)));
+    }
+    if (depth - k > TC_LANES) {
+      const tc_vf high = tc_vf_load_first(from + k + TC_LANES, depth - k - TC_LANES);
+      tc_vi_store(to + k / 2, tc_vi_adjacent_bf16(tc_vf_load(from + k), high));
+    } else if (depth > k) {
+      const tc_vf low = tc_vf_load_first(from + k, depth - k);
+      tc_vi_store(to + k / 2, tc_vi_adjacent_bf16(low, tc_vf_set1(0.0f)));
+    }
     return;
   }
 #endif
-  for (int64_t k = 0; k < plan->depth; k += TC_LANES) {
-    tc_store_up_to(to + k, bf16_round(tc_load_up_to(from + k, plan->depth - k)), plan->depth - k);
+  (void)pairs;
+  for (; k + TC_LANES <= depth; k += TC_LANES) {
+    tc_vf_store(to + k, bf16_round(tc_vf_load(from + k)));
+  }
+  if (k < depth) {
+    tc_vf_store(to + k, bf16_round(tc_vf_load_first(from + k, depth - k)));
+  }
+}
+
+/* Rounds rows that are evenly spaced, of one tap; at once if there is nothing between them. */
+static void bf16_round_rows(const bf16_plan *plan, const float *from, int64_t stride, int64_t count, float *words) {
+  const int64_t per_word = plan->pairs ? 2 : 1;
+  if (stride == plan->depth && per_word * plan->row_stride == stride) {
+    bf16_round_tap(plan->pairs, from, count * stride, words);
+    return;
+  }
+  for (int64_t m = 0; m < count; m++) {
+    bf16_round_tap(plan->pairs, from + m * stride, plan->depth, words + m * plan->row_stride);
+  }
+}
+
+/* Rounds rows of which there is a pointer to each tap: rows[tap * row_stride + m]. */
+static void bf16_round_taps(const bf16_plan *plan, const float *const *rows, int64_t row_stride, int64_t count,
+                            float *words) {
+  for (int64_t m = 0; m < count; m++) {
+    for (int64_t tap = 0; tap < plan->taps; tap++) {
+      bf16_round_tap(plan->pairs, rows[tap * row_stride + m], plan->depth,
+                     words + m * plan->row_stride + tap * plan->tap_words);
+    }
   }
 }
 

@@ -188,13 +188,13 @@ enum { TC_TILE_MOST = 12 };
 /* Columns of a whole panel. */
 enum { TC_PANEL = TC_TILE_VECTORS * TC_LANES };
 
-#define TC_TILE_OF(type, pairs, mr, nv)                                                       \
+#define TC_TILE_OF(type, pairs, mr, nv)                                                         \
   static __attribute__((noinline)) void tc_tile_##type##_##mr##x##nv(const tc_tile_f32 *tile) { \
-    if (tile->last == TC_LANES) {                                                             \
-      tc_tile_body(pairs, mr, nv, false, tile);                                               \
-    } else {                                                                                  \
-      tc_tile_body(pairs, mr, nv, true, tile);                                                \
-    }                                                                                         \
+    if (tile->last == TC_LANES) {                                                               \
+      tc_tile_body(pairs, mr, nv, false, tile);                                                 \
+    } else {                                                                                    \
+      tc_tile_body(pairs, mr, nv, true, tile);                                                  \
+    }                                                                                           \
   }
 #define TC_TILE(mr, nv) TC_TILE_OF(f32, false, mr, nv)
 TC_TILE_LIST

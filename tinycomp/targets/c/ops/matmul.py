@@ -175,7 +175,7 @@ def _emit_packed(
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     stored = weights.T if trans_b else weights
     half = _kept_in_half(emit, stored, rows)
-    rounds = half is not None and half.dtype == ml_dtypes.bfloat16 and _rounds(emit)
+    rounds = half is not None and half.dtype == _BFLOAT16 and _rounds(emit)
     params: dict[str, float | Size] = {
         "m": rows,
         "n": columns,
@@ -203,11 +203,10 @@ def _kept_in_half(emit: Emitter, weights: np.ndarray, rows: Size) -> np.ndarray 
     """Return float32 weights in the half precision that they are to be kept in, or None."""
     if weights.nbytes < LARGE_WEIGHTS:
         return None
+    if _rounds(emit) and (half := in_half_precision(weights, (_BFLOAT16,))) is not None:
+        return half
     is_many = isinstance(rows, int) and rows > MANY_ROWS
-    if is_many and not _rounds(emit):
-        return None
-    half = in_half_precision(weights)
-    return None if is_many and half is not None and half.dtype != ml_dtypes.bfloat16 else half
+    return None if is_many else in_half_precision(weights)
 
 
 def _rounds(emit: Emitter) -> bool:
@@ -215,9 +214,13 @@ def _rounds(emit: Emitter) -> bool:
     return emit.settings.rounds and isa_shape(default_isa()).pairs
 
 
-def in_half_precision(weights: np.ndarray) -> np.ndarray | None:
-    """Return float32 weights in float16 or bfloat16 if that holds every one of them exactly, else None."""
-    for half in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_HALVES = (np.dtype(np.float16), _BFLOAT16)
+
+
+def in_half_precision(weights: np.ndarray, halves: Sequence[np.dtype[Any]] = _HALVES) -> np.ndarray | None:
+    """Return float32 weights in the first of some dtypes that holds every one of them exactly, else None."""
+    for half in halves:
         step = max(weights.size // 64, 1)
         if _narrowed(weights.reshape(-1)[::step], half) is not None:  # a few tell for almost all weights
             found = _narrowed(weights, half)
