@@ -33,9 +33,18 @@ REFERENCE = "onnxruntime"
 
 def load_tinycomp(model: Path, threads: int, feeds: Feeds) -> Run:
     """Our own C runtime, told no more than the file says."""
+    return _tinycomp(model, threads)
+
+
+def load_tinycomp_bf16(model: Path, threads: int, feeds: Feeds) -> Run:
+    """The same with factors of products in bfloat16."""
+    return _tinycomp(model, threads, precision="bf16")
+
+
+def _tinycomp(model: Path, threads: int, **options: Any) -> Run:
     import tinycomp
 
-    module = tinycomp.compile(model, target="c", threads=threads)
+    module = tinycomp.compile(model, target="c", threads=threads, **options)
     names = [output.name for output in module.outputs]
 
     def run(feeds: Feeds) -> list[NDArray[np.generic]]:
@@ -166,6 +175,9 @@ class Engine:
 
 ENGINES = {
     OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",)),
+    "tinycomp-bf16": Engine(
+        load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",), asked_for=True
+    ),
     REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
     "openvino": Engine(load_openvino, "openvino", "openvino"),
     "openvino-default": Engine(load_openvino_default, "openvino", "openvino", asked_for=True),

@@ -29,7 +29,7 @@ SIGNATURES = {
     " version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
-    " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision='f32',"
+    " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision=None,"
     " timeout=None, devices=None, faults=None)",
     "from_onnx": "(model, shapes=None)",
     "from_torch": "(model, example_inputs=(), *, dynamic_shapes=None, kwargs=None)",
@@ -77,7 +77,7 @@ MEMBERS = {
     "Target": {
         *("composite", "op", "accept", "codegen", "region_check", "checks_regions", "judge"),
         *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
-        *("with_options", "under", "for_plan", "composites"),
+        *("with_options", "under", "for_plan", "composites", "tolerance"),
         *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
         *("device", "has_devices", "open_device"),
     },

@@ -44,9 +44,10 @@ const char *tc_isa_default(void);
 /* A number that tells versions of this interface apart, kernels and their parameters included. */
 int64_t tc_fingerprint(void);
 
-/* The floats of a vector, and the columns of a panel in a product of matrices. */
+/* The floats of a vector, the columns of a panel in a product of matrices, and whether one instruction of this machine
+ * multiplies vectors of pairs of bfloat16. */
 typedef struct tc_isa_shape {
-  int64_t lanes, panel;
+  int64_t lanes, panel, pairs;
 } tc_isa_shape;
 
 /* false if there is no such instruction set here. */

@@ -39,6 +39,19 @@ typedef struct tc_gemm_half_f32_params {
   float activation_a, activation_b;
 } tc_gemm_half_f32_params;
 
+/* gemm_bf16_f32: gemm_f32 of factors that are rounded to bfloat16, to nearest with ties to even; products are exact and
+ * are added up in f32. Numbers below the normal ones may count as 0. Operands as there. */
+typedef struct tc_gemm_bf16_f32_params {
+  int64_t m, n, k;
+  int64_t lda, ldc, ldr; /* row strides of A, C and the residual */
+  int64_t trans_b;       /* 0 or 1 */
+  int64_t type;          /* of B: F32 or BF16 */
+  int64_t block_rows;    /* rows of a block, or 0 */
+  int64_t panel_order;   /* an enum tc_panel_order, ignored: a block is rounded once for all panels */
+  int64_t activation;    /* an enum tc_activation */
+  float activation_a, activation_b;
+} tc_gemm_bf16_f32_params;
+
 /* matmul_f32: C = activation(alpha * A * B + bias[n] + residual), batched over two dimensions; an operand that is the
  * same for all of a batch dimension has batch stride 0, a transposed one has its row and column strides exchanged.
  * Operands: C, A, B, bias (optional), residual (optional; row stride 0 for a row that all rows share). */
@@ -183,6 +196,9 @@ typedef struct tc_conv2d_f32_params {
 
 /* conv2d_winograd_f32: conv2d_f32 for 3x3 windows of stride and dilation 1 in one group. */
 typedef tc_conv2d_f32_params tc_conv2d_winograd_f32_params;
+
+/* conv2d_bf16_f32: conv2d_f32 in one group with x and w rounded as by gemm_bf16_f32; panel_order is ignored. */
+typedef tc_conv2d_f32_params tc_conv2d_bf16_f32_params;
 
 /* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.
  * Operands: y, x, w ([channels, 1, kernel_height, kernel_width]), bias (optional, constant), residual (optional). */

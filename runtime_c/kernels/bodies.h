@@ -1,11 +1,13 @@
 /* Every kernel, included once per instruction set after its SIMD vocabulary. */
 #include "gemm/gemm_f32.h"
 #include "gemm/gemm_half_f32.h"
+#include "gemm/gemm_bf16_f32.h"
 #include "gemm/matmul_f32.h"
 #include "gemm/matmul.h"
 
 #include "conv/conv2d_f32.h"
 #include "conv/conv2d_winograd_f32.h"
+#include "conv/conv2d_bf16_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
 

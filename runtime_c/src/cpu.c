@@ -40,6 +40,7 @@ bool tc_cpu_has_avx512(void) {
 }
 
 bool tc_cpu_has_avx512vnni(void) { return tc_cpu_has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+bool tc_cpu_has_avx512bf16(void) { return tc_cpu_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 int64_t tc_cache_bytes(int32_t level) {

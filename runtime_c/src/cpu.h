@@ -14,5 +14,7 @@ bool tc_cpu_has_avxvnni(void);
 bool tc_cpu_has_dotprod(void);
 /* Whether AVX-512 multiplies quads of bytes. */
 bool tc_cpu_has_avx512vnni(void);
+/* Whether it multiplies pairs of bfloat16. */
+bool tc_cpu_has_avx512bf16(void);
 
 #endif

@@ -10,7 +10,7 @@
   {#name,                        \
    tc_cpu_has_##name,            \
    tc_kernels__##name,           \
-   &tc_shape__##name,            \
+   tc_shape__##name,             \
    tc_multiply_add__##name,      \
    tc_multiply_add_int8__##name, \
    tc_read_memory__##name},
@@ -55,7 +55,7 @@ const char *tc_isa_default(void) {
 int32_t tc_isa_describe(const char *name, tc_isa_shape *shape) {
   const tc_isa *isa = tc_isa_find(name);
   if (isa) {
-    *shape = *isa->shape;
+    *shape = isa->shape();
   }
   return isa != NULL;
 }

@@ -19,7 +19,7 @@ typedef struct tc_isa {
   const char *name;
   bool (*runs_here)(void);
   const tc_kernel *kernels; /* indexed by enum tc_kernel_id */
-  const tc_isa_shape *shape;
+  tc_isa_shape (*shape)(void);
   /* Does independent multiply-adds, as many rounds of them as asked for, and returns how many operations that were;
    * the sum is written so that nothing can be left out. */
   double (*multiply_add)(int64_t rounds, float *sum);
@@ -30,7 +30,7 @@ typedef struct tc_isa {
 
 #define TC_ISA(name)                                                 \
   extern const tc_kernel tc_kernels__##name[TC_KERNEL_COUNT];        \
-  extern const tc_isa_shape tc_shape__##name;                        \
+  tc_isa_shape tc_shape__##name(void);                               \
   double tc_multiply_add__##name(int64_t rounds, float *sum);        \
   double tc_multiply_add_int8__##name(int64_t rounds, int32_t *sum); \
   int32_t tc_read_memory__##name(const void *memory, int64_t bytes);

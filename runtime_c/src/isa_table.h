@@ -2,7 +2,9 @@
 #include "../kernels/bodies.h"
 #include "peak.h"
 
-const tc_isa_shape TC_NAME(tc_shape) = {.lanes = TC_LANES, .panel = TC_PANEL};
+tc_isa_shape TC_NAME(tc_shape)(void) {
+  return (tc_isa_shape){.lanes = TC_LANES, .panel = TC_PANEL, .pairs = TC_LANES > 1 && tc_has_dot_bf16()};
+}
 
 #define TC_PACK_packs(name) TC_NAME(tc_##name##_pack)
 #define TC_PACK_stateless(name) NULL

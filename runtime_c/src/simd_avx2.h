@@ -150,6 +150,10 @@ TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm256_cvtph_ps(_m
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));
 }
+TC_INLINE tc_vi tc_vf_bits(tc_vf v) { return _mm256_castps_si256(v); }
+TC_INLINE tc_vf tc_vf_of_bits(tc_vi v) { return _mm256_castsi256_ps(v); }
+#define TC_DOT_BF16 0
+TC_INLINE bool tc_has_dot_bf16(void) { return false; }
 TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) {
   return _mm256_cvtepu8_epi16(
       _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)first), _mm_loadl_epi64((const void *)second)));

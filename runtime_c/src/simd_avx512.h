@@ -95,6 +95,10 @@ TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm512_cvtph_ps(_m
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
 }
+TC_INLINE tc_vi tc_vf_bits(tc_vf v) { return _mm512_castps_si512(v); }
+TC_INLINE tc_vf tc_vf_of_bits(tc_vi v) { return _mm512_castsi512_ps(v); }
+#define TC_DOT_BF16 1
+TC_INLINE bool tc_has_dot_bf16(void) { return tc_cpu_has_avx512bf16(); }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(p)); }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return _mm512_srai_epi32(_mm512_slli_epi32(v, 28), 28); }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return _mm512_srai_epi32(v, 4); }

@@ -22,4 +22,15 @@ TC_INLINE __m512i tc_vi_dot4(__m512i sum, __m512i a, __m512i b) {
   return sum;
 }
 
+/* Written out likewise, and so that the compiler uses these instructions nowhere else. */
+TC_INLINE __m512 tc_vf_dot_bf16(__m512 sum, __m512i a, __m512i b) {
+  __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+TC_INLINE __m512i tc_vi_adjacent_bf16(__m512 low, __m512 high) {
+  __m512i pairs;
+  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pairs) : "v"(low), "v"(high));
+  return pairs;
+}
+
 #endif

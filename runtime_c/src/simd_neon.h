@@ -135,6 +135,10 @@ TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_v
 }
 TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+TC_INLINE tc_vi tc_vf_bits(tc_vf v) { return vreinterpretq_s32_f32(v); }
+TC_INLINE tc_vf tc_vf_of_bits(tc_vi v) { return vreinterpretq_f32_s32(v); }
+#define TC_DOT_BF16 0
+TC_INLINE bool tc_has_dot_bf16(void) { return false; }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) {
   uint32_t bytes[2] = {0, 0};
   memcpy(&bytes[0], p, sizeof(bytes[0]));

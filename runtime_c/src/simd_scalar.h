@@ -209,6 +209,35 @@ TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
   memcpy(&x, &bits, sizeof(x));
   return x;
 }
+/* The bits of floats as integers, and back. */
+TC_INLINE tc_vi tc_vf_bits(tc_vf v) {
+  tc_vi bits;
+  memcpy(&bits, &v, sizeof(bits));
+  return bits;
+}
+TC_INLINE tc_vf tc_vf_of_bits(tc_vi v) {
+  tc_vf x;
+  memcpy(&x, &v, sizeof(x));
+  return x;
+}
+/* Two bfloat16 in a lane. Their products are exact, so that contraction changes nothing. */
+#define TC_DOT_BF16 1
+TC_INLINE bool tc_has_dot_bf16(void) { return true; }
+TC_INLINE tc_vi tc_vi_adjacent_bf16(tc_vf low, tc_vf high) {
+  const tc_vf x[2] = {low, high};
+  uint32_t pair = 0;
+  for (int half = 0; half < 2; half++) {
+    const uint32_t bits = (uint32_t)tc_vf_bits(x[half]);
+    const uint32_t rounded = x[half] == x[half] ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000;
+    pair = pair >> 16 | (rounded & 0xffff0000u);
+  }
+  return (int32_t)pair;
+}
+TC_INLINE tc_vf tc_vf_dot_bf16(tc_vf sum, tc_vi a, tc_vi b) {
+  const tc_vi upper = (int32_t)0xffff0000u;
+  sum = tc_vf_of_bits(a & upper) * tc_vf_of_bits(b & upper) + sum;
+  return tc_vf_of_bits((int32_t)((uint32_t)a << 16)) * tc_vf_of_bits((int32_t)((uint32_t)b << 16)) + sum;
+}
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return *(const int8_t *)p; }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return (int32_t)((uint32_t)v << 28) >> 28; }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return v >> 4; }

@@ -33,7 +33,15 @@ def test_weights_inputs_outputs_and_casts_become_float16() -> None:
     assert (y.dtype, y.tolist()) == (np.float16, [4.5, -half.LARGEST])
 
 
-def test_a_line_has_ratios_to_ours_and_errors() -> None:
-    row = {"model": "m", "seconds": [0.002, 0.003, 0.001, 0.004, 0.005], "errors": [0.1, 0.2, 0.3]}
-    assert half.line(row) == "| m | 2.00 | 1.50 | 0.50 | 2.00 | 2.50 | 1.0e-01 | 2.0e-01 | 3.0e-01 |"
-    assert half.line({"model": "m", "error": "tvm: no"}) == "| m | tvm: no |  |  |  |  |  |  |  |"
+def test_lines_have_ratios_to_ours_and_errors() -> None:
+    rows = [
+        {"error": "", "median": 0.002 * (i + 1), "minimum": 0.001 * (i + 1), "difference": 0.1 * i}
+        for i in range(len(half.ENTRIES))
+    ]
+    lines = half.lines({"model": "m", "engines": rows}).splitlines()
+    assert lines[0] == "| m | tinycomp | bf16 | 2.00 | 1.00 | 1.00 1.00 | 0.17 0.17 | 0.0e+00 |"
+    assert lines[6] == "| m | onnxruntime | f16 | 14.00 | 7.00 | 7.00 7.00 | 1.17 1.17 | 6.0e-01 |"
+    rows[0] = {"error": "no such engine"}
+    lines = half.lines({"model": "m", "engines": rows}).splitlines()
+    assert lines[0] == "| m | tinycomp | bf16 | no such engine |  |  |  |  |"
+    assert lines[1] == "| m | openvino | its own | 4.00 | 2.00 |  | 0.33 0.33 | 1.0e-01 |"

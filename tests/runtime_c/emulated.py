@@ -66,10 +66,13 @@ _AVX512 = ("gcc", "avx512", "-O1", "-Wno-psabi")
 
 EMULATIONS = {
     "neon": Emulation("neon", ("aarch64-linux-gnu-gcc",), ("qemu-aarch64",), _missing_for_neon),
-    "avx512bw": Emulation("avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURE=avx512vnni"), _missing_for_avx512),
+    "avx512bw": Emulation(
+        "avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURES=avx512vnni,avx512bf16"), _missing_for_avx512
+    ),
     "avx512vnni": Emulation("avx512", _AVX512, (), _missing_for_avx512),
 }
-"""Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers differently."""
+"""Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers and
+bfloat16 differently."""
 
 EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
 """Emulation is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.helpers import OWN_BLOCKS, Weight, run_single
+from tests.runtime_c.test_gemm_bf16_f32 import rounded
 from tests.runtime_c.windows import conv2d, window_params
 from tinycomp.errors import TargetError
 
@@ -58,12 +59,41 @@ def test_conv_equals_numpy(case, algorithm, isa, pool, rng):
     np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
 
 
-def test_conv_reads_and_writes_slices_of_channels(isa, pool, rng):
+@pytest.mark.parametrize("algorithm", [0, 1, 2])
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][-1] == 1])
+def test_convolutions_of_rounded_factors(case, algorithm, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    bias = rng.standard_normal(w_shape[0], np.float32)
+    expected = conv2d(rounded(x), rounded(w), *geometry)
+    residual = rng.standard_normal(expected.shape, np.float32)
+    params = {**conv_params(x, w, *geometry), "algorithm": algorithm, "activation": 1}
+    operands = [x, Weight(w), Weight(bias), residual]
+    y = run_single("conv2d_bf16_f32", operands, params, ("float32", expected.shape), isa, pool)
+    np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 96, 4096])
+@pytest.mark.parametrize("case", ["1x1", "stem", "several blocks and panels"])
+def test_blocks_of_rounded_factors_never_change_a_bit(case, block_rows, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    params, shape = conv_params(x, w, *geometry), conv2d(x, w, *geometry).shape
+    own, other = (
+        run_single("conv2d_bf16_f32", [x, Weight(w), None, None], params | blocks, ("float32", shape), isa, pool)
+        for blocks in ({}, {"block_rows": block_rows})
+    )
+    np.testing.assert_array_equal(other, own)
+
+
+@pytest.mark.parametrize("kernel", ["conv2d_f32", "conv2d_bf16_f32"])
+def test_conv_reads_and_writes_slices_of_channels(kernel, isa, pool, rng):
     x, w = rng.standard_normal((1, 6, 7, 30), np.float32), rng.standard_normal((18, 10, 3, 3), np.float32)
     geometry = ((1, 1), (1, 1), (1, 1, 1, 1), 1)
     params = {**conv_params(x[..., :10], w, *geometry), "x_pixel_stride": 30, "y_pixel_stride": 25}
-    y = run_single("conv2d_f32", [x, Weight(w), None, None], params, ("float32", (1, 6, 7, 25)), isa, pool)
-    np.testing.assert_allclose(y[..., :18], conv2d(x[..., :10], w, *geometry), rtol=1e-5, atol=1e-4)
+    y = run_single(kernel, [x, Weight(w), None, None], params, ("float32", (1, 6, 7, 25)), isa, pool)
+    factors = (x[..., :10], w) if kernel == "conv2d_f32" else (rounded(x[..., :10]), rounded(w))
+    np.testing.assert_allclose(y[..., :18], conv2d(*factors, *geometry), rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(y[..., 18:], 77)
 
 
@@ -140,6 +170,8 @@ def test_blocks_never_change_a_bit(case, block_rows, panel_order, isa, pool, rng
     [
         ("conv2d_f32", {"algorithm": 3}, "there is no algorithm 3 here"),
         ("conv2d_winograd_f32", {"algorithm": 1}, "there is no algorithm 1 here"),
+        ("conv2d_bf16_f32", {"algorithm": 3}, "there is no algorithm 3 here"),
+        ("conv2d_bf16_f32", {"groups": 2}, "there are 2 groups, not one"),
         ("conv2d_f32", {"block_rows": -1}, "a block cannot have -1 rows"),
         ("conv2d_winograd_f32", {"block_rows": 5000}, "a block cannot have 5000 rows"),
         ("conv2d_winograd_f32", {"group_channels": -8}, "a group cannot have -8 channels"),

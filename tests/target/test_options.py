@@ -13,10 +13,10 @@ import pytest
 import tinycomp
 from tests.partition_tools import graph_of
 from tinycomp.cli import main
-from tinycomp.errors import ArtifactError, OptionError, TargetError
+from tinycomp.errors import ArtifactError, OptionError, TargetError, VerifyError
 from tinycomp.rewrite import P, reject
 from tinycomp.runtime.archive import Archive
-from tinycomp.target import Target
+from tinycomp.target import Target, Tolerance
 from tinycomp.target.options import declared, read_options, saved_values
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4) - 4
@@ -257,6 +257,7 @@ def test_the_command_line_lists_options(capsys):
             ("winograd", "never|auto|always", value, "auto"),
             ("requantize", "float|fixed_point", "float", "float"),
             ("memory", "fast|least|BYTES", "fast", "fast"),
+            ("precision", "f32|bf16", "f32", "f32"),
             ("tuning", "FILE", "none", "none"),
         ]
         for value in ("auto", "always")
@@ -266,3 +267,33 @@ def test_the_command_line_lists_options(capsys):
     out = capsys.readouterr().out
     assert "Options of c, given as in -t c:winograd=never" in out
     assert "npu_sim has no options." in out
+
+
+@dataclass(frozen=True)
+class PreciseOptions:
+    """A target that may compute less exactly.
+
+    Attributes:
+        precision: What it computes in.
+    """
+
+    precision: Literal["f32", "bf16"] = "f32"
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        return Tolerance(rtol=0.1) if self.precision == "bf16" else None
+
+
+def test_the_option_precision_follows_the_compilation():
+    target, seen = Target("precise", options=PreciseOptions, tolerance=Tolerance(rtol=1e-3)), []
+    target.accept("Relu")
+    target.codegen(lambda region, options: seen.append(options.precision) or (lambda x: np.maximum(x, 0) * 1.05))
+    tinycomp.compile(RELU, target, precision="bf16", verify=True)
+    assert set(seen) == {"bf16"}
+    for precision in (None, "f32", "f16"):
+        seen.clear()
+        tinycomp.compile(RELU, target, precision=precision)
+        assert set(seen) == {"f32"}
+        with pytest.raises(VerifyError, match="the region differs from the numpy kernels"):
+            tinycomp.compile(RELU, target, precision=precision, verify=True)
+    assert tinycomp.compile(RELU, npu(), precision="bf16").report().regions

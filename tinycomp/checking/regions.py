@@ -125,12 +125,16 @@ class _Watching(Lowering):
         return RegionCheck(node.op, target, differences, True, node, list(operands))
 
 
-def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = None) -> None:
+def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = None) -> dict[str, float]:
     """Compare every region with the numpy kernels on random inputs.
+
+    Returns:
+        The largest difference, of the largest element of a result, by target.
 
     Raises:
         VerifyError: At the first region beyond its target's tolerance; its smallest part that differs is in ``folder``.
     """
+    differences: dict[str, float] = {}
     for check in compare_regions(_concrete(partitioned), lowering):
         if not check.within:
             small = reproduce_region(check.node, check.operands, lowering)
@@ -142,6 +146,9 @@ def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = 
                 found=f'{worst.relative:.3g} of the largest element of "{worst.name}"',
                 hint=f"The smallest graph that shows it is in {small.write(folder, check.symbol)}.",
             )
+        most = max((d.relative for d in check.differences), default=0.0)
+        differences[check.target] = max(differences.get(check.target, 0.0), most)
+    return differences
 
 
 def _concrete(graph: Graph) -> Graph:

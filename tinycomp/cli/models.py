@@ -97,7 +97,7 @@ def compile_model(options: Namespace, session: Session, graph: Graph | None = No
         return tinycomp.compile(
             graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
             policy=policies_of(options), place=place_of(options),
-            optimize=not options.no_optimize, precision=options.precision or "f32", **more,
+            optimize=not options.no_optimize, precision=options.precision, **more,
         )  # fmt: skip
 
 

@@ -77,9 +77,7 @@ def add_compilation(parser: ArgumentParser) -> None:
     group.add_argument(
         "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
     )
-    group.add_argument(
-        "--precision", choices=typing.get_args(Precision), help="what large weights of products are stored in"
-    )
+    group.add_argument("--precision", choices=typing.get_args(Precision), help="what products compute with")
     group.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     group.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 

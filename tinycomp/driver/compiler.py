@@ -48,6 +48,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.fold_constants import sharing_budget
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
+from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
@@ -61,7 +62,7 @@ from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
-from tinycomp.target.options import saved_values
+from tinycomp.target.options import declared, fits, saved_values
 from tinycomp.target.placement import HOST, Place, Which
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
@@ -134,7 +135,7 @@ def compile(  # noqa: A001 - the public name
     options: Mapping[str, Any] | None = None,
     specialize: bool = False,
     optimize: bool = True,
-    precision: Precision = "f32",
+    precision: Precision | None = None,
     timeout: float | None = None,
     devices: Devices = None,
     faults: Faults = None,
@@ -165,9 +166,11 @@ def compile(  # noqa: A001 - the public name
             instead of one program that serves all sizes: for few sizes that come again and again.
         optimize: Simplify the graph before it is partitioned; without it, the targets are asked about the nodes of the
             model as they stand. Ignored where ``passes`` are given.
-        precision: What large weights of products are stored in: ``"bf16"`` and ``"f16"`` round those of 1 MB and more,
-            which halves their memory and nearly the time of products of few rows. Sums stay in float32. The report says
-            so, with ``verify`` also by how much of the largest one results of random inputs change.
+        precision: What products compute with: ``"bf16"`` and ``"f16"`` round their weights of 1 MB and more, which
+            halves their memory and nearly the time of products of few rows. With ``"bf16"``, the target ``c`` rounds
+            all factors of products and convolutions to bfloat16 where the processor multiplies these faster. Sums stay
+            in float32. The report says so, with ``verify`` also by how much of the largest one results of random inputs
+            change. By default nothing is rounded, but the factors in a model that computes its products in bfloat16.
         timeout: Seconds that compiling may take; passes, folded nodes and regions are not begun after that.
         devices: For a target that has devices how many a module uses, or which: a number, a list of indices or of open
             devices; of several such targets a dict by name. Requests are spread over them. By default one.
@@ -198,10 +201,12 @@ def compile(  # noqa: A001 - the public name
         targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
-            specialize, optimize, precision, devices=DeviceOptions.read(devices, faults, targets),
+            specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), gc_paused():
         graph = _imported(model, shapes, mapped=True)
+        if precision is None and passes is None:
+            compiler = compiler.fitting(graph)
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
         with sharing_budget(graph):
@@ -380,6 +385,15 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
         yield target.with_options(**values) if values else target
 
 
+def in_precision(targets: Sequence[Target], precision: str) -> tuple[Target, ...]:
+    """Return targets with their option ``precision`` at this value; those that have none such are left as they are."""
+    options = [declared(t.options).get("precision") for t in targets]
+    return tuple(
+        target if option is None or not fits(precision, option.hint) else target.with_options(precision=precision)
+        for target, option in zip(targets, options, strict=True)
+    )
+
+
 def steered(
     targets: Sequence[Target], policy: Policy | Mapping[str, Policy] | None, place: Mapping[Which, str] | None
 ) -> tuple[tuple[Target, ...], Policy | None]:
@@ -420,7 +434,7 @@ class Compiler:
         policy: What every region must fulfil.
         specialize: Whether to build regions for each set of sizes.
         optimize: Whether the default pipeline simplifies the graph first.
-        precision: What large weights of products are stored in.
+        precision: What products compute with.
         threads: The number of threads that was asked for, which saved modules remember; None for the machine's.
         differences: What verification has found that passes change, of the largest result, by pass.
         weights: Packed weights, which the plans for different sizes share.
@@ -445,7 +459,14 @@ class Compiler:
     devices: DeviceOptions = field(default_factory=DeviceOptions)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in self.targets))
+        targets = self.targets if self.precision == "f32" else in_precision(self.targets, self.precision)
+        object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in targets))
+
+    def fitting(self, graph: Graph) -> Compiler:
+        """Return the compiler whose targets round to bfloat16 what a model computes in it."""
+        if not multiplies_bfloat16(graph):
+            return self
+        return dataclasses.replace(self, targets=in_precision(self.targets, "bf16"))
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
@@ -481,7 +502,7 @@ class Compiler:
             from tinycomp.checking import check_regions
 
             self.lower(graph)
-            check_regions(graph, self.lowering(), self._reproducers())
+            self.differences.update(check_regions(graph, self.lowering(), self._reproducers()))
 
     def check_places(self, partitioned: Graph, strict: bool = False) -> None:
         """Make sure that nodes are where they were placed, and with ``strict`` that none is left to the host.
@@ -602,12 +623,18 @@ class Compiler:
             )
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
-    def _precision_notes(self) -> list[str]:
-        if self.precision == "f32":
-            return []
-        found = self.differences.get(RoundWeights.name)
-        change = "" if found is None else f" Results of random inputs change by {found:.2g} of the largest one."
-        return [f"Large weights of products are rounded to {self.precision}.{change}"]
+    def _precision_notes(self) -> Iterator[str]:
+        if self.precision != "f32":
+            found = self.differences.get(RoundWeights.name)
+            change = "" if found is None else f" Results of random inputs change by {found:.2g} of the largest one."
+            yield f"Large weights of products are rounded to {self.precision}.{change}"
+        for target in self.targets:
+            if getattr(target.options, "precision", "f32") == "bf16":
+                found = self.differences.get(target.name)
+                change = "" if found is None else (
+                    f" Results of its regions for random inputs differ by {found:.2g} of the largest one."
+                )  # fmt: skip
+                yield f"Factors of products may be rounded to bf16 on {target.name}.{change}"
 
     def _advise(
         self, original: _Original, partitioned: Graph, model: Model | None, trials: int, seconds: float
@@ -620,8 +647,10 @@ class Compiler:
         return advise(setup, trials, seconds)
 
 
-def _check_precision(precision: str, passes: object) -> None:
+def _check_precision(precision: str | None, passes: object) -> None:
     known = typing.get_args(Precision)
+    if precision is None:
+        return
     if precision not in known:
         hint = did_you_mean(str(precision), known)
         raise OptionError(

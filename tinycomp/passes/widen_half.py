@@ -44,6 +44,7 @@ _CHOOSING = ("output_dtype", "precision", "softmax_precision")
 _CASTS = frozenset({"Cast", "CastLike"})
 _CAST_OF_HALF = 13
 """The first version of Cast that knows bfloat16."""
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _UNROUNDED = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Shape", "Size"})
 """Operators whose results are no floats, but either do not depend on the elements or round them by themselves."""
 
@@ -64,6 +65,18 @@ class WidenHalf(Pass):
     def run(self, graph: Graph) -> bool:
         """Widen ``graph`` and its open bodies."""
         return sum(_Widening(each).run() for each in open_graphs(graph)) > 0
+
+
+def multiplies_bfloat16(graph: Graph) -> bool:
+    """Tell whether a model has products and convolutions, and computes all of them in bfloat16."""
+    found = {
+        value.dtype
+        for _, node in graph.walk()
+        if node.op in _PRODUCTS and not node.domain
+        for value in node.inputs[:2]
+        if value is not None
+    }
+    return found == {"bfloat16"}
 
 
 @dataclass

@@ -24,7 +24,9 @@ for what saved modules shall not remember (they remember booleans, numbers, stri
 Users choose with ``compile(model, "npu", options={"npu": {"rows": 8}})``, with ``npu.with_options(rows=8)``, or, also
 on the command line, with the name ``npu:rows=8,mode=exact``. Code generators and checks with a second parameter are
 given the options. If the class has a method ``for_plan(threads)``, code generators get what that returns: it is called
-for every plan, whose regions may so share what they spend, and again on what it has returned itself.
+for every plan, whose regions may so share what they spend, and again on what it has returned itself. If it has an
+attribute ``tolerance`` that is not None, regions are compared with the reference by that. An option that is called
+``precision`` follows ``compile(precision=...)`` where it takes the value.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Target:
         self.name = name
         self.bind_constants = bind_constants
         self.claims_structural = claims_structural
-        self.tolerance = tolerance or Tolerance()
+        self._tolerance = tolerance or Tolerance()
         self.policy = policy or Policy()
         self.placement = Placement()
         self.description = description
@@ -376,6 +376,11 @@ class Target:
             for key, rules in self.rules.items()
         }
         return made
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Return what its regions may differ by from the reference: what the options say, if they do."""
+        return getattr(self.options, "tolerance", None) or self._tolerance
 
     def under(self, policy: Policy | None, placement: Placement) -> Target:
         """Return the target for one compilation: with another policy, if one is given, and what the user places."""

@@ -129,11 +129,10 @@ static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) 
 }
 
 /* Makes scratch point at the input of a block; of several groups, at the first one's. */
-static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, const tc_place *place) {
+static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, const tc_place *place, const float *zeros) {
   const tc_conv2d_f32_params *p = call->params;
   const float **rows = call->scratch;
-  const conv_source source = {call->operands[CONV_X], p->x_pixel_stride,
-                              (const float *)call->state + p->groups * (plan->bias_floats + plan->panel_floats)};
+  const conv_source source = {call->operands[CONV_X], p->x_pixel_stride, zeros};
   float *copies = (float *)(rows + plan->grid.block_rows * plan->taps);
   if (plan->patches) {
     conv_copy_patches(&plan->window, &source, place->row, place->row_count, rows, copies);
@@ -174,7 +173,7 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
     const tc_place place = conv_place(&plan.grid, p->groups, unit, &group);
     if (row != place.row) {
       row = place.row;
-      conv_prepare_rows(call, &plan, &place);
+      conv_prepare_rows(call, &plan, &place, panels + p->groups * plan.panel_floats);
     }
     const int64_t channel = group * plan.columns + place.column;
     block.first_depth = group * (p->channels / p->groups);

@@ -24,23 +24,25 @@ typedef struct tc_block_f32 {
   float *c;
   int64_t c_stride;
   tc_epilogue_f32 epilogue;
+  const tc_tile_f32_fn (*tiles)[TC_TILE_MOST + 1]; /* of tile_bf16.h, or NULL for those of floats */
 } tc_block_f32;
 
 /* Runs one part of the depth over all rows, in tiles of nearly the same height. Together the tiles fetch as much as the
  * panel holds of what comes behind it, which is the next panel or the next part of this one. */
 static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
   tc_tile_f32 tile = *first;
+  const tc_tile_f32_fn(*tiles)[TC_TILE_MOST + 1] = block->tiles ? block->tiles : tc_tiles_f32;
   const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
-  const int64_t tiles = tc_max(tc_ceil_div(block->row_count, tc_tile_rows[vectors]), 1);
-  const int64_t rows = block->row_count / tiles, longer = block->row_count % tiles; /* tiles of one row more */
+  const int64_t number = tc_max(tc_ceil_div(block->row_count, tc_tile_rows[vectors]), 1);
+  const int64_t rows = block->row_count / number, longer = block->row_count % number; /* tiles of one row more */
   tile.row_stride = block->row_stride;
   tile.residual_stride = block->residual_stride;
   tile.c_stride = block->c_stride;
   tile.last = block->columns - (vectors - 1) * TC_LANES;
-  tile.ahead_step = vectors * TC_LANES * (int64_t)sizeof(float) / tiles;
-  for (int64_t i = 0; i < tiles; i++) {
+  tile.ahead_step = vectors * TC_LANES * (int64_t)sizeof(float) / number;
+  for (int64_t i = 0; i < number; i++) {
     const int64_t count = rows + (i < longer);
-    tc_tiles_f32[vectors][count](&tile);
+    tiles[vectors][count](&tile);
     tile.ahead += tile.ahead_step * tile.depth * tile.taps;
     tile.rows += count;
     tile.c += count * block->c_stride;

@@ -19,8 +19,14 @@ static const int tc_side_panels[TC_FEW_ROWS + 1] = {1, 4, 2, 2, 1, 1};
 /* Asks for what a panel holds this far ahead of its use. */
 enum { TC_NEAR_BYTES = 512 };
 
-/* How the numbers of a panel are stored: half precision is widened as it is loaded. */
-enum { TC_PANEL_F32, TC_PANEL_F16, TC_PANEL_BF16, TC_PANEL_FORMATS };
+/* How the numbers of a panel are stored: half precision is widened as it is loaded; pairs of it are multiplied by pairs
+ * (tile_bf16.h). */
+enum { TC_PANEL_F32, TC_PANEL_F16, TC_PANEL_BF16, TC_PANEL_FORMATS, TC_PANEL_PAIRS };
+
+/* Bytes of a number, or of a pair. */
+TC_INLINE int64_t tc_panel_bytes(const int format) {
+  return format == TC_PANEL_F32 || format == TC_PANEL_PAIRS ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
+}
 
 TC_INLINE tc_vf tc_panel_load(const int format, const void *panel, int64_t at) {
   switch (format) {
@@ -53,11 +59,16 @@ TC_INLINE void tc_few_start(const int mr, const int np, const tc_block_f32 *bloc
 }
 
 /* One depth: the line at this place of every panel times the values of all rows. */
-TC_INLINE void tc_few_step(const int mr, const int np, const int format, const tc_vf *value, const char *const *panel,
-                           int64_t at, tc_few_sums *sum) {
+TC_INLINE void tc_few_step(const int mr, const int np, const int format, const float *const *row, int64_t k,
+                           const char *const *panel, int64_t at, tc_few_sums *sum) {
+  tc_vf value[TC_FEW_ROWS];
+#pragma GCC unroll 5
+  for (int m = 0; m < mr; m++) {
+    value[m] = tc_vf_set1(row[m][k]);
+  }
 #pragma GCC unroll 4
   for (int p = 0; p < np; p++) {
-    __builtin_prefetch(panel[p] + at * (format ? 2 : 4) + TC_NEAR_BYTES);
+    __builtin_prefetch(panel[p] + at * tc_panel_bytes(format) + TC_NEAR_BYTES);
 #pragma GCC unroll 4
     for (int j = 0; j < TC_TILE_VECTORS; j++) {
       const tc_vf column = tc_panel_load(format, panel[p], at + j * TC_LANES);
@@ -68,6 +79,33 @@ TC_INLINE void tc_few_step(const int mr, const int np, const int format, const t
       }
     }
   }
+}
+
+/* Two depths: likewise of pairs of bfloat16. */
+TC_INLINE void tc_few_step_bf16(const int mr, const int np, const float *const *row, int64_t k,
+                                const char *const *panel, int64_t at, tc_few_sums *sum) {
+#if TC_DOT_BF16
+  tc_vi value[TC_FEW_ROWS];
+#pragma GCC unroll 5
+  for (int m = 0; m < mr; m++) {
+    value[m] = tc_vi_load_pair(row[m] + k);
+  }
+#pragma GCC unroll 4
+  for (int p = 0; p < np; p++) {
+    __builtin_prefetch(panel[p] + at * (int64_t)sizeof(float) + TC_NEAR_BYTES);
+#pragma GCC unroll 4
+    for (int j = 0; j < TC_TILE_VECTORS; j++) {
+      const tc_vi column = tc_vi_load((const float *)(const void *)panel[p] + at + j * TC_LANES);
+#pragma GCC unroll 5
+      for (int m = 0; m < mr; m++) {
+        tc_vf *to = &sum->v[m][p * TC_TILE_VECTORS + j];
+        *to = tc_vf_dot_bf16(*to, value[m], column);
+      }
+    }
+  }
+#else
+  (void)mr, (void)np, (void)row, (void)k, (void)panel, (void)at, (void)sum;
+#endif
 }
 
 TC_INLINE void tc_few_finish(const int mr, const int np, const tc_block_f32 *block, const tc_few_sums *sum) {
@@ -88,7 +126,7 @@ TC_INLINE void tc_few_body(const int mr, const int np, const int format, const t
   const char *panel[4];
 #pragma GCC unroll 4
   for (int p = 0; p < np; p++) {
-    panel[p] = (const char *)panels + p * block->taps * block->depth * TC_PANEL * (format ? 2 : 4);
+    panel[p] = (const char *)panels + p * block->taps * block->depth * TC_PANEL * tc_panel_bytes(format);
   }
   tc_few_start(mr, np, block, &sum);
   int64_t at = 0; /* in every panel */
@@ -99,12 +137,11 @@ TC_INLINE void tc_few_body(const int mr, const int np, const int format, const t
       row[m] = block->rows[tap * block->row_stride + m] + block->first_depth;
     }
     for (int64_t k = 0; k < block->depth; k++, at += TC_PANEL) {
-      tc_vf value[TC_FEW_ROWS];
-#pragma GCC unroll 5
-      for (int m = 0; m < mr; m++) {
-        value[m] = tc_vf_set1(row[m][k]);
+      if (format == TC_PANEL_PAIRS) {
+        tc_few_step_bf16(mr, np, row, k, panel, at, &sum);
+      } else {
+        tc_few_step(mr, np, format, row, k, panel, at, &sum);
       }
-      tc_few_step(mr, np, format, value, panel, at, &sum);
     }
   }
   tc_few_finish(mr, np, block, &sum);
@@ -118,7 +155,6 @@ TC_INLINE void tc_few_body(const int mr, const int np, const int format, const t
 #define TC_FEW(mr, np) TC_FEW_OF(mr, np, F32) TC_FEW_OF(mr, np, F16) TC_FEW_OF(mr, np, BF16)
 TC_FEW_LIST
 #undef TC_FEW
-#undef TC_FEW_OF
 
 /* By the number of rows and the format of the panels. */
 static void (*const tc_few[TC_FEW_ROWS + 1][TC_PANEL_FORMATS])(const tc_block_f32 *block, const void *panels) = {
@@ -127,14 +163,8 @@ static void (*const tc_few[TC_FEW_ROWS + 1][TC_PANEL_FORMATS])(const tc_block_f3
 #undef TC_FEW
 };
 
-/* Up to TC_FEW_ROWS rows of as many columns as the panels have that lie side by side: all panels at once if they are
- * whole, otherwise one after another. */
-static void tc_few_run(const tc_block_f32 *block) {
-  if (block->columns == tc_side_panels[block->row_count] * TC_PANEL) {
-    tc_few[block->row_count][TC_PANEL_F32](block, block->panel);
-    tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
-    return;
-  }
+/* Up to TC_FEW_ROWS rows of the panels that lie side by side, one after another. */
+static void tc_few_run_singly(const tc_block_f32 *block) {
   tc_block_f32 part = *block;
   for (int64_t column = 0; column < block->columns; column += TC_PANEL) {
     part.columns = tc_min(block->columns - column, TC_PANEL);
@@ -145,6 +175,17 @@ static void tc_few_run(const tc_block_f32 *block) {
     if (part.residual) {
       part.residual += TC_PANEL;
     }
+  }
+}
+
+/* Up to TC_FEW_ROWS rows of as many columns as the panels have that lie side by side: all panels at once if they are
+ * whole. */
+static void tc_few_run(const tc_block_f32 *block) {
+  if (block->columns == tc_side_panels[block->row_count] * TC_PANEL) {
+    tc_few[block->row_count][TC_PANEL_F32](block, block->panel);
+    tc_activate_rows(&block->epilogue, block->c, block->c_stride, block->row_count, block->columns);
+  } else {
+    tc_few_run_singly(block);
   }
 }
 

@@ -33,6 +33,12 @@ static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel
              "there is no order of panels %lld", (long long)panel_order);
 }
 
+/* About as many rows a block, in whole tiles, so that only the last tiles are short. */
+static int64_t tc_even_block(int64_t rows, int64_t wanted) {
+  const int64_t blocks = tc_max((rows + wanted / 2) / wanted, 1);
+  return tc_max(tc_round_up(tc_ceil_div(rows, blocks), tc_tile_rows[TC_TILE_VECTORS]), 1);
+}
+
 /* left_floats and right_floats: how much of either operand the whole product reads. */
 static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats,
                             tc_grid_wish wish) {
@@ -45,9 +51,8 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   grid.panel_outer = left_floats <= half_l2 && right_floats > half_l2;
   if (wish.block_rows) {
     grid.block_rows = wish.block_rows;
-  } else { /* about as many, in blocks of whole tiles, so that only the last tiles are short */
-    const int64_t blocks = tc_max((rows + grid.block_rows / 2) / grid.block_rows, 1);
-    grid.block_rows = tc_max(tc_round_up(tc_ceil_div(rows, blocks), tc_tile_rows[TC_TILE_VECTORS]), 1);
+  } else {
+    grid.block_rows = tc_even_block(rows, grid.block_rows);
   }
   if (wish.panel_order) {
     grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;

@@ -97,6 +97,29 @@ TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, cons
   }
 }
 
+/* Two depths: likewise of pairs of bfloat16, each of which lies where a float does otherwise. */
+TC_INLINE void tc_tile_step_bf16(const int mr, const int nv, const float *panel, const float *const *row,
+                                 const float *const *rows, int64_t k, tc_tile_sums *sum) {
+#if TC_DOT_BF16
+  tc_vi column[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < nv; j++) {
+    column[j] = tc_vi_load(panel + j * TC_LANES);
+  }
+#pragma GCC unroll 12
+  for (int m = 0; m < mr; m++) {
+    const float *values = m < TC_ROW_POINTERS ? row[m] : ((const float *const volatile *)rows)[m];
+    const tc_vi x = tc_vi_load_pair(values + k);
+#pragma GCC unroll 4
+    for (int j = 0; j < nv; j++) {
+      sum->v[m][j] = tc_vf_dot_bf16(sum->v[m][j], x, column[j]);
+    }
+  }
+#else
+  (void)mr, (void)nv, (void)panel, (void)row, (void)rows, (void)k, (void)sum;
+#endif
+}
+
 /* Clamps and stores. */
 TC_INLINE void tc_tile_finish(const int mr, const int nv, const bool partial, const tc_tile_f32 *t,
                               const tc_tile_sums *sum) {
@@ -117,7 +140,7 @@ TC_INLINE void tc_tile_finish(const int mr, const int nv, const bool partial, co
 }
 
 /* Every element is one sum in the order of its depth, whatever the tile: how rows are cut into tiles changes no bit. */
-TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const bool partial, const tc_tile_f32 *t) {
+TC_INLINE void tc_tile_body(const bool pairs, const int mr, const int nv, const bool partial, const tc_tile_f32 *t) {
   tc_tile_sums sum;
   tc_tile_start(mr, nv, partial, t, &sum);
   tc_tile_fetch(mr, t);
@@ -133,7 +156,11 @@ TC_INLINE void tc_tile_body_f32(const int mr, const int nv, const bool partial, 
     for (int64_t k = t->depth_begin; k < t->depth_begin + t->depth; k++) {
       __builtin_prefetch(ahead, 0, 2);
       ahead += t->ahead_step;
-      tc_tile_step(mr, nv, panel, row, rows, k, &sum);
+      if (pairs) {
+        tc_tile_step_bf16(mr, nv, panel, row, rows, k, &sum);
+      } else {
+        tc_tile_step(mr, nv, panel, row, rows, k, &sum);
+      }
       panel += nv * TC_LANES;
     }
   }
@@ -155,21 +182,25 @@ static const int tc_tile_rows[] = {0, 9, 6};
 #define TC_TILE_LIST TC_TILES_UP_TO_8(1) TC_TILE(9, 1) TC_TILES_UP_TO_6(2)
 #endif
 
+/* Most rows of a tile. */
+enum { TC_TILE_MOST = 12 };
+
 /* Columns of a whole panel. */
 enum { TC_PANEL = TC_TILE_VECTORS * TC_LANES };
 
-#define TC_TILE(mr, nv)                                                                    \
-  static __attribute__((noinline)) void tc_tile_f32_##mr##x##nv(const tc_tile_f32 *tile) { \
-    if (tile->last == TC_LANES) {                                                          \
-      tc_tile_body_f32(mr, nv, false, tile);                                               \
-    } else {                                                                               \
-      tc_tile_body_f32(mr, nv, true, tile);                                                \
-    }                                                                                      \
+#define TC_TILE_OF(type, pairs, mr, nv)                                                         \
+  static __attribute__((noinline)) void tc_tile_##type##_##mr##x##nv(const tc_tile_f32 *tile) { \
+    if (tile->last == TC_LANES) {                                                               \
+      tc_tile_body(pairs, mr, nv, false, tile);                                                 \
+    } else {                                                                                    \
+      tc_tile_body(pairs, mr, nv, true, tile);                                                  \
+    }                                                                                           \
   }
+#define TC_TILE(mr, nv) TC_TILE_OF(f32, false, mr, nv)
 TC_TILE_LIST
 #undef TC_TILE
 
-static const tc_tile_f32_fn tc_tiles_f32[TC_TILE_VECTORS + 1][13] = {
+static const tc_tile_f32_fn tc_tiles_f32[TC_TILE_VECTORS + 1][TC_TILE_MOST + 1] = {
 #define TC_TILE(mr, nv) [nv][mr] = tc_tile_f32_##mr##x##nv,
     TC_TILE_LIST
 #undef TC_TILE

@@ -178,3 +178,37 @@ TC_INLINE __m512i tc_vi_keep(__m512i v) {
   return v;
 }
 TC_INLINE __m512i tc_vi_dot4(__m512i sum, __m512i a, __m512i b) { return simde_mm512_dpbusd_epi32(sum, a, b); }
+/* The larger halves first, each product added by itself; numbers below the normal ones count as 0. */
+EMULATED float emulated_of_bf16(uint32_t bits) {
+  bits = (bits & 0x7f800000u) ? bits & 0xffff0000u : bits & 0x80000000u;
+  float x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+EMULATED uint32_t emulated_to_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  if (x != x) {
+    return bits >> 16 | 0x40;
+  }
+  return bits & 0x7f800000u ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : bits >> 31 << 15;
+}
+EMULATED __m512 tc_vf_dot_bf16(__m512 sum, __m512i a, __m512i b) {
+  pieces r = {.f = sum};
+  const pieces x = {.i = a}, w = {.i = b};
+  for (int lane = 0; lane < 16; lane++) {
+    const uint32_t u = (uint32_t)x.i32[lane], v = (uint32_t)w.i32[lane];
+    r.f32[lane] = fmaf(emulated_of_bf16(u), emulated_of_bf16(v), r.f32[lane]);
+    r.f32[lane] = fmaf(emulated_of_bf16(u << 16), emulated_of_bf16(v << 16), r.f32[lane]);
+  }
+  return r.f;
+}
+EMULATED __m512i tc_vi_adjacent_bf16(__m512 low, __m512 high) {
+  const pieces from[2] = {{.f = low}, {.f = high}};
+  pieces r;
+  for (int lane = 0; lane < 16; lane++) {
+    const float *pair = from[lane / 8].f32 + lane % 8 * 2;
+    r.i32[lane] = (int32_t)(emulated_to_bf16(pair[0]) | emulated_to_bf16(pair[1]) << 16);
+  }
+  return r.i;
+}

@@ -44,10 +44,12 @@ class IsaShape(NamedTuple):
     Attributes:
         lanes: Floats of a vector.
         panel: Columns of a panel of packed weights.
+        pairs: Whether one instruction multiplies vectors of pairs of bfloat16.
     """
 
     lanes: int
     panel: int
+    pairs: bool = False
 
 
 def isa_shape(isa: str) -> IsaShape:
@@ -59,7 +61,7 @@ def isa_shape(isa: str) -> IsaShape:
     shape = ffi.new("tc_isa_shape *")
     if not lib.tc_isa_describe(isa.encode(), shape):
         raise UnsupportedError(f'no instruction set "{isa}" here', expected=f"one of {', '.join(available_isas())}")
-    return IsaShape(shape.lanes, shape.panel)
+    return IsaShape(shape.lanes, shape.panel, bool(shape.pairs))
 
 
 def cache_bytes(level: int) -> int:

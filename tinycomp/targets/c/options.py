@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tinycomp.runtime.native.processor import default_isa
+from tinycomp.target import Tolerance
 
 Winograd = bool | Literal["auto"]
 """Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
@@ -17,6 +18,9 @@ Requantize = Literal["float", "fixed_point"]
 
 Memory = Literal["fast", "least"] | int
 """What the memory of values between calls is planned for: caches, as few bytes as possible, or so many bytes."""
+
+Precision = Literal["f32", "bf16"]
+"""What the factors of products and convolutions may be rounded to; sums are float32."""
 
 Measured = Mapping[str, Mapping[str, float]]
 """Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
@@ -38,6 +42,9 @@ class COptions:
             calls are ordered for that, computed in strips and in place. A number of bytes asks for no more of that
             than it takes to be within them. Results are the same to the bit. Where sizes are not numbers, it changes
             nothing.
+        precision: What the factors of products and convolutions with constant weights may be rounded to: ``bf16`` lets
+            them be bfloat16 where the processor multiplies pairs of these in one instruction, and that is expected to
+            be faster. ``compile(precision="bf16")`` and models in bfloat16 choose it.
         tuning: A log that tune wrote, or its path: what it has measured on this machine decides which kernels and
             blocks are used; what it has not is estimated.
     """
@@ -45,7 +52,18 @@ class COptions:
     winograd: Winograd = field(default="auto", metadata={"words": {"never": False, "auto": "auto", "always": True}})
     requantize: Requantize = "float"
     memory: Memory = field(default="fast", metadata={"form": "fast|least|BYTES"})
+    precision: Precision = "f32"
     tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
+
+    @property
+    def rounds(self) -> bool:
+        """Whether factors may be rounded to bfloat16."""
+        return self.precision == "bf16"
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        """What regions may differ by from the numpy kernels; None for what is usual."""
+        return Tolerance(rtol=0.05, atol=1e-3) if self.rounds else None
 
     def for_plan(self, threads: int) -> Settings:
         """Return the settings for a plan that runs on so many threads.
@@ -58,7 +76,9 @@ class COptions:
             from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
-        return Settings(self.winograd, self.requantize, self.memory, self.tuning, measured, threads=threads)
+        return Settings(
+            self.winograd, self.requantize, self.memory, self.precision, self.tuning, measured, threads=threads
+        )
 
 
 @dataclass

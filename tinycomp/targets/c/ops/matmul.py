@@ -13,6 +13,7 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
+from tinycomp.runtime.native.processor import default_isa, isa_shape
 from tinycomp.symbolic import Size, broadcast_shapes, product
 from tinycomp.targets.c.codegen.element_program import TYPES, repeating
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View, merged_dims
@@ -191,8 +192,8 @@ def _emit_packed(
     # A transposed view of a C-contiguous array is packed from the original: no copy at compile time.
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     stored = weights.T if trans_b else weights
-    is_many = isinstance(rows, int) and rows > MANY_ROWS
-    half = in_half_precision(stored) if stored.nbytes >= LARGE_WEIGHTS and not is_many else None
+    half = _kept_in_half(emit, stored, rows)
+    rounds = half is not None and half.dtype == _BFLOAT16 and _rounds(emit)
     params: dict[str, float | Size] = {
         "m": rows,
         "n": columns,
@@ -203,9 +204,10 @@ def _emit_packed(
         "trans_b": int(trans_b),
         **fused.activation.params(),
     }
-    params |= OWN_BLOCKS if half is None else {"type": TYPES[half.dtype.name]}
+    params |= {} if half is None else {"type": TYPES[half.dtype.name]}
+    params |= OWN_BLOCKS if half is None or rounds else {}
     packed = emit.constant(stored if half is None else half)
-    kernel = "gemm_f32" if half is None else "gemm_half_f32"
+    kernel = "gemm_f32" if half is None else "gemm_bf16_f32" if rounds else "gemm_half_f32"
     emit.call(kernel, [fused.output, left.view, packed, bias, residual], params, node)
 
 
@@ -215,9 +217,28 @@ MANY_ROWS = 16
 """From more rows on, weights that are widened again and again cost more than the memory that they save."""
 
 
-def in_half_precision(weights: np.ndarray) -> np.ndarray | None:
-    """Return float32 weights in float16 or bfloat16 if that holds every one of them exactly, else None."""
-    for half in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+def _kept_in_half(emit: Emitter, weights: np.ndarray, rows: Size) -> np.ndarray | None:
+    """Return float32 weights in the half precision that they are to be kept in, or None."""
+    if weights.nbytes < LARGE_WEIGHTS:
+        return None
+    if _rounds(emit) and (half := in_half_precision(weights, (_BFLOAT16,))) is not None:
+        return half
+    is_many = isinstance(rows, int) and rows > MANY_ROWS
+    return None if is_many else in_half_precision(weights)
+
+
+def _rounds(emit: Emitter) -> bool:
+    """Tell whether factors may be rounded to bfloat16, and are multiplied faster then."""
+    return emit.settings.rounds and isa_shape(default_isa()).pairs
+
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_HALVES = (np.dtype(np.float16), _BFLOAT16)
+
+
+def in_half_precision(weights: np.ndarray, halves: Sequence[np.dtype[Any]] = _HALVES) -> np.ndarray | None:
+    """Return float32 weights in the first of some dtypes that holds every one of them exactly, else None."""
+    for half in halves:
         step = max(weights.size // 64, 1)
         if _narrowed(weights.reshape(-1)[::step], half) is not None:  # a few tell for almost all weights
             found = _narrowed(weights, half)

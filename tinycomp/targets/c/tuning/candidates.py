@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tinycomp.runtime.native.library import lib
@@ -22,10 +22,14 @@ WINOGRAD_2, WINOGRAD_4 = lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
 
 _OUT = {WINOGRAD_2: 2, WINOGRAD_4: 4}
+_ROUNDED = MappingProxyType({"conv2d_f32": "conv2d_bf16_f32", "gemm_f32": "gemm_bf16_f32"})
+"""The kernel that rounds the factors to bfloat16, by the one that does not."""
 _MOST_LINES = 64
 """From this number of channels on, reading whole lines of a window gains nothing."""
 _MOST_EXACT_CHANNELS = 1827
 """The most channels whose sums of 8-bit products stay exact in Winograd's algorithm."""
+_NO_SHAPES = frozenset({"algorithm", "type"})
+"""Parameters of candidates that say nothing about blocks."""
 WINOGRAD_GAIN = 0.1
 """The share of its time that Winograd's algorithm must be expected to save: it costs memory, and the last bits."""
 
@@ -55,15 +59,22 @@ class Candidate:
         return self.algorithm in _OUT
 
     @property
+    def is_rounded(self) -> bool:
+        """Whether it rounds the factors of products to bfloat16."""
+        return self.kernel in _ROUNDED.values()
+
+    @property
     def is_shaped(self) -> bool:
         """Whether it takes the shapes of blocks out of the kernel's hands."""
-        return any(value for name, value in self.params.items() if name != "algorithm")
+        return any(value for name, value in self.params.items() if name not in _NO_SHAPES)
 
     @property
     def name(self) -> str:
         """Its name in a tuning log, for example ``Winograd F(4x4, 3x3), block_rows=24``."""
-        shapes = [f"{name}={value}" for name, value in self.params.items() if value and name != "algorithm"]
-        return ", ".join([ALGORITHMS.get(self.algorithm, self.kernel), *shapes])
+        shapes = [f"{name}={value}" for name, value in self.params.items() if value and name not in _NO_SHAPES]
+        algorithm = ALGORITHMS.get(self.algorithm, self.kernel)
+        rounded = " of bfloat16" if self.is_rounded and self.algorithm else ""
+        return ", ".join([algorithm + rounded, *shapes])
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,19 @@ class Problem:
         family: The kernels that can compute it: ``conv2d``, ``qconv2d``, ``gemm`` or ``matmul``.
         sizes: Its sizes, by the names of the kernel's parameters.
         adjacent: Of a convolution: whether the pixels of its input lie side by side.
+        rounded: Whether factors may be rounded to bfloat16.
     """
 
     family: str
     sizes: Mapping[str, int]
     adjacent: bool = field(default=True, compare=False)
+    rounded: bool = False
 
     @property
     def key(self) -> str:
         """Its name in a tuning log, for example ``gemm m=1 n=1000 k=512``."""
-        return " ".join([self.family, *(f"{name}={size}" for name, size in self.sizes.items())])
+        rounded = ["bf16"] if self.rounded else []
+        return " ".join([self.family, *(f"{name}={size}" for name, size in self.sizes.items()), *rounded])
 
     def candidates(self, lanes: int, shaped: bool = False) -> tuple[Candidate, ...]:
         """Return the ways to compute it, the plainest first.
@@ -114,16 +128,22 @@ class _Family:
     seconds: Callable[[Problem, Candidate, cost.Processor], float]
 
 
-def problem_of(call: Instruction) -> Problem | None:
-    """Return the problem that a call solves; None if there is only one way to compute it."""
+def problem_of(call: Instruction, rounding: bool = False) -> Problem | None:
+    """Return the problem that a call solves; None if there is only one way to compute it.
+
+    Args:
+        call: The call.
+        rounding: Whether its factors may be rounded to bfloat16.
+    """
     family = _FAMILY_OF.get(call.kernel)
-    if family is None:
+    if family is None or call.params.get("type") == TYPES["bfloat16"]:
         return None
     params = call.params
     sizes = {name: _typical(params[name]) for name in _FAMILIES[family].sizes if name in params}
     if family == "matmul":
         sizes |= {"turned_a": int(params["a_column"] != 1), "turned_b": int(params["b_column"] != 1)}
-    return Problem(family, sizes, params.get("x_pixel_stride") == params.get("channels"))
+    rounded = (rounding and family in _ROUNDING_FAMILIES) or call.kernel in _ROUNDED.values()
+    return Problem(family, sizes, params.get("x_pixel_stride") == params.get("channels"), rounded)
 
 
 def _typical(parameter: float | Size) -> int:
@@ -152,9 +172,11 @@ def _conv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Can
     for algorithm in _conv_algorithms(problem):
         make = _winograd_candidate if algorithm in _OUT else _direct_candidate
         own = {"algorithm": algorithm, "block_rows": 0, "panel_order": 0, "group_channels": 0}
-        yield make(problem, lanes, own)
-        if shaped:
-            yield from (make(problem, lanes, own | shape) for shape in _conv_shapes(problem, algorithm))
+        shapes = _conv_shapes(problem, algorithm) if shaped else ()
+        made = [make(problem, lanes, params) for params in (own, *(own | shape for shape in shapes))]
+        yield from made
+        if problem.rounded and problem.sizes["groups"] == 1 and algorithm not in _OUT:
+            yield from (_rounded_conv(problem, lanes, c) for c in made if c.params["panel_order"] != 2)
 
 
 def _conv_algorithms(problem: Problem) -> Iterator[int]:
@@ -212,6 +234,15 @@ def _direct_candidate(problem: Problem, lanes: int, params: Mapping[str, int]) -
     return Candidate("conv2d_f32", params, s["groups"] * cost.packed_bytes(depth, columns, lanes))
 
 
+def _rounded_conv(problem: Problem, lanes: int, candidate: Candidate) -> Candidate:
+    """Return the same with factors that are rounded, whose blocks come in one order only."""
+    s = problem.sizes
+    depth = s["channels"] * s["kernel_width"] if candidate.algorithm == LINES else s["channels"]
+    taps = s["kernel_height"] if candidate.algorithm == LINES else _taps(problem)
+    size = cost.packed_bytes(taps * -(-depth // 2), s["out_channels"], lanes)
+    return Candidate(_ROUNDED[candidate.kernel], {**candidate.params, "panel_order": 0}, size)
+
+
 def _winograd_candidate(problem: Problem, lanes: int, params: Mapping[str, int]) -> Candidate:
     s = problem.sizes
     products = (_OUT[params["algorithm"]] + 2) ** 2
@@ -220,7 +251,7 @@ def _winograd_candidate(problem: Problem, lanes: int, params: Mapping[str, int])
 
 
 def _of_one_image(problem: Problem) -> Problem:
-    return Problem(problem.family, {**problem.sizes, "batch": 1}, problem.adjacent)
+    return replace(problem, sizes={**problem.sizes, "batch": 1})
 
 
 def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
@@ -234,6 +265,8 @@ def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) ->
     taps, depth, columns = _taps(problem), s["channels"] // s["groups"], s["out_channels"] // s["groups"]
     if candidate.algorithm == LINES:
         taps, depth = s["kernel_height"], s["kernel_width"] * depth
+    if candidate.is_rounded:
+        return cost.rounded_product(_pixels(problem), taps, depth, columns, on)
     return cost.direct(_pixels(problem), taps, depth, columns, s["groups"], on)
 
 
@@ -274,9 +307,16 @@ def _gemm_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Can
     if shaped:
         shapes = _shapes(_fitting(_BLOCK_ROWS, s["m"]), panel_order=_BOTH_ORDERS)
         yield from (Candidate("gemm_f32", shape, size) for shape in shapes)
+    if problem.rounded:
+        size = cost.packed_bytes(-(-s["k"] // 2), s["n"], lanes)
+        for rows in (0, *(_fitting(_BLOCK_ROWS, s["m"]) if shaped else ())):
+            params = {"block_rows": rows, "panel_order": 0, "type": TYPES["float32"]}
+            yield Candidate(_ROUNDED["gemm_f32"], params, size)
 
 
 def _gemm_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) -> float:
+    if candidate.is_rounded:
+        return cost.rounded_product(problem.sizes["m"], 1, problem.sizes["k"], problem.sizes["n"], on)
     return cost.product(problem.sizes["m"], problem.sizes["k"], problem.sizes["n"], on)
 
 
@@ -313,9 +353,12 @@ _FAMILY_OF = MappingProxyType(
     {
         "conv2d_f32": "conv2d",
         "conv2d_winograd_f32": "conv2d",
+        "conv2d_bf16_f32": "conv2d",
         "qconv2d": "qconv2d",
         "qconv2d_winograd": "qconv2d",
         "gemm_f32": "gemm",
+        "gemm_bf16_f32": "gemm",
         "matmul_f32": "matmul",
     }
 )
+_ROUNDING_FAMILIES = frozenset({"conv2d", "gemm"})

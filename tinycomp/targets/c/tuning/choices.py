@@ -43,11 +43,11 @@ def choose(program: Program, settings: Settings, on: cost.Processor | None = Non
         for call in program.instructions
     ]  # fmt: skip
     program = dataclasses.replace(program, instructions=tuple(instructions))
+    on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2))
     with expecting(expected_sizes(spec.shape for spec in program.inputs)):
-        sites = _sites(program)
+        sites = _sites(program, rounding=settings.rounds and on.shape.pairs)
     if not sites:
         return program
-    on = on or cost.Processor(isa_shape(default_isa()), cache_bytes(2))
     for site in sites:
         site.weigh(settings, on)
     _spend(sites, settings)
@@ -112,10 +112,10 @@ class _Site:
             yield _Upgrade((faster - seconds) * len(self.calls) / more, number, self.taken, index, more)
 
 
-def _sites(program: Program) -> list[_Site]:
+def _sites(program: Program, rounding: bool) -> list[_Site]:
     sites: dict[object, _Site] = {}
     for index, call in enumerate(program.instructions):
-        problem = problem_of(call)
+        problem = problem_of(call, rounding)
         if problem is not None:
             key = (problem.family, *problem.sizes.items(), problem.adjacent, call.operands[2])
             sites.setdefault(key, _Site(problem)).calls.append(index)

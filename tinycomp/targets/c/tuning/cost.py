@@ -35,6 +35,8 @@ _ROW_POINTER = 2.2
 """Cycles to find the input of one kernel position of one output pixel."""
 _TILE = 80.0
 """Cycles to begin and end a tile of the micro-kernel: sums from the bias, sums into the result."""
+_ROUNDING = 0.12
+"""Cycles to round a number to bfloat16 and to store it."""
 _ROWS_PER_PASS = 192
 """Rows of the left operand that share one pass over the weights."""
 _CALL = 2000.0
@@ -113,6 +115,17 @@ def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Pr
     """Return the seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` of one group."""
     finding = pixels * taps * _ROW_POINTER / CLOCK
     return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
+
+
+def rounded_product(rows: int, taps: int, depth: int, columns: int, on: Processor) -> float:
+    """Return the seconds of a product, or of a convolution in one group, of factors rounded to bfloat16.
+
+    Pairs are multiplied as fast as floats, after the left factor, with all that its windows share, has been rounded.
+    """
+    pairs = taps * -(-depth // 2)
+    finding = rows * taps * _ROW_POINTER if taps > 1 else 0.0
+    rounding = 2 * rows * pairs * _ROUNDING
+    return product(rows, pairs, columns, on) + (finding + rounding) / CLOCK
 
 
 def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -> float:
