@@ -36,6 +36,7 @@ COUNTS = {
     "meaning": 400,
     "differential": 60,
     "quantized": 40,
+    "exported": 1,
 }
 
 
