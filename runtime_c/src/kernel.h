@@ -110,17 +110,20 @@ bool tc_refused(const tc_prepare *prepare);
     }                                       \
   } while (0)
 
-/* Product of non-negative factors; refuses a negative factor or a product above TC_MAX_BYTES, and returns 0. */
+/* Product of non-negative factors; refuses a negative factor, and returns 0. What passes TC_MAX_BYTES is refused, too,
+ * where one factor is 0 by what the others are: afterwards each of them is a size. */
 int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
 
 /* The same for a few factors, inlined: every new size asks for hundreds of products. */
 static inline int64_t tc_small_product(tc_prepare *prepare, const int64_t *factors, int count) {
   int64_t product = 1;
-  bool doubtful = false;
+  bool doubtful = false, zero = false;
   for (int i = 0; i < count; i++) {
-    doubtful |= factors[i] < 0 || __builtin_mul_overflow(product, factors[i], &product) || product > TC_MAX_BYTES;
+    const int64_t factor = factors[i] + (factors[i] == 0);
+    zero |= factors[i] == 0;
+    doubtful |= factor < 0 || __builtin_mul_overflow(product, factor, &product) || product > TC_MAX_BYTES;
   }
-  return doubtful ? tc_product(prepare, factors, count) : product;
+  return doubtful ? tc_product(prepare, factors, count) : zero ? 0 : product;
 }
 #define TC_PRODUCT(prepare, ...)                              \
   tc_small_product((prepare), (const int64_t[]){__VA_ARGS__}, \

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +240,57 @@ def test_inputs_are_no_pipes(model: Path, tmp_path: Path, capsys: pytest.Capture
     os.mkfifo(tmp_path / "x.npy")
     assert main(["run", str(model), "--input", str(tmp_path / "x.npy")]) != 0
     assert "not a regular file" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+def test_devices_are_not_read(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(ModelError, match="not a regular file"):
+        tinycomp.from_onnx("/dev/zero")
+    with pytest.raises(ArtifactError, match="not a regular file"):
+        tinycomp.load("/dev/zero")
+    for name in ("model.tir", "model.tcm", "model.onnx", "x.npy"):
+        (tmp_path / name).symlink_to("/dev/zero")
+        is_input = name == "x.npy"
+        arguments = ["run", "digits", "--input"] if is_input else ["report"]
+        assert main([*arguments, str(tmp_path / name)]) == 2
+        assert "not a regular file" in " ".join(capsys.readouterr().err.split())
+
+
+@contextlib.contextmanager
+def without(path: Path) -> Iterator[None]:
+    """Take all permissions from a file or folder, and from root the right to pass over that."""
+    mode, is_root = path.stat().st_mode, os.geteuid() == 0
+    path.chmod(0)
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        path.chmod(mode)
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user may look into, unlike those that pytest makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_files_and_folders_that_may_not_be_read(model: Path, reachable: Path):
+    model = shutil.copytree(model.parent, reachable / "model") / model.name
+    saved = model.parent / "module.tcm"
+    tinycomp.compile(model).save(saved)
+    for path in (model, weights_of(model), model.parent, weights_of(model).parent):
+        with without(path), pytest.raises(ModelError, match="Permission denied"):
+            tinycomp.from_onnx(model)
+    for path in (saved, saved.parent):
+        with without(path), pytest.raises(ArtifactError, match="cannot read the file: Permission denied"):
+            tinycomp.load(saved)
+    with without(saved.parent), pytest.raises(WriteError, match="Permission denied"):
+        write_file(saved, b"data")
 
 
 def test_a_pipe_in_the_cache_is_no_entry(tmp_path: Path):

@@ -309,6 +309,25 @@ def test_what_sequences_and_optionals_hold_is_as_declared(name: str, target: str
         tinycomp.compile(model, target)(*feeds)
 
 
+@pytest.mark.parametrize("target", ["host", "c"])
+def test_elements_declared_without_dimensions_may_have_any(target: str) -> None:
+    """A sequence of scalars, by its declaration: ONNX's own models hold vectors in such a one."""
+    text = """m (seq(float[]) s, float[2] x) => (seq(float[]) t, float[n] y) {
+        i = Constant<value = int64 {0}>() t = SequenceInsert(s, x, i) y = SequenceAt(t, i) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')
+    for value in (
+        model.graph.input[0],
+        model.graph.output[0],
+    ):  # the parser writes no shape, not one without dimensions
+        value.type.sequence_type.elem_type.tensor_type.shape.SetInParent()
+    module = tinycomp.compile(model, target)
+    inserted, first = module([f32(3), np.float32(4)], f32(1, 2))
+    assert [each.tolist() for each in inserted] == [[1, 2], [3], 4]
+    assert first.tolist() == [1, 2]
+    with pytest.raises(TinycompError, match=r'input "s\[0\]": wrong dtype'):
+        module([np.zeros(1)], f32(1, 2))
+
+
 def test_an_element_erased_from_nothing() -> None:
     text = "m (float[2] x) => (seq(float[2]) y) { s = SequenceEmpty() y = SequenceErase(s) }"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')

@@ -37,6 +37,7 @@ COUNTS = {
     "differential": 60,
     "quantized": 40,
     "operators": 64,
+    "exported": 1,
 }
 
 

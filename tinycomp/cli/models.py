@@ -37,6 +37,8 @@ def model_path(name: str) -> Path:
         return path
     if path.is_dir():
         raise UsageError("this is a folder", where=name, expected="a model file", hint="Name a file inside it.")
+    if path.exists():
+        raise UsageError("not a regular file", where=name, expected="a model file")
     nearby = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
     shipped = f"The models that come with tinycomp are: {', '.join(SHIPPED)}."
     hint = did_you_mean(path.name, [*nearby, *SHIPPED]) or f"Check the path. {shipped}"

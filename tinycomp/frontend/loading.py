@@ -166,21 +166,20 @@ def _check_opset(domain: str, version: int, where: str) -> None:
 
 def _mapped(path: Path) -> NDArray[np.uint8]:
     """Return the bytes of a file, mapped for reading."""
-    if not path.exists():
-        nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
-        raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby))
-    if not path.is_file():
-        raise ModelError("not a regular file", where=str(path), expected="an .onnx file")
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_PROTOBUF:
                 raise _too_large(size, str(path))
             return map_file(file, path.absolute())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
+        raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby)) from error
     except (OSError, ValueError) as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(path)) from error
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise ModelError(problem, where=str(path), expected="an .onnx file") from error
 
 
 def _too_large(size: int, where: str) -> ModelError:

@@ -280,7 +280,11 @@ def dtype_from_number(number: int, where: str = "") -> str:
 
 
 def type_from_proto(proto: onnx.TypeProto) -> Type:
-    """Return the type that a TypeProto describes; an empty one is :data:`UNKNOWN`."""
+    """Return the type that a TypeProto describes; an empty one is :data:`UNKNOWN`.
+
+    Elements of a sequence that are declared without dimensions may have any: models, ONNX's own among them, write that
+    for elements whose shapes differ.
+    """
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
         inner = proto.tensor_type
@@ -290,7 +294,10 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
         dims = [_dim(d) for d in inner.shape.dim[:]] if inner.HasField("shape") else None
         return TensorType(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
     if kind == "sequence_type":
-        return SequenceType(type_from_proto(proto.sequence_type.elem_type))
+        element = type_from_proto(proto.sequence_type.elem_type)
+        if isinstance(element, TensorType) and element.shape == ():
+            element = TensorType(element.dtype, None)
+        return SequenceType(element)
     if kind == "optional_type":
         return OptionalType(type_from_proto(proto.optional_type.elem_type))
     if kind == "map_type":

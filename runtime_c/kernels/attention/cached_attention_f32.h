@@ -64,7 +64,7 @@ enum { CACHED_STRIDE = CACHED_KEYS + 16, CACHED_FEW_STRIDE = CACHED_CHUNK + 16 }
 /* Vectors of values that are summed at once, for as many queries as a tile has. */
 enum { CACHED_VECTORS = TC_REGISTERS >= 32 ? 4 : 2 };
 
-static bool cached_is_few(int64_t group, int64_t rows) { return group <= CACHED_FEW && group * rows <= CACHED_FEW; }
+static bool cached_is_few(int64_t group, int64_t rows) { return group <= CACHED_FEW && rows <= CACHED_FEW / group; }
 
 /* How many units share the keys of one head with few queries. */
 static int64_t cached_chunks(int64_t keys) { return tc_max(tc_ceil_div(keys, CACHED_CHUNK), 1); }
@@ -113,6 +113,9 @@ static void TC_NAME(tc_cached_attention_f32_prepare)(tc_prepare *prepare) {
   const int64_t scores = TC_PRODUCT(prepare, p->batch, p->heads, p->rows, p->keys);
   const int64_t macs = TC_PRODUCT(prepare, scores, p->depth) + TC_PRODUCT(prepare, scores, p->value_depth);
   cached_touch_data(prepare, p, shared);
+  if (tc_refused(prepare)) {
+    return;
+  }
   const int64_t width = p->depth + tc_round_up(tc_max(p->value_depth, 0), TC_LANES);
   const int64_t widths = TC_PRODUCT(prepare, width, CACHED_KEYS), sums = TC_PRODUCT(prepare, width, CACHED_QUERIES);
   TC_PRODUCT(prepare, p->rows, p->heads);

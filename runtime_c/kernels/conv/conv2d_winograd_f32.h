@@ -79,14 +79,16 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
              "there is no algorithm %lld here", (long long)p->algorithm);
   TC_REQUIRE(prepare, p->group_channels >= 0 && p->group_channels <= TC_MAX_BYTES, "a group cannot have %lld channels",
              (long long)p->group_channels);
-  TC_PRODUCT(prepare, p->groups, p->channels + 1, p->out_channels + 1); /* bounds each of them */
+  TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
   if (!tc_refused(prepare)) {
     conv_check(prepare);
   }
+  if (tc_refused(prepare)) {
+    return;
+  }
   TC_REQUIRE(prepare,
-             tc_refused(prepare) ||
-                 (p->kernel_height == 3 && p->kernel_width == 3 && p->stride_height == 1 && p->stride_width == 1 &&
-                  p->dilation_height == 1 && p->dilation_width == 1 && p->groups == 1),
+             p->kernel_height == 3 && p->kernel_width == 3 && p->stride_height == 1 && p->stride_width == 1 &&
+                 p->dilation_height == 1 && p->dilation_width == 1 && p->groups == 1,
              "only 3x3 windows of stride and dilation 1 in one group");
   TC_PRODUCT(prepare, p->channels + TC_LANES, p->out_channels + TC_PANEL, WINO_PRODUCTS, 64 * sizeof(float));
   if (tc_refused(prepare)) {

@@ -63,7 +63,7 @@ static void TC_NAME(tc_gemm_blocks_f32_prepare)(tc_prepare *prepare) {
              "zero points are there or not, as their type says");
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
   const int64_t macs = TC_PRODUCT(prepare, p->m, p->n, p->k);
-  TC_PRODUCT(prepare, p->n + TC_LANES, p->k + p->block, 16); /* more than the state */
+  TC_PRODUCT(prepare, tc_plus(p->n, TC_LANES), tc_plus(p->k, p->block), 16); /* more than the state */
   if (tc_refused(prepare)) {
     return;
   }

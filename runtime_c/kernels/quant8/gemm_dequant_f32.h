@@ -59,7 +59,8 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->lda >= p->k && p->ldc >= p->n, "a row stride is shorter than its row");
   tc_check_activation(prepare, p->activation, p->activation_a, p->activation_b);
   const int64_t macs = TC_PRODUCT(prepare, p->m, p->n, p->k), codes = TC_PRODUCT(prepare, p->n, p->k);
-  const int64_t padded = TC_PRODUCT(prepare, p->n + DEQUANT_COLUMNS, p->k + 2, 9); /* blocks may be of one number */
+  const int64_t padded =
+      TC_PRODUCT(prepare, tc_plus(p->n, DEQUANT_COLUMNS), tc_plus(p->k, 2), 9); /* blocks may be of one number */
   if (tc_refused(prepare)) {
     return;
   }

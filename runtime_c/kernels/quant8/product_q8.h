@@ -75,8 +75,12 @@ static void q8_product_prepare(tc_prepare *prepare, const q8_product *p) {
   tc_touch(prepare, Q8_BIAS, TC_PRODUCT(prepare, p->groups, p->weights.columns), sizeof(int32_t));
   const tc_window *w = &p->input.window;
   const int64_t rows = TC_PRODUCT(prepare, w->batch, w->out_height, w->out_width);
-  const int64_t weights = TC_PRODUCT(prepare, p->groups, p->weights.columns + TC_LANES, p->input.channels + 4,
-                                     w->kernel_height, w->kernel_width + 4, sizeof(int32_t));
+  if (tc_refused(prepare)) {
+    return;
+  }
+  const int64_t weights =
+      TC_PRODUCT(prepare, p->groups, tc_plus(p->weights.columns, TC_LANES), tc_plus(p->input.channels, 4),
+                 w->kernel_height, tc_plus(w->kernel_width, 4), sizeof(int32_t));
   if (tc_refused(prepare)) {
     return;
   }
