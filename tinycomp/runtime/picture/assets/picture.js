@@ -254,7 +254,8 @@ class Picture {
     if (node.kind === "region") return `${node.target}, ${node.children.length} steps`;
     // Of a composite, the node that does most of its work stands for it.
     const main = node.kind === "composite" && node.hasInside ? node.children.reduce((a, b) => (b.macs > a.macs ? b : a), node.children[0]) : node;
-    return tail((main.macs || node.kind !== "composite" ? main : node).label, 26);
+    const named = main.macs || node.kind !== "composite" ? main : node;
+    return tail(named.sources[0] || named.label, 26);
   }
 
   // ---- camera
