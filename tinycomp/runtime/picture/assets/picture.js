@@ -114,7 +114,9 @@ class Graph {
 }
 
 class Picture {
-  constructor(canvas, minimap, data, theme, events) {
+  // caption: what lies over the top of the picture, if there is something.
+  constructor(canvas, minimap, data, theme, events, caption) {
+    this.caption = caption;
     this.canvas = canvas;
     this.minimap = minimap;
     this.graph = new Graph(data);
@@ -276,8 +278,9 @@ class Picture {
 
   fit() {
     const {w, h} = this.graph.root.box;
-    const k = Math.min(1.25, (this.w - 24) / w, (this.h - 24) / h);
-    this.camera = {k, x: (this.w - w * k) / 2, y: (this.h - h * k) / 2};
+    const top = this.caption ? this.caption.offsetTop + this.caption.offsetHeight : 0;
+    const k = Math.min(1.25, (this.w - 24) / w, (this.h - top - 24) / h);
+    this.camera = {k, x: (this.w - w * k) / 2, y: top + (this.h - top - h * k) / 2};
     this.isFitted = true;
     this.draw();
   }
