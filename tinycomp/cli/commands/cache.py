@@ -49,13 +49,16 @@ def _run(options: Namespace, session: Session) -> int:
 def _list(caches: dict[str, Cache], session: Session) -> None:
     found = {kind: cache.entries() for kind, cache in caches.items()}
     for kind, entries in found.items():
-        table = FoldingTable(title=f"{_TITLES[kind]} in {caches[kind].folder}", title_justify="left", expand=True)
+        table = FoldingTable(expand=True)
         for name in ("key", "target", "region", "bytes", "last used"):
             table.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
         for entry in entries:
             cells = (entry.key[:_SHOWN_KEY], entry.target, entry.region, f"{entry.bytes:,}", _ago(_age(entry)))
             table.add_row(*map(Text, cells))
-        session.show(table if entries else f"There is nothing in {caches[kind].folder}.")
+        if entries:
+            session.show(f"{_TITLES[kind]} in {caches[kind].folder}", table)
+        else:
+            session.show(f"There is nothing in {caches[kind].folder}.")
     session.result(_summary(caches, found))
 
 

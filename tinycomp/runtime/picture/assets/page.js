@@ -23,7 +23,7 @@ const pictures = views.map((view, place) => {
   const minimap = element("canvas", {className: "minimap", ariaHidden: "true"});
   const caption = views.length > 1 ? element("div", {className: "caption"}, element("b", {}, "AB"[place]), ` ${view.headline}`) : null;
   $("pictures").append(element("section", {}, canvas, minimap, caption));
-  const picture = new Picture(canvas, minimap, view, theme, {selected: (node) => selected(picture, node)});
+  const picture = new Picture(canvas, minimap, view, theme, {selected: (node) => selected(picture, node)}, caption);
   canvas.addEventListener("pointerdown", () => { active = picture; });
   canvas.addEventListener("focus", () => { active = picture; });
   return picture;
@@ -196,9 +196,11 @@ function differences(holder, tab) {
     ...side("a", "A"), ...side("b", "B"),
     ...(isTimed ? [{title: "B - A", text: (row) => (gain(row) ? `${gain(row) > 0 ? "+" : "-"}${duration(Math.abs(gain(row)))}` : ""), value: gain, isFigure: true}] : []),
   ];
-  return new Table(holder, columns, rows, theme, {
+  const table = new Table(holder, columns, rows, theme, {
     chosen: (row) => goTo(row.a ? pictures[0] : pictures[1], (row.a || row.b).node),
   });
+  tab.follow = () => table.render();
+  return table;
 }
 
 // ---- search

@@ -114,7 +114,9 @@ class Graph {
 }
 
 class Picture {
-  constructor(canvas, minimap, data, theme, events) {
+  // caption: what lies over the top of the picture, if there is something.
+  constructor(canvas, minimap, data, theme, events, caption) {
+    this.caption = caption;
     this.canvas = canvas;
     this.minimap = minimap;
     this.graph = new Graph(data);
@@ -254,7 +256,8 @@ class Picture {
     if (node.kind === "region") return `${node.target}, ${node.children.length} steps`;
     // Of a composite, the node that does most of its work stands for it.
     const main = node.kind === "composite" && node.hasInside ? node.children.reduce((a, b) => (b.macs > a.macs ? b : a), node.children[0]) : node;
-    return tail((main.macs || node.kind !== "composite" ? main : node).label, 26);
+    const named = main.macs || node.kind !== "composite" ? main : node;
+    return tail(named.sources[0] || named.label, 26);
   }
 
   // ---- camera
@@ -275,8 +278,9 @@ class Picture {
 
   fit() {
     const {w, h} = this.graph.root.box;
-    const k = Math.min(1.25, (this.w - 24) / w, (this.h - 24) / h);
-    this.camera = {k, x: (this.w - w * k) / 2, y: (this.h - h * k) / 2};
+    const top = this.caption ? this.caption.offsetTop + this.caption.offsetHeight : 0;
+    const k = Math.min(1.25, (this.w - 24) / w, (this.h - top - 24) / h);
+    this.camera = {k, x: (this.w - w * k) / 2, y: top + (this.h - top - h * k) / 2};
     this.isFitted = true;
     this.draw();
   }
