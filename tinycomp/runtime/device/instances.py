@@ -135,19 +135,18 @@ class Instance:
                         hint="Use smaller inputs, let the target split its regions, or release buffers.",
                     ) from error  # fmt: skip
 
-    def keep(self, array: Array) -> DeviceBuffer:
-        """Return a buffer with the elements of a constant, for good.
+    def room_for(self, array: Array) -> DeviceBuffer:
+        """Return a buffer for a constant, to be kept.
 
         Raises:
             MemoryLimitError: If there is no room.
-            DeviceFault: If the copy fails.
         """
         with self._changed:
             try:
-                return self.device.put(array)
+                return self.device.empty(array.shape, array.dtype)
             except MemoryLimitError:
                 self.trim()
-                return self.device.put(array)
+                return self.device.empty(array.shape, array.dtype)
 
     def _wait(self, limits: Limits) -> None:
         left = None if limits.deadline is None else limits.deadline - time.monotonic()
