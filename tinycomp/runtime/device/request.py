@@ -287,13 +287,12 @@ class Request:
         return results
 
     def _fetched(self, slot: int, lane: int, index: int) -> Any:
-        """Return a value on the host for a step, from a device if need be: that of the lane rather than another."""
+        """Return a value on the host for a step, from a device if need be: that of the lane, or where it was made."""
         value = self.slots[slot]
         if value is not None and not _is_buffer(value):
             return value
-        lanes = sorted(range(len(self._members)), key=lambda other: other != lane)
-        places = [self._places[slot, other] for other in lanes if (slot, other) in self._places]
-        place: DeviceBuffer = places[0] if places else value
+        producer = self._lanes.lane_of.get(self._lanes.producer.get(slot, -1), lane)
+        place: DeviceBuffer = self._places.get((slot, lane)) or self._places.get((slot, producer)) or value
         array, region = np.empty(place.shape, place.dtype), self._lanes.regions[index]
         for left in reversed(range(region.faults.retries + 1)):
             try:
