@@ -327,7 +327,7 @@ class Request:
     def _advance(self) -> None:
         """Submit what can begin."""
         for number, lane in enumerate(self._lanes.lanes):
-            while self._heads[number] < len(lane.steps) and number not in self._held:
+            while self._heads[number] < len(lane.steps) and number not in self._held and not self._over:
                 index = lane.steps[self._heads[number]]
                 if self._needs[index]:
                     break
@@ -358,7 +358,10 @@ class Request:
                     task.add("copy out", member.device.copy(buffer, array), array.nbytes)
         except Exception as error:
             task.error = error
-        member.instance.watch(task)
+        try:
+            member.instance.watch(task)
+        except DeviceFault as fault:
+            self._fail(located(fault, region, member.device.name))
 
     def _place(self, key: int, lane: int) -> DeviceBuffer:
         """Return where a value lies on the device of a lane: where the caller wants it, or in the lane's memory."""
