@@ -112,6 +112,7 @@ class SimulatedDevice(Device):
         self._random = random.Random(f"{self.behaviour.seed} {name}")
         self._changed = threading.Condition(threading.RLock())
         self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
+        self._closed = False
         self._thread = threading.Thread(target=self._execute, name=name, daemon=True)
         self._thread.start()
 
@@ -209,7 +210,9 @@ class SimulatedDevice(Device):
 
     def close(self) -> None:
         """End after the commands in the queue."""
-        self._queue.put(None)
+        with self._changed:
+            self._closed = True
+            self._queue.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -245,6 +248,8 @@ class SimulatedDevice(Device):
     ) -> _Command:  # fmt: skip
         blocks = [place.handle for place in places if isinstance(place, DeviceBuffer)]
         with self._changed:
+            if self._closed:
+                raise DeviceFault("the device has been closed", command=name, where=self.name)
             for block in blocks:
                 block.commands += 1
             command = _Command(name, work, blocks, spoil, seconds)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.device.units import Listening, chain, data, diamond, mixed, unit
+from tests.runtime.device.units import Listening, chain, data, diamond, graph_of, mixed, unit
 from tinycomp.errors import DeviceFault, ExecutionError, OptionError, TargetError
 from tinycomp.target_api import Activity, DeviceBuffer, DeviceProgram, FaultPolicy, Node, Target
 from tinycomp.targets.device_sim import Behaviour
@@ -105,6 +105,18 @@ def test_faults_in_every_place_leave_results_as_they_are(seed: int) -> None:
             assert sum(row.fallbacks for row in module.report().devices)
     finally:
         logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+def test_constants_that_do_not_arrive(rate: float, caplog: pytest.LogCaptureFixture) -> None:
+    graph = graph_of()
+    graph.set_outputs([graph.add("Mul", [graph.inputs[0], graph.add_const(data(seed=3), "w")]).output], ["y"])
+    target = unit("npu", "Mul", bind_constants=False, behaviour=Behaviour(fault_rate=rate))
+    with tinycomp.compile(graph, target, faults=FaultPolicy(retries=2, fallback=True)) as module:
+        for number in range(5):
+            np.testing.assert_array_equal(module(data(seed=number)), data(seed=number) * data(seed=3))
+        assert (module.report().devices[0].fallbacks == 5) is (rate == 1.0)
+    assert any("a constant is missing there" in record.getMessage() for record in caplog.records) is (rate == 1.0)
 
 
 def test_a_policy_is_for_regions_by_their_names() -> None:

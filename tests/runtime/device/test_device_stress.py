@@ -38,6 +38,29 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+def test_a_module_that_is_closed_under_way_leaves_nobody_waiting() -> None:
+    for _ in range(10):
+        targets = [unit("npu", "Relu", "Neg", "Sub", behaviour=BEHAVIOUR), unit("dsp", "Mul", behaviour=BEHAVIOUR)]
+        module = tinycomp.compile(mixed(), targets, faults=FaultPolicy(retries=2))
+        module(data(SHAPE))
+        ends: list[BaseException] = []
+
+        def ask(module: tinycomp.Module = module, ends: list[BaseException] = ends) -> None:
+            try:
+                while True:
+                    module(data(SHAPE))
+            except tinycomp.DeviceFault as fault:
+                ends.append(fault)
+
+        askers = [threading.Thread(target=ask) for _ in range(4)]
+        for asker in askers:
+            asker.start()
+        module.close()
+        for asker in askers:
+            asker.join(30)
+        assert len(ends) == 4
+
+
 @pytest.mark.parametrize(
     ("behaviour", "instances", "policy"),
     [

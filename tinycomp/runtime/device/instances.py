@@ -78,15 +78,20 @@ class Instance:
             self.active -= 1
 
     def watch(self, task: Waited) -> None:
-        """Have the end of a task waited for, after those before it."""
+        """Have the end of a task waited for, after those before it.
+
+        Raises:
+            DeviceFault: If the device has been closed meanwhile.
+        """
         with self._changed:
+            self.check_open()
             if self._waiter is None:
                 name = f"tinycomp, {self.device.name}"
                 self._waiter = threading.Thread(
                     target=_wait_for, args=(self._tasks, self.device), name=name, daemon=True
                 )
                 self._waiter.start()
-        self._tasks.put(task)
+            self._tasks.put(task)
 
     def check_open(self) -> None:
         """Refuse to go on with a device that has been closed, or belongs to the parent of this process.
@@ -135,19 +140,18 @@ class Instance:
                         hint="Use smaller inputs, let the target split its regions, or release buffers.",
                     ) from error  # fmt: skip
 
-    def keep(self, array: Array) -> DeviceBuffer:
-        """Return a buffer with the elements of a constant, for good.
+    def room_for(self, array: Array) -> DeviceBuffer:
+        """Return a buffer for a constant, to be kept.
 
         Raises:
             MemoryLimitError: If there is no room.
-            DeviceFault: If the copy fails.
         """
         with self._changed:
             try:
-                return self.device.put(array)
+                return self.device.empty(array.shape, array.dtype)
             except MemoryLimitError:
                 self.trim()
-                return self.device.put(array)
+                return self.device.empty(array.shape, array.dtype)
 
     def _wait(self, limits: Limits) -> None:
         left = None if limits.deadline is None else limits.deadline - time.monotonic()
@@ -189,10 +193,10 @@ class Instance:
             waiter = self._waiter
             with contextlib.suppress(DeviceFault):
                 self.trim()
+            self._tasks.put(None)
         if waiter is None:
             self.device.close()
             return
-        self._tasks.put(None)
         if waiter is not threading.current_thread():
             waiter.join(patience)
 

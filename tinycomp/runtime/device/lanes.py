@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tinycomp.memory.locks import Lock
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.device.instances import DeviceSet, Instance
 from tinycomp.runtime.device.interface import DeviceBuffer
@@ -110,7 +111,9 @@ class Lanes:
         self.outputs = frozenset(output_slots)
         self.types = self._types(inputs, input_slots)
         self.resident: dict[tuple[int, int], tuple[Instance, DeviceBuffer]] = {}
-        """Constants on devices, by slot and number of the device."""
+        """Constants that have been brought to devices, by slot and number of the device."""
+        self.bringing = Lock()
+        """Held while constants are."""
         self._placed: BoundedCache[tuple[int, ...], Placed] = BoundedCache(SPECIALISATIONS)
 
     def _is_planned(self, run: Run) -> TypeGuard[DeviceRegion]:

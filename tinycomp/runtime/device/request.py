@@ -127,7 +127,7 @@ class Request:
         for index, run in self._placed.runs.items():
             if isinstance(run, DeviceRegion):
                 run.loaded(self._members[lanes.lane_of[index]].instance)
-        self._keep_constants()
+        self._bring_constants()
         users = {member.instance.number: member for member in self._members}
         for member in users.values():
             member.count(requests=1)
@@ -193,18 +193,36 @@ class Request:
         others = {lanes.lane_of[i] for i in lanes.readers.get(key, ()) if i in lanes.regions} - {lane}
         return any(not _reaches(self._members[other], device) for other in others)
 
-    def _keep_constants(self) -> None:
-        """Bring the constants that regions read to their devices, once for all runs."""
-        resident = self._lanes.resident
-        for number, lane in enumerate(self._lanes.lanes):
-            instance = self._members[number].instance
+    def _bring_constants(self) -> None:
+        """Copy constants that regions read to their devices, where they stay for all runs."""
+        lanes = self._lanes
+        for number, lane in enumerate(lanes.lanes):
+            member = self._members[number]
             for slot in lane.constants:
-                known = resident.get((slot, instance.number))
-                if known is None:
-                    array = np.ascontiguousarray(self.slots[slot]).reshape(np.shape(self.slots[slot]))
-                    known = resident[slot, instance.number] = instance, instance.keep(array)
-                    self._members[number].count(copies_in=1, bytes_in=array.nbytes)
-                self._places[slot, number] = known[1]
+                place = slot, member.instance.number
+                if place not in lanes.resident:
+                    with lanes.bringing:
+                        if place not in lanes.resident:
+                            reader = next(i for i in lane.steps if slot in self._steps[i].reads)
+                            self._bring(slot, member, lanes.regions[reader])
+
+    def _bring(self, slot: int, member: Member, region: DeviceRegion) -> None:
+        """Copy a constant to a device; the region that reads it first misses it if that fails."""
+        array = _contiguous(self.slots[slot])
+        buffer = member.instance.room_for(array)
+        for left in reversed(range(region.faults.retries + 1)):
+            try:
+                member.device.wait(member.device.copy(array, buffer), region.faults.timeout)
+            except Exception as error:
+                member.count(faults=1)
+                fault = located(as_fault(error, "copy in"), region, member.device.name)
+                _faults.warning(
+                    "%s; %s", fault, "a constant is copied again" if left else "a constant is missing there"
+                )
+            else:
+                self._lanes.resident[slot, member.instance.number] = member.instance, buffer
+                member.count(copies_in=1, bytes_in=array.nbytes)
+                return
 
     def _fetch_given(self) -> None:
         """Bring inputs that lie on devices to the host where something there, or an unreachable device, reads them."""
@@ -269,13 +287,12 @@ class Request:
         return results
 
     def _fetched(self, slot: int, lane: int, index: int) -> Any:
-        """Return a value on the host for a step, from a device if need be: that of the lane rather than another."""
+        """Return a value on the host for a step, from a device if need be: that of the lane, or where it was made."""
         value = self.slots[slot]
         if value is not None and not _is_buffer(value):
             return value
-        lanes = sorted(range(len(self._members)), key=lambda other: other != lane)
-        places = [self._places[slot, other] for other in lanes if (slot, other) in self._places]
-        place: DeviceBuffer = places[0] if places else value
+        producer = self._lanes.lane_of.get(self._lanes.producer.get(slot, -1), lane)
+        place: DeviceBuffer = self._places.get((slot, lane)) or self._places.get((slot, producer)) or value
         array, region = np.empty(place.shape, place.dtype), self._lanes.regions[index]
         for left in reversed(range(region.faults.retries + 1)):
             try:
@@ -285,7 +302,7 @@ class Request:
                 fault = located(as_fault(error, "copy out"), region, place.device.name)
                 if not left:
                     raise fault from error
-                _faults.warning("%s; the copy to the host is tried again", fault)
+                _faults.warning("%s; the copy to the host is tried again", _short(fault))
         return array
 
     # On any thread, with the lock held -------------------------------------------------------------------------------
@@ -310,7 +327,7 @@ class Request:
     def _advance(self) -> None:
         """Submit what can begin."""
         for number, lane in enumerate(self._lanes.lanes):
-            while self._heads[number] < len(lane.steps) and number not in self._held:
+            while self._heads[number] < len(lane.steps) and number not in self._held and not self._over:
                 index = lane.steps[self._heads[number]]
                 if self._needs[index]:
                     break
@@ -341,7 +358,10 @@ class Request:
                     task.add("copy out", member.device.copy(buffer, array), array.nbytes)
         except Exception as error:
             task.error = error
-        member.instance.watch(task)
+        try:
+            member.instance.watch(task)
+        except DeviceFault as fault:
+            self._fail(located(fault, region, member.device.name))
 
     def _place(self, key: int, lane: int) -> DeviceBuffer:
         """Return where a value lies on the device of a lane: where the caller wants it, or in the lane's memory."""
@@ -362,6 +382,8 @@ class Request:
         known = self._places.get((slot, lane))
         if known is not None:
             return known
+        if slot in self._lanes.constants:
+            return self._constant(task, slot)
         device = task.member.device
         task.entered.append(slot)
         elsewhere: list[DeviceBuffer] = [self._given[slot]] if slot in self._given else []
@@ -379,8 +401,7 @@ class Request:
                 task.add("copy across", device.copy(buffer, place), place.nbytes)
                 _copies.debug("%s: %d bytes from %s", device.name, place.nbytes, buffer.device.name)
                 return place
-        array = self.slots[slot]
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        array = _contiguous(self.slots[slot])
         adopted = device.adopted(array)
         if adopted is not None:
             self._places[slot, lane] = adopted
@@ -389,6 +410,13 @@ class Request:
         task.add("copy in", device.copy(array, place), place.nbytes)
         _copies.debug("%s: %d bytes from the host", device.name, place.nbytes)
         return place
+
+    def _constant(self, task: _Task, slot: int) -> DeviceBuffer:
+        """Return a constant on a device."""
+        known = self._lanes.resident.get((slot, task.member.instance.number))
+        if known is None:
+            raise DeviceFault("a constant could not be copied to the device", command="copy in")
+        return known[1]
 
     # On the thread that waits for a device ---------------------------------------------------------------------------
 
@@ -413,11 +441,11 @@ class Request:
             self._places.pop((key, lane), None)
         attempt = self._attempts[task.index] = self._attempts.get(task.index, 0) + 1
         if attempt <= policy.retries:
-            _faults.warning("%s; the region is run again, %d of %d times", fault, attempt, policy.retries)
+            _faults.warning("%s; the region is run again, %d of %d times", _short(fault), attempt, policy.retries)
             task.member.count(retries=1)
             self._submit(task.index, task.region)
         elif policy.fallback:
-            _faults.warning("%s; the region runs on the numpy kernels instead", fault)
+            _faults.warning("%s; the region runs on the numpy kernels instead", _short(fault))
             self._jobs.put(("fallback", task.index))
         else:
             _faults.error("%s", fault)
@@ -502,12 +530,20 @@ def located(fault: DeviceFault, region: DeviceRegion, device: str) -> DeviceFaul
     )  # fmt: skip
 
 
+def _short(fault: DeviceFault) -> str:
+    return f"{fault.where}: {fault.message}"
+
+
 _SHOWN = 4
 """How many nodes the text of a fault names."""
 
 
 def _is_buffer(value: Any) -> bool:
     return isinstance(value, DeviceBuffer)
+
+
+def _contiguous(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(np.shape(array))
 
 
 def _reaches(member: Member, device: Any) -> bool:
