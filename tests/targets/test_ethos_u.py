@@ -90,7 +90,7 @@ def test_a_missing_compiler_is_an_error_that_says_what_to_install():
 
 @needs_vela
 def test_what_vela_cannot_read_is_declined():
-    with pytest.raises(Decline, match="Vela does not compile it"):
+    with pytest.raises(Decline, match="Vela does not compile it, code 1: "):
         vela.compile_file(np.zeros(64, np.uint8), ["--accelerator-config", "ethos-u55-128"], interpreter())
 
 

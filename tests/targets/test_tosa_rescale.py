@@ -70,8 +70,9 @@ def test_sums_of_two_bytes_are_those_of_float32(combine: np.ufunc):
         factors = rescale.scaled_sum(a, b, scales, wanted, low, high)
         if factors is not None:
             found += 1
-            assert 0 < factors.first < 2**15
-            sums = a[:, None] * factors.first + b * factors.second
+            assert 0 < factors.first < 2**15 << 6
+            assert factors.offset or factors.first < 2**15
+            sums = a[:, None] * factors.first + b * factors.second + factors.offset
             np.testing.assert_array_equal(np.clip(rescaled(sums, factors.scale), low, high), wanted)
     assert found >= 7
 

@@ -75,7 +75,7 @@ def compile_file(file: Array, arguments: Sequence[str], python: str) -> Compiled
             raise missing("ethos-u-vela", python, outcome.stderr.strip().splitlines()[-1])
         made = folder / "region_vela.npz"
         if outcome.returncode or not made.exists():
-            raise Decline(f"Vela does not compile it: {_complaint(said)}")
+            raise Decline(f"Vela does not compile it, code {outcome.returncode}: {_complaint(said)}")
         if "CPU operators = 0 " not in said:
             raise Decline(f"Vela leaves operators to the processor: {_complaint(said)}")
         with np.load(made, allow_pickle=False) as arrays:
@@ -106,7 +106,7 @@ def _run(command: list[str], python: str) -> subprocess.CompletedProcess[str]:
 
 def _complaint(said: str) -> str:
     """Return the lines in which Vela says what is wrong, or its last one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Warning: No ")]
     wrong = [line for line in lines if "rror" in line or "not supported" in line or "onstraint" in line]
     return "; ".join((wrong or lines or ["it says nothing"])[-3:])
 

@@ -7,7 +7,7 @@ TOSA has no others. At the border of the region every value is row-major and has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,7 @@ class Emitter:
             return self.reshape(tensor, shape)
         return self.add("TRANSPOSE", [tensor], shape, perms=[int(axis) for axis in perms])
 
-    def slice(self, tensor: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    def cut(self, tensor: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
         """Emit a SLICE, if anything is cut off."""
         if tuple(sizes) == tensor.shape:
             return tensor
@@ -218,12 +218,13 @@ class Emitter:
             behind = reach - size - window.before[axis]
             sizes[axis + 1] += min(behind, 0)
             pads += [window.before[axis], max(behind, 0)]
-        return self.slice(x, (0, 0, 0, 0), sizes), pads
+        return self.cut(x, (0, 0, 0, 0), sizes), pads
 
     def convolve(
-        self, x: Tensor, weight: Array, bias: Array, window: Window[int], groups: int, point: int = 0
-    ) -> Tensor:
-        """Emit a convolution and return its sums.
+        self, x: Tensor, weight: Array, bias: Array, window: Window[int], groups: int, point: int = 0,
+        finish: Callable[[Tensor, slice], Tensor] = lambda sums, channels: sums,
+    ) -> Tensor:  # fmt: skip
+        """Emit a convolution and return what becomes of its sums.
 
         Args:
             x: Images.
@@ -232,6 +233,7 @@ class Emitter:
             window: Its geometry, of two axes.
             groups: Into how many the channels fall.
             point: Zero point of the images.
+            finish: Emits what becomes of the sums of some channels, those of a group.
         """
         x, pads = self.windows(x, window)
         batch, channels, filters = x.shape[0], x.shape[3], len(weight)
@@ -248,11 +250,12 @@ class Emitter:
 
         if groups == channels > 1:
             split = weight.reshape(channels, filters // channels, *weight.shape[2:])
-            return one("DEPTHWISE_CONV2D", x, np.ascontiguousarray(split.transpose(2, 3, 0, 1)), bias)
+            sums = one("DEPTHWISE_CONV2D", x, np.ascontiguousarray(split.transpose(2, 3, 0, 1)), bias)
+            return finish(sums, slice(None))
         each, made = channels // groups, filters // groups
         rows = np.ascontiguousarray(weight.transpose(0, 2, 3, 1))
         parts = [
-            one("CONV2D", self.slice(x, (0, 0, 0, g * each), (*x.shape[:3], each)), rows[of], bias[of])
+            finish(one("CONV2D", self.cut(x, (0, 0, 0, g * each), (*x.shape[:3], each)), rows[of], bias[of]), of)
             for g in range(groups)
             for of in [slice(g * made, (g + 1) * made)]
         ]

@@ -119,8 +119,10 @@ def _emit_product(emit: Emitter, node: Node) -> None:
     point = layer.zero_point - offset_of(x.dtype)
     scale, bias = _scale_of_product(layer, to)
     assert scale is not None
-    sums = emit.convolve(images, weight, bias, window, groups, point)
-    y = emit.requantize(sums, scale, to)
+    y = emit.convolve(
+        images, weight, bias, window, groups, point,
+        lambda sums, channels: emit.requantize(sums, scale.of(channels), to),
+    )  # fmt: skip
     if is_image:
         emit.write_image(node.output, y)
     else:
@@ -258,7 +260,11 @@ def _emit_binary(emit: Emitter, node: Node) -> None:
         for v, factor, point in zip(values, factors, points, strict=True)
     ]
     shift = [emit.point(0, "int8")] if kind == "MUL" else []
-    emit.write(node.output, emit.requantize(emit.add(kind, [*operands, *shift], shape), scale, to), order)
+    sums = emit.add(kind, [*operands, *shift], shape)
+    if isinstance(found, ScaledSum) and found.offset:
+        offset = emit.program.const(np.full([1] * len(shape), found.offset, np.int32))
+        sums = emit.add("ADD", [sums, offset], shape)
+    emit.write(node.output, emit.requantize(sums, scale, to), order)
 
 
 def common_order(emit: Emitter, values: list[Value], result: Value) -> Order:

@@ -59,7 +59,7 @@ def _emit_slice(emit: Emitter, node: Node) -> None:
 def _emit_part(emit: Emitter, x: Value, result: Value, taken: list[range]) -> None:
     order = emit.order(x)
     starts, sizes = [taken[axis].start for axis in order], [len(taken[axis]) for axis in order]
-    emit.write(result, emit.slice(emit.read(x, order), starts, sizes), order)
+    emit.write(result, emit.cut(emit.read(x, order), starts, sizes), order)
 
 
 def _emit_split(emit: Emitter, node: Node) -> None:

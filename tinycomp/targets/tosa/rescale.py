@@ -44,6 +44,11 @@ class Scale:
         shift = _BITS - factor.bit_length()
         return cls(np.array([factor << shift], np.int32), np.array([shift], np.int8))
 
+    def of(self, channels: slice) -> Scale:
+        """Return the scale of some of the channels."""
+        one = self.multipliers.size == 1
+        return self if one else Scale(self.multipliers[channels], self.shifts[channels], self.double)
+
     def applied(self, sums: Array) -> Array:
         """Return what becomes of int64 sums, by the specification's ``apply_scale_32``, for one multiplier."""
         shift = self.shifts.astype(np.int64)
@@ -134,22 +139,28 @@ def product(pairs: Array, results: Array, low: int, high: int) -> Scale | None:
 
 @dataclass(frozen=True)
 class ScaledSum:
-    """Hold ``rescale(a * first + b * second)``, where the sums are exact in int32.
+    """Hold ``rescale(a * first + b * second + offset)``, where the sums are exact in int32.
 
     Attributes:
         first: Factor of the first operand without its zero point.
         second: Of the other; negative in a difference.
         scale: What becomes of the sums.
+        offset: Less than a step of the result by far; it moves sums away from the wrong side of their ties.
     """
 
     first: int
     second: int
     scale: Scale
+    offset: int = 0
 
 
 _GREATEST = 2**15 - 1
 """Of the factors: Ethos-U multiplies the operands of an addition by 16 bits on the way."""
 _TRIED = 256
+_FINER = 6
+"""Bits more that factors have where an offset is needed; the multiplication by them then is an operation of its own."""
+_OFFSETS = np.arange(-60, 61, 2)
+_CRITICAL = 512
 
 
 def scaled_sum(
@@ -181,18 +192,25 @@ def scaled_sum(
     if len(bounds) <= count:
         return None
     near = np.argpartition(apart, count)[:count]
-    sums = np.multiply.outer(firsts, of_a[near]) + np.multiply.outer(seconds, of_b[near])
-    with np.errstate(divide="ignore"):
-        slopes = bounds[near] / sums
-    least = reaches[near] == (sums > 0)
-    spread = np.where(least, np.inf, slopes).min(axis=1) - np.where(least, slopes, -np.inf).max(axis=1)
-    # In relation to the slope itself, which is the less the greater the factors are.
-    for best in np.argsort(-spread * np.abs(firsts), kind="stable")[:4]:
-        factors = int(firsts[best]), int(seconds[best])
-        whole = of_a * factors[0] + of_b * factors[1]
-        found = _slope(whole, bounds, reaches, int(np.abs(whole).max())) if spread[best] > 0 else None
-        if found is not None:
-            return ScaledSum(*factors, Scale(np.array([found[0]], np.int32), np.array([found[1]], np.int8)))
+    products = np.multiply.outer(firsts, of_a[near]) + np.multiply.outer(seconds, of_b[near])
+    for finer, offsets, tried in ((0, np.zeros(1, np.int64), _TRIED), (_FINER, _OFFSETS, _TRIED // 4)):
+        if finer and count > _CRITICAL:
+            break  # with so many sums next to a tie, there is no way out
+        sums = (products[:tried, None] << finer) + offsets[:, None]
+        with np.errstate(divide="ignore"):
+            slopes = bounds[near] / sums
+        least = reaches[near] == (sums > 0)
+        spread = np.where(least, np.inf, slopes).min(axis=2) - np.where(least, slopes, -np.inf).max(axis=2)
+        # In relation to the slope itself, which is the less the greater the factors are.
+        wide = (spread * np.abs(firsts)[:tried, None]).reshape(-1)
+        for best in np.argsort(-wide, kind="stable")[:4]:
+            at, offset = divmod(int(best), len(offsets))
+            first, second = (int(factors[at]) << finer for factors in (firsts, seconds))
+            whole = of_a * first + of_b * second + offsets[offset]
+            found = _slope(whole, bounds, reaches, int(np.abs(whole).max())) if wide[best] > 0 else None
+            if found is not None:
+                scale = Scale(np.array([found[0]], np.int32), np.array([found[1]], np.int8))
+                return ScaledSum(first, second, scale, int(offsets[offset]))
     return None
 
 
