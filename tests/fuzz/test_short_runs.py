@@ -46,7 +46,7 @@ def without_node_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NODES, "0")
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", COUNTS)
 def test_short_run(name: str, tmp_path: Path) -> None:
     outcome = Session(registry.find(name), tmp_path).run(0, COUNTS[name])
     assert not outcome.findings, "\n".join(outcome.first.values())
