@@ -200,6 +200,9 @@ typedef tc_conv2d_f32_params tc_conv2d_winograd_f32_params;
 /* conv2d_bf16_f32: conv2d_f32 in one group with x and w rounded as by gemm_bf16_f32; panel_order is ignored. */
 typedef tc_conv2d_f32_params tc_conv2d_bf16_f32_params;
 
+/* conv2d_winograd_bf16_f32: conv2d_winograd_f32 with tiles of 2x2, transformed patches and weights rounded likewise. */
+typedef tc_conv2d_f32_params tc_conv2d_winograd_bf16_f32_params;
+
 /* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.
  * Operands: y, x, w ([channels, 1, kernel_height, kernel_width]), bias (optional, constant), residual (optional). */
 typedef struct tc_dwconv2d_f32_params {

@@ -8,6 +8,7 @@
 #include "conv/conv2d_f32.h"
 #include "conv/conv2d_winograd_f32.h"
 #include "conv/conv2d_bf16_f32.h"
+#include "conv/conv2d_winograd_bf16_f32.h"
 
 #include "dwconv/dwconv2d_f32.h"
 

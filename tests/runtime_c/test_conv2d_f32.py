@@ -123,6 +123,38 @@ def test_winograd_equals_numpy(case, algorithm, activation, isa, pool, rng):
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=4e-4)
 
 
+@pytest.mark.parametrize("activation", [1, 6])
+@pytest.mark.parametrize("case", [case for case in CASES if is_winograd_case(case)])
+def test_winograd_of_rounded_factors_is_near(case, activation, isa, pool, rng):
+    x_shape, w_shape, *geometry = CASES[case]
+    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
+    bias = rng.standard_normal(w_shape[0], np.float32)
+    before = conv2d(x, w, *geometry)
+    residual = rng.standard_normal(before.shape, np.float32)
+    params = {**conv_params(x, w, *geometry), "activation": activation, "algorithm": WINOGRAD["2x2"]}
+    operands, output = [x, Weight(w), Weight(bias), residual], ("float32", before.shape)
+    y = run_single("conv2d_winograd_bf16_f32", operands, params, output, isa, pool)
+    before += bias + residual
+    with np.errstate(over="ignore"):
+        expected = np.maximum(before, 0) if activation == 1 else before / (1 + np.exp(-before))
+    np.testing.assert_allclose(y, expected, rtol=0, atol=0.02 * np.abs(expected).max(initial=1.0))
+
+
+@pytest.mark.parametrize("blocks", [{}, {"block_rows": 5}, {"group_channels": 64}], ids=str)
+@pytest.mark.parametrize("channels", [1, 24, 37])
+def test_winograd_of_factors_that_bfloat16_holds_is_exact(channels, blocks, isa, pool, rng):
+    """Transforms of these integers have at most 8 bits."""
+    x = rng.integers(-15, 16, (2, 9, 11, channels)).astype(np.float32)
+    w = 4 * rng.integers(-3, 4, (140, channels, 3, 3)).astype(np.float32)
+    geometry = ((1, 1), (1, 1), (1, 1, 1, 1), 1)
+    params = conv_params(x, w, *geometry) | {"algorithm": WINOGRAD["2x2"]} | blocks
+    expected = conv2d(x, w, *geometry)
+    y = run_single(
+        "conv2d_winograd_bf16_f32", [x, Weight(w), None, None], params, ("float32", expected.shape), isa, pool
+    )
+    np.testing.assert_array_equal(y, expected)
+
+
 @pytest.mark.parametrize("shape", ["28x28x128", "7x7x512"])
 @pytest.mark.parametrize(("form", "factor"), [("2x2", 1.5), ("4x4", 2.5)])
 def test_winograd_is_as_exact_as_the_direct_form(form, factor, shape, isa, rng):
@@ -172,6 +204,7 @@ def test_blocks_never_change_a_bit(case, block_rows, panel_order, isa, pool, rng
         ("conv2d_winograd_f32", {"algorithm": 1}, "there is no algorithm 1 here"),
         ("conv2d_bf16_f32", {"algorithm": 3}, "there is no algorithm 3 here"),
         ("conv2d_bf16_f32", {"groups": 2}, "there are 2 groups, not one"),
+        ("conv2d_winograd_bf16_f32", {"algorithm": 4}, "there is no algorithm 4 here"),
         ("conv2d_f32", {"block_rows": -1}, "a block cannot have -1 rows"),
         ("conv2d_winograd_f32", {"block_rows": 5000}, "a block cannot have 5000 rows"),
         ("conv2d_winograd_f32", {"group_channels": -8}, "a group cannot have -8 channels"),

@@ -72,11 +72,9 @@ static int64_t wino_row_pointers(const wino_plan *plan) {
   return tc_round_up(plan->block_tiles, TC_ALIGNMENT / (int64_t)sizeof(float *));
 }
 
-static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
+/* States the call with products of so many words along the depth. */
+static void wino_prepare(tc_prepare *prepare, int64_t words) {
   const tc_conv2d_winograd_f32_params *p = prepare->params;
-  TC_REQUIRE(prepare,
-             p->algorithm == TC_CONV_AUTO || p->algorithm == TC_CONV_WINOGRAD_2 || p->algorithm == TC_CONV_WINOGRAD_4,
-             "there is no algorithm %lld here", (long long)p->algorithm);
   TC_REQUIRE(prepare, p->group_channels >= 0 && p->group_channels <= TC_MAX_BYTES, "a group cannot have %lld channels",
              (long long)p->group_channels);
   TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
@@ -94,7 +92,8 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  const wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
+  wino_plan plan = wino_plan_make(p, prepare->l2_bytes);
+  plan.panel_floats = tc_packed_floats(words, p->out_channels);
   prepare->units = plan.blocks * plan.groups;
   prepare->cost = 2.0 * (double)plan.tiles * plan.products * (double)p->channels * (double)p->out_channels;
   prepare->work.done = prepare->cost;
@@ -104,6 +103,14 @@ static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
   TC_SHARE(prepare, p->channels, p->out_channels, plan.out);
   prepare->scratch_bytes = wino_row_pointers(&plan) * (int64_t)sizeof(float *) +
                            plan.products * (plan.in_stride + plan.out_stride) * (int64_t)sizeof(float);
+}
+
+static void TC_NAME(tc_conv2d_winograd_f32_prepare)(tc_prepare *prepare) {
+  const tc_conv2d_winograd_f32_params *p = prepare->params;
+  TC_REQUIRE(prepare,
+             p->algorithm == TC_CONV_AUTO || p->algorithm == TC_CONV_WINOGRAD_2 || p->algorithm == TC_CONV_WINOGRAD_4,
+             "there is no algorithm %lld here", (long long)p->algorithm);
+  wino_prepare(prepare, p->channels);
 }
 
 static void TC_NAME(tc_conv2d_winograd_f32_pack)(const tc_prepare *prepare, void *state) {
@@ -136,6 +143,8 @@ typedef struct wino_unit {
   int64_t column, column_count; /* output channels */
   const float **rows;
   float *patches, *products;
+  int64_t depth;                                   /* of the products: channels, or words of rounded_bf16.h */
+  const tc_tile_f32_fn (*tiles)[TC_TILE_MOST + 1]; /* as tc_block_f32 has it */
   tc_epilogue_f32 epilogue;
 } wino_unit;
 
@@ -183,13 +192,13 @@ TC_INLINE void wino_transform_input(const int out, const wino_unit *u) {
 }
 
 static void wino_multiply(const wino_unit *u) {
-  const tc_conv2d_winograd_f32_params *p = u->call->params;
   const float *panels = (const float *)u->call->state + u->plan.padded_out + u->plan.padded_in;
   const float zeros[TC_PANEL] = {0};
   tc_block_f32 block = {.rows = u->rows,
                         .row_count = u->tile_count,
                         .taps = 1,
-                        .depth = p->channels,
+                        .depth = u->depth,
+                        .tiles = u->tiles,
                         .bias = zeros,
                         .c_stride = u->plan.padded_group,
                         .epilogue = tc_epilogue(TC_ACT_NONE, 0, 0)};
@@ -200,7 +209,7 @@ static void wino_multiply(const wino_unit *u) {
     for (int64_t n = 0; n < u->column_count; n += TC_PANEL) {
       /* Whole vectors: the padding of the panels makes the rest of the products zero. */
       block.columns = tc_round_up(tc_min(u->column_count - n, TC_PANEL), TC_LANES);
-      block.panel = panels + e * u->plan.panel_floats + (u->column + n) * p->channels;
+      block.panel = panels + e * u->plan.panel_floats + (u->column + n) * u->depth;
       block.c = u->products + e * u->plan.out_stride + n;
       tc_block_run(&block);
     }
@@ -306,22 +315,34 @@ static void wino_end(const wino_unit *u) {
   }
 }
 
-static void TC_NAME(tc_conv2d_winograd_f32)(const tc_call *call, int64_t begin, int64_t end) {
+static wino_unit wino_unit_make(const tc_call *call, const wino_plan *plan) {
   const tc_conv2d_winograd_f32_params *p = call->params;
-  const wino_plan plan = wino_plan_make(p, call->l2_bytes);
   wino_unit u = {.call = call,
-                 .plan = plan,
+                 .plan = *plan,
                  .window = TC_WINDOW(p),
                  .rows = call->scratch,
+                 .depth = p->channels,
                  .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
-  u.patches = (float *)(u.rows + wino_row_pointers(&plan));
-  u.products = u.patches + plan.products * plan.in_stride;
+  u.patches = (float *)(u.rows + wino_row_pointers(plan));
+  u.products = u.patches + plan->products * plan->in_stride;
+  return u;
+}
+
+/* Makes u the place of a unit. */
+static void wino_seek(wino_unit *u, int64_t unit) {
+  const tc_conv2d_winograd_f32_params *p = u->call->params;
+  u->first_tile = unit / u->plan.groups * u->plan.block_tiles;
+  u->tile_count = tc_min(u->plan.tiles - u->first_tile, u->plan.block_tiles);
+  u->column = unit % u->plan.groups * u->plan.group;
+  u->column_count = tc_min(p->out_channels - u->column, u->plan.group);
+}
+
+static void TC_NAME(tc_conv2d_winograd_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const wino_plan plan = wino_plan_make(call->params, call->l2_bytes);
+  wino_unit u = wino_unit_make(call, &plan);
   int64_t block = -1; /* whose patches are in scratch */
   for (int64_t unit = begin; unit < end; unit++) {
-    u.first_tile = unit / plan.groups * plan.block_tiles;
-    u.tile_count = tc_min(plan.tiles - u.first_tile, plan.block_tiles);
-    u.column = unit % plan.groups * plan.group;
-    u.column_count = tc_min(p->out_channels - u.column, plan.group);
+    wino_seek(&u, unit);
     if (block != unit / plan.groups) {
       block = unit / plan.groups;
       wino_begin(&u);

@@ -130,15 +130,15 @@ enum { BF16_PACKED = 32 };
 
 /* Packs some depths of a panel, an even number or the last ones, which are given as floats; one more line follows them.
  */
-static void bf16_pack_lines(const bf16_plan *plan, float *lines, int64_t depth, int64_t width, float *out) {
+static void bf16_pack_lines(bool pairs, float *lines, int64_t depth, int64_t width, float *out) {
   for (int64_t i = 0; i < width; i++) {
     lines[depth * width + i] = 0.0f;
   }
-  const int64_t step = plan->pairs ? 2 : 1;
+  const int64_t step = pairs ? 2 : 1;
   for (int64_t k = 0; k < depth; k += step, out += width) {
     for (int64_t j = 0; j < width; j += TC_LANES) {
       const tc_vf first = bf16_round(tc_vf_load(lines + k * width + j));
-      if (plan->pairs) {
+      if (pairs) {
         const tc_vf second = bf16_round(tc_vf_load(lines + (k + 1) * width + j));
         tc_vi_store(out + j, tc_vi_add(tc_vi_and(tc_vi_down(tc_vf_bits(first), 16), tc_vi_set1(0xffff)),
                                        tc_vi_and(tc_vf_bits(second), tc_vi_set1(-65536))));
@@ -194,7 +194,7 @@ static void bf16_pack_panels(const bf16_plan *plan, const bf16_matrix *b, float 
       for (int64_t k = 0; k < plan->depth; k += BF16_PACKED) {
         const int64_t count = tc_min(plan->depth - k, BF16_PACKED);
         bf16_widen_lines(b, column, tap * plan->depth + k, count, lines);
-        bf16_pack_lines(plan, lines, count, width, out);
+        bf16_pack_lines(plan->pairs, lines, count, width, out);
         out += (plan->pairs ? tc_ceil_div(count, 2) : count) * width;
       }
     }

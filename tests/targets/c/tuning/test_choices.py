@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -117,6 +118,33 @@ def test_the_names_of_algorithms_are_those_of_the_runtime():
     assert dict(zip(codes, ("direct", "lines", "Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"), strict=True)) == dict(
         ALGORITHMS
     )
+
+
+@pytest.mark.parametrize("name", ["3x3", "stem", "1x1", "gemm", "row"])
+def test_candidates_of_rounded_factors(name):
+    plain, problem = PROBLEMS[name], dataclasses.replace(PROBLEMS[name], rounded=True)
+    candidates = problem.candidates(isa_shape(default_isa()).lanes, shaped=True)
+    assert len({c.name for c in candidates}) == len(candidates)
+    assert [c for c in candidates if not c.is_rounded] == list(plain.candidates(isa_shape(default_isa()).lanes, True))
+    expected = results(trial_of(problem, candidates[0]))
+    rounded = [c for c in candidates if c.is_rounded]
+    assert rounded
+    for candidate in rounded:
+        trial = trial_of(problem, candidate)
+        np.testing.assert_allclose(results(trial), expected, rtol=0, atol=0.02 * np.abs(expected).max())
+        assert problem_of(trial.instructions[0]).key == problem.key
+
+
+def test_rounded_factors_are_chosen_where_pairs_are_multiplied():
+    pairs = Processor(IsaShape(16, 64, pairs=True), 1 << 20)
+    names = {}
+    for kernel, size in ((1, 28), (3, 14)):
+        problem = dataclasses.replace(conv((size, size), (256, 256), kernel), rounded=True)
+        by_time = sorted(problem.candidates(16), key=lambda c, problem=problem: problem.seconds(c, pairs))
+        names[kernel] = [c.name for c in by_time]
+    assert names[1] == ["direct of bfloat16", "direct"]
+    assert names[3][0] == "Winograd F(2x2, 3x3) of bfloat16"
+    assert names[3][-1] == "direct"
 
 
 def algorithms(problem: Problem) -> list[str]:

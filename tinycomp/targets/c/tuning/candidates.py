@@ -22,7 +22,13 @@ WINOGRAD_2, WINOGRAD_4 = lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
 
 _OUT = {WINOGRAD_2: 2, WINOGRAD_4: 4}
-_ROUNDED = MappingProxyType({"conv2d_f32": "conv2d_bf16_f32", "gemm_f32": "gemm_bf16_f32"})
+_ROUNDED = MappingProxyType(
+    {
+        "conv2d_f32": "conv2d_bf16_f32",
+        "conv2d_winograd_f32": "conv2d_winograd_bf16_f32",
+        "gemm_f32": "gemm_bf16_f32",
+    }
+)
 """The kernel that rounds the factors to bfloat16, by the one that does not."""
 _MOST_LINES = 64
 """From this number of channels on, reading whole lines of a window gains nothing."""
@@ -175,7 +181,7 @@ def _conv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Can
         shapes = _conv_shapes(problem, algorithm) if shaped else ()
         made = [make(problem, lanes, params) for params in (own, *(own | shape for shape in shapes))]
         yield from made
-        if problem.rounded and problem.sizes["groups"] == 1 and algorithm not in _OUT:
+        if problem.rounded and problem.sizes["groups"] == 1 and algorithm != WINOGRAD_4:
             yield from (_rounded_conv(problem, lanes, c) for c in made if c.params["panel_order"] != 2)
 
 
@@ -239,6 +245,7 @@ def _rounded_conv(problem: Problem, lanes: int, candidate: Candidate) -> Candida
     s = problem.sizes
     depth = s["channels"] * s["kernel_width"] if candidate.algorithm == LINES else s["channels"]
     taps = s["kernel_height"] if candidate.algorithm == LINES else _taps(problem)
+    taps = (_OUT[candidate.algorithm] + 2) ** 2 if candidate.is_winograd else taps
     size = cost.packed_bytes(taps * -(-depth // 2), s["out_channels"], lanes)
     return Candidate(_ROUNDED[candidate.kernel], {**candidate.params, "panel_order": 0}, size)
 
@@ -260,7 +267,8 @@ def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) ->
     s = problem.sizes
     if candidate.is_winograd:
         out = _OUT[candidate.algorithm]
-        seconds = cost.winograd(out, _tiles(problem, out), s["channels"], s["out_channels"], on)
+        estimate = cost.rounded_winograd if candidate.is_rounded else cost.winograd
+        seconds = estimate(out, _tiles(problem, out), s["channels"], s["out_channels"], on)
         return seconds * (1 + WINOGRAD_GAIN)
     taps, depth, columns = _taps(problem), s["channels"] // s["groups"], s["out_channels"] // s["groups"]
     if candidate.algorithm == LINES:
@@ -354,6 +362,7 @@ _FAMILY_OF = MappingProxyType(
         "conv2d_f32": "conv2d",
         "conv2d_winograd_f32": "conv2d",
         "conv2d_bf16_f32": "conv2d",
+        "conv2d_winograd_bf16_f32": "conv2d",
         "qconv2d": "qconv2d",
         "qconv2d_winograd": "qconv2d",
         "gemm_f32": "gemm",

@@ -128,9 +128,16 @@ def rounded_product(rows: int, taps: int, depth: int, columns: int, on: Processo
     return product(rows, pairs, columns, on) + (finding + rounding) / CLOCK
 
 
-def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -> float:
-    """Return the seconds of a 3x3 convolution by F(out x out, 3x3)."""
+def rounded_winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -> float:
+    """Return the seconds of a 3x3 convolution by F(out x out, 3x3) with products of factors rounded to bfloat16."""
+    rounding = tiles * (out + 2) ** 2 * channels * _ROUNDING
+    return winograd(out, tiles, channels, columns, on, pairs=True) + rounding / CLOCK
+
+
+def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor, *, pairs: bool = False) -> float:
+    """Return the seconds of a 3x3 convolution by F(out x out, 3x3), whose products may be of pairs of channels."""
     products = (out + 2) ** 2
+    words = -(-channels // 2) if pairs else channels
     into, back = TRANSFORMS[out]
     transforms = tiles * (math.ceil(channels / on.shape.lanes) * into + math.ceil(columns / on.shape.lanes) * back)
     patch = products * _padded(max(channels, 1), on.shape.lanes) * FLOAT
@@ -138,8 +145,8 @@ def winograd(out: int, tiles: int, channels: int, columns: int, on: Processor) -
     blocks = max(1, math.ceil(tiles / block))
     rows = math.ceil(tiles / blocks)
     tiles_of_product = math.ceil(rows / 6) * math.ceil(columns / on.shape.panel)
-    work = blocks * products * (channels * tile_cycles(rows, columns, on) + tiles_of_product * _TILE)
-    weights = products * packed_bytes(channels, columns, on.shape.lanes)
+    work = blocks * products * (words * tile_cycles(rows, columns, on) + tiles_of_product * _TILE)
+    weights = products * packed_bytes(words, columns, on.shape.lanes)
     return _seconds(work + transforms, _weights_cycles(weights, blocks, on))
 
 
