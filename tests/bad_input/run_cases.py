@@ -547,6 +547,17 @@ CASES = [
         "the time is up",
         timeout=0.2,
     ),
+    failing(
+        "63-scan-of-nothing",
+        text(
+            "g (float s, float[N,0] x) => (float r, float[N,0] y) { r, y = Scan (s, x) <num_scan_inputs = 1, body"
+            " = b (float a, float[0] v) => (float c, float[0] w) { c = Neg(a) w = Neg(v) }> }"
+        ),
+        {"s": scalar(1), "x": np.zeros((1 << 40, 0), F)},
+        ExecutionError,
+        "the time is up",
+        timeout=0.2,
+    ),
     failing("63-already-over", relu(), {"x": X}, ExecutionError, "the time is up", timeout=1e-9),
     failing("63-timeout-zero", relu(), {"x": X}, OptionError, "timeout: not a limit", "found 0", timeout=0),
     right("63-negative-trips", loop(), {"n": scalar(-5, np.int64), "x": floats(4)}, floats(4)),
