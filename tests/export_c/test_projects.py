@@ -318,7 +318,8 @@ def test_so_many_bytes() -> None:
 
 
 def test_a_step_of_the_host_that_only_gives_bytes_another_shape() -> None:
-    text = "m (float[4, 8] x) => (float[32] y) { a = Tanh(x) s = Constant<value_ints = [32]>() b = Reshape(a, s) y = Exp(b) }"
+    text = "a = Tanh(x) s = Constant<value_ints = [32]>() b = Reshape(a, s) y = Exp(b)"
+    text = f"m (float[4, 8] x) => (float[32] y) {{ {text} }}"
     module = tinycomp.compile(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), TARGET)
     assert any(step.op == "Reshape" for step in module.plan.steps)
     project = to_c(module)
