@@ -315,3 +315,14 @@ def test_so_many_bytes() -> None:
     with pytest.raises(MemoryLimitError, match="the model needs more memory") as failed:
         to_c_within(build, 1_000)
     assert "qconv2d" in str(failed.value)
+
+
+def test_a_step_of_the_host_that_only_gives_bytes_another_shape() -> None:
+    text = "a = Tanh(x) s = Constant<value_ints = [32]>() b = Reshape(a, s) y = Exp(b)"
+    text = f"m (float[4, 8] x) => (float[32] y) {{ {text} }}"
+    module = tinycomp.compile(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), TARGET)
+    assert any(step.op == "Reshape" for step in module.plan.steps)
+    project = to_c(module)
+    assert "memcpy(" in project.files["model.c"]
+    assert project.kernels == ()
+    try_or_skip(project)

@@ -30,7 +30,7 @@ from tinycomp.errors import TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.export_c import to_c
 from tinycomp.export_c.trial import run_trial
 
-OPTIONS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+OPTIONS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SELECTED = "TINYCOMP_ISA"
 
 

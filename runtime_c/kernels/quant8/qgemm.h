@@ -1,4 +1,5 @@
-/* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. */
+/* qgemm: a matrix of 8-bit numbers times a constant one. It is a convolution of one line with windows of one pixel. On
+ * one thread, a single row of x has been copied before anything of y is written: exported models let y lie over it. */
 #ifndef TINYCOMP_KERNELS_QUANT8_QGEMM_H
 #define TINYCOMP_KERNELS_QUANT8_QGEMM_H
 
