@@ -18,7 +18,7 @@ from tinycomp.errors import UnsupportedError
 from tinycomp.export_c.processors import Processor
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.executor import LoadedProgram
 from tinycomp.runtime.native.library import ffi, kernel_named, lib
 from tinycomp.runtime.native.program import Instruction, Operand, Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
@@ -105,9 +105,14 @@ class Calls:
     cache: int
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of kernels, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Call))
+
+    @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels that are called, each once, in the order of their first calls."""
-        return tuple(dict.fromkeys(step.kernel for step in self.steps if isinstance(step, Call)))
+        return tuple(dict.fromkeys(call.kernel for call in self.calls))
 
 
 @dataclass
@@ -263,7 +268,7 @@ class _Region:
         weights: _Weights,
     ) -> None:  # fmt: skip
         self._program, self._inputs, self._outputs, self._arena = program, inputs, outputs, arena
-        self._native = NativeProgram(program, None, processor.isa, cache=processor.cache)
+        self._native = LoadedProgram(program, program.constants, processor.isa, cache=processor.cache)
         read = read_while_running(program)
         self._constants = {
             index: weights.add(_bytes_of(constant), processor.alignment)

@@ -16,6 +16,7 @@ from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
+from tinycomp.export_c.variants import definitions_of
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
 
@@ -100,7 +101,7 @@ def to_c(
     files = {
         f"{name}.h": text.header(calls, names),
         f"{name}.c": text.source(calls, names),
-        f"{name}_kernels.h": text.kernels(headers, processor, names),
+        f"{name}_kernels.h": text.kernels(calls.kernels, headers, definitions_of(calls.calls), processor, names),
         f"{name}_weights.h": text.weights_header(names),
         f"{name}_weights.c": text.weights(calls, names, processor),
         "test.c": text.test(names, arrays, expected),

@@ -15,6 +15,7 @@ from tinycomp.cli.options import add_model, add_shape
 from tinycomp.cli.session import Command, Session
 from tinycomp.errors import visible
 from tinycomp.export_c import PROCESSORS, Project, to_c
+from tinycomp.export_c.processors import processor_named
 from tinycomp.export_c.trial import Trial, run_trial
 from tinycomp.ir.graph import Graph
 
@@ -44,7 +45,11 @@ def _run(options: Namespace, session: Session) -> int:
     graph = load_graph(options)
     shapes = _fixed(graph, session)
     with session.progress(f"compiling {options.model}"):
-        project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1), options.cpu, name=options.name)
+        project = to_c(
+            tinycomp.compile(graph, "c", shapes=shapes, threads=1, options=processor_named(options.cpu).options),
+            options.cpu,
+            name=options.name,
+        )
     if options.output is not None:
         project.write(options.output)
         session.show(f"Wrote {len(project.files)} files to {options.output}.")

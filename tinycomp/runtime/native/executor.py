@@ -175,7 +175,7 @@ class Work:
         return self.read + self.written
 
 
-class _Loaded:
+class LoadedProgram:
     """A program in the C runtime, with the bodies of its control flow: finished, and ready for contexts.
 
     Args:
@@ -188,14 +188,14 @@ class _Loaded:
     """
 
     def __init__(
-        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None, is_body: bool,
-        cache: int = 0,
+        self, program: Program, constants: Sequence[Array], isa: str | None, weights: Weights | None = None,
+        is_body: bool = False, cache: int = 0,
     ) -> None:  # fmt: skip
         self.program = program
         self._arrays = constants
         self._isa, self._weights = isa, weights
         self._constants: list[Any] = []
-        self.bodies: list[_Loaded] = []
+        self.bodies: list[LoadedProgram] = []
         self.handle = self._create(isa)
         if cache:
             lib.tc_program_assume_cache(self.handle, cache)
@@ -288,7 +288,7 @@ class _Loaded:
 
         bodies, growths = [], []
         for program in control.bodies:
-            body = _Loaded(program, self._arrays, self._isa, self._weights, True)
+            body = LoadedProgram(program, self._arrays, self._isa, self._weights, True)
             self.bodies.append(body)
             sources = () if body.sizes is None else body.sizes.sources
             first = [self.extent(control.shapes[i - 2 * is_loop][axis]) for i, axis in sources]
@@ -357,7 +357,7 @@ class NativeProgram:
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._loaded = _Loaded(program, program.constants, isa, weights, False, cache)
+        self._loaded = LoadedProgram(program, program.constants, isa, weights, False, cache)
         self.handle, self._sizes = self._loaded.handle, self._loaded.sizes
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
