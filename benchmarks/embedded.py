@@ -12,6 +12,7 @@ import tinycomp
 from benchmarks.page import table
 from tinycomp.data import digits_model
 from tinycomp.export_c import to_c
+from tinycomp.export_c.processors import processor_named
 from tinycomp.export_c.trial import run_trial
 
 COLUMNS = ("model", "cpu", "planned", "million instructions", "memory", "weights", "code", "stack", "results")
@@ -21,7 +22,8 @@ def row(path: Path, cpu: str, memory: str) -> tuple[str, ...]:
     """Export one model with all open sizes 1, run its test, and return what it took, in bytes."""
     graph = tinycomp.from_onnx(path)
     shapes = {v.name: tuple(d if isinstance(d, int) else 1 for d in v.shape or ()) for v in graph.inputs}
-    project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}}), cpu)
+    options = {"c": {"memory": memory, **processor_named(cpu).options}}
+    project = to_c(tinycomp.compile(graph, "c", shapes=shapes, threads=1, options=options), cpu)
     trial = run_trial(project)
     count = "" if trial.instructions is None else f"{trial.instructions / 1e6:.3f}"
     sizes = (project.memory_bytes, project.weights_bytes, trial.code_bytes, trial.stack_bytes)

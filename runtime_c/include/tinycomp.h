@@ -41,6 +41,9 @@ const char *tc_cpu_feature(int32_t index);
  * if the environment asks for one that this machine does not run. */
 const char *tc_isa_default(void);
 
+/* Whether weights can be packed here for an instruction set, be it that its kernels run here or not. */
+int32_t tc_isa_packs(const char *isa);
+
 /* A number that tells versions of this interface apart, kernels and their parameters included. */
 int64_t tc_fingerprint(void);
 
@@ -73,7 +76,8 @@ const char *tc_kernel_signature(int32_t kernel);
 
 /* ---- program ---- */
 
-/* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. */
+/* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. Of an instruction set for which
+ * this machine only packs weights, the program can be finished, and its states be read. */
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **program, tc_error *error);
 void tc_program_destroy(tc_program *program);
 /* The data is not copied and must outlive the program; it may be unaligned only if all kernels pack it.

@@ -11,6 +11,14 @@
 
 bool tc_cpu_has_scalar(void) { return true; }
 
+bool tc_cpu_has_helium(void) {
+#ifdef TC_EMULATES_HELIUM
+  return true;
+#else
+  return false;
+#endif
+}
+
 #if defined(__aarch64__)
 bool tc_cpu_has_neon(void) { return true; }
 

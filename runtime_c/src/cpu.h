@@ -5,6 +5,8 @@
 #include <stdbool.h>
 
 bool tc_cpu_has_scalar(void);
+/* Only where it is emulated. */
+bool tc_cpu_has_helium(void);
 bool tc_cpu_has_neon(void);
 bool tc_cpu_has_avx2(void);
 bool tc_cpu_has_avx512(void);

@@ -171,6 +171,10 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
   if (!program->finished || threads < 1 || threads > 1024) {
     return tc_error_set(error, TC_INVALID, "the program is not finished, or %d threads were asked for", threads);
   }
+  if (!program->isa->runs_here()) {
+    return tc_error_set(error, TC_UNSUPPORTED, "this machine packs weights for %s, but cannot run it",
+                        program->isa->name);
+  }
   tc_context *context = calloc(1, sizeof(*context));
   if (context) {
     context->program = program;

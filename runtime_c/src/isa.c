@@ -52,6 +52,23 @@ const char *tc_isa_default(void) {
   return isa ? isa->name : NULL;
 }
 
+/* The named one if this build has nothing of it but the packing of weights; else NULL. */
+static const tc_isa *packing_only(const char *name) {
+  for (int i = 0; name && i < ISA_COUNT; i++) {
+    if (strcmp(isas[i].name, name) == 0 && !isas[i].kernels[0].run) {
+      return &isas[i];
+    }
+  }
+  return NULL;
+}
+
+int32_t tc_isa_packs(const char *name) { return packing_only(name) || (name && *name && tc_isa_find(name)); }
+
+const tc_isa *tc_isa_demand_packing(const char *name, tc_error *error) {
+  const tc_isa *packing = packing_only(name);
+  return packing ? packing : tc_isa_demand(name, error);
+}
+
 int32_t tc_isa_describe(const char *name, tc_isa_shape *shape) {
   const tc_isa *isa = tc_isa_find(name);
   if (isa) {

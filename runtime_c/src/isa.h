@@ -8,11 +8,11 @@
  * of them only defines the list itself. */
 #if defined(TC_ISA_LIST)
 #elif defined(__x86_64__)
-#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(avx2) TC_ISA(avx512)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium) TC_ISA(avx2) TC_ISA(avx512)
 #elif defined(__aarch64__)
-#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(neon)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium) TC_ISA(neon)
 #else
-#define TC_ISA_LIST TC_ISA(scalar)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium)
 #endif
 
 typedef struct tc_isa {
@@ -42,5 +42,8 @@ const tc_isa *tc_isa_find(const char *name);
 
 /* Likewise, with a message where it cannot run here. */
 const tc_isa *tc_isa_demand(const char *name, tc_error *error);
+
+/* Likewise, or one whose weights can be packed here although its kernels do not run. */
+const tc_isa *tc_isa_demand_packing(const char *name, tc_error *error);
 
 #endif

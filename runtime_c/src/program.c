@@ -23,7 +23,7 @@ bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size
 
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **out, tc_error *error) {
   *out = NULL;
-  const tc_isa *chosen = tc_isa_demand(isa, error);
+  const tc_isa *chosen = tc_isa_demand_packing(isa, error);
   if (!chosen) {
     return error->code;
   }

@@ -54,6 +54,9 @@ typedef __m512i tc_vi;
 #define TC_DOT4 1
 #define TC_PACK4 0
 #define TC_WIDEN_TWO 0
+#define TC_ACROSS 0
+#define TC_BOUNDS 0
+#define TC_TAPS 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm512_loadu_si512(p); }

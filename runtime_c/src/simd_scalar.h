@@ -21,13 +21,6 @@ static inline int32_t tc_odd_unsigned_bytes(uint32_t v) {
 }
 #endif
 
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
-#include <arm_mve.h>
-#define TC_DOT_EIGHT 1
-#else
-#define TC_DOT_EIGHT 0
-#endif
-
 #include "kernel.h"
 
 enum { TC_LANES = 1 };
@@ -92,6 +85,13 @@ typedef int32_t tc_vi;
 #define TC_DOT4 0
 #define TC_PACK4 0
 #define TC_WIDEN_TWO 1
+#define TC_ACROSS 0
+#define TC_TAPS 0
+#if defined(__ARM_FEATURE_DSP) && defined(__ARM_FP) && defined(__thumb2__)
+#define TC_BOUNDS 1
+#else
+#define TC_BOUNDS 0
+#endif
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return x; }
 /* Keeps the compiler from taking two results of this operand for one. */
@@ -122,6 +122,21 @@ TC_INLINE tc_vi tc_vf_to_int(tc_vf a) {
   return (int32_t)rintf(a);
 #endif
 }
+#if TC_BOUNDS
+/* Bounds of bytes that something is added to, without a comparison: the lower bound becomes 0, the upper one 255. */
+typedef struct tc_bounds {
+  int32_t up, room, back;
+} tc_bounds;
+TC_INLINE tc_bounds tc_bounds_make(int32_t low, int32_t high, int32_t added) {
+  const int32_t room = 255 - (high - low);
+  return (tc_bounds){added - low, room, low - room};
+}
+/* NaN counts as 0. */
+TC_INLINE tc_vi tc_vf_to_bounds(const tc_bounds *b, tc_vf v) {
+  const uint32_t above = (uint32_t)__usat(__qadd(tc_vf_to_int(v), b->up), 8);
+  return (int32_t)__uqadd8(above, (uint32_t)b->room) + b->back;
+}
+#endif
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
   const int8_t *halves = p;
   return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
@@ -138,19 +153,24 @@ TC_INLINE void tc_vi_widen_two(const void *p, tc_vi v[2]) {
   v[1] = (int32_t)((uint32_t)(uint16_t)bytes[1] | (uint32_t)bytes[3] << 16);
 #endif
 }
-#if TC_DOT_EIGHT /* Helium: eight products at once, although all else has one lane */
-typedef int16x8_t tc_eight;
-TC_INLINE void tc_widen_eight(const void *p, tc_eight v[2]) {
-  const int8x16_t bytes = vldrbq_s8(p);
-  v[0] = vmovlbq_s8(bytes);
-  v[1] = vmovltq_s8(bytes);
-}
-TC_INLINE tc_eight tc_load_eight(const void *p) { return vldrhq_s16(p); }
-TC_INLINE int32_t tc_dot_eight(int32_t sum, tc_eight a, tc_eight b) { return vmladavaq_s16(sum, a, b); }
-#endif
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) {
   const uint8_t *halves = p;
   return halves[0] | halves[1] << 16;
+}
+/* Unsigned bytes as numbers of 16 bits, any number of them. */
+TC_INLINE void tc_widen_unsigned(uint16_t *to, const uint8_t *from, ptrdiff_t count) {
+#ifdef __ARM_FEATURE_DSP
+#pragma GCC unroll 4
+  for (; count >= 4; count -= 4, from += 4, to += 4) {
+    const uint32_t bytes = (uint32_t)tc_vi_load(from);
+    const uint32_t even = __uxtb16(bytes), odd = (uint32_t)tc_odd_unsigned_bytes(bytes);
+    tc_vi_store(to, (int32_t)(even & 0xffff) | (int32_t)(odd << 16));
+    tc_vi_store(to + 2, (int32_t)(even >> 16 | (odd & 0xffff0000u)));
+  }
+#endif
+  for (ptrdiff_t i = 0; i < count; i++) {
+    to[i] = from[i];
+  }
 }
 /* The lower halves are added in a word of their own, whose carry is cut off. */
 TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) {

@@ -30,6 +30,11 @@
 #include <arm_neon.h>
 
 #include "simd_neon.h"
+#elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
+#define TC_ISA_SUFFIX helium
+#include <arm_mve.h>
+
+#include "simd_helium.h"
 #else
 #define TC_ISA_SUFFIX scalar
 #include "simd_scalar.h"

@@ -143,7 +143,7 @@ def test_only_the_kernels_in_use_are_there() -> None:
 
 def test_every_kernel_has_its_files() -> None:
     assert len(headers_of(kernel_names())) <= len(kernel_names())
-    for isa in ("scalar", "avx2", "neon"):
+    for isa in ("scalar", "helium", "avx2", "neon"):
         files = files_of(kernel_names(), [f"simd_{isa}.h"])
         assert {name for name in files if name.startswith("src/simd_")} == {f"src/simd_{isa}.h"}
 

@@ -62,10 +62,15 @@ def _missing_for_avx512() -> list[str]:
     return missing
 
 
+def _missing_for_helium() -> list[str]:
+    return [] if shutil.which("gcc") else ["gcc"]
+
+
 _AVX512 = ("gcc", "avx512", "-O1", "-Wno-psabi")
 
 EMULATIONS = {
     "neon": Emulation("neon", ("aarch64-linux-gnu-gcc",), ("qemu-aarch64",), _missing_for_neon),
+    "helium": Emulation("helium", ("gcc", "", "-DTC_EMULATES_HELIUM", "-O0"), (), _missing_for_helium),
     "avx512bw": Emulation(
         "avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURES=avx512vnni,avx512bf16"), _missing_for_avx512
     ),
@@ -76,8 +81,10 @@ bfloat16 differently."""
 
 EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
 """Emulation is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
+_IF_ASKED_FOR = () if "TINYCOMP_EMULATE_EVERY" in os.environ else ("helium",)
+"""What takes too long to compile to be emulated by default; exported projects run the same kernels in qemu."""
 
-EMULATED = tuple(name for name in EMULATIONS if EVERY and name not in available_isas())
+EMULATED = tuple(name for name in EMULATIONS if EVERY and name not in (*available_isas(), *_IF_ASKED_FOR))
 ISAS = (*available_isas(), *EMULATED)
 """What this machine runs itself, and what it may emulate."""
 

@@ -22,7 +22,7 @@ from tinycomp.export_c.processors import Processor
 from tinycomp.runtime.csource.region import SCRATCH_ALIGNMENT, CRegion
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.executor import LoadedProgram
 from tinycomp.runtime.native.library import ffi, kernel_named, lib
 from tinycomp.runtime.native.program import BufferSpec, Control, Instruction, Operand, Program
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
@@ -439,7 +439,7 @@ class _Region:
         self._project, self._program, self._inputs, self._outputs = project, program, inputs, outputs
         processor, weights = project.processor, project.weights
         if around is None:
-            native = NativeProgram(program, None, processor.isa, cache=processor.cache)
+            native, _ = LoadedProgram.of(program, processor.isa, cache=processor.cache)
             read = read_while_running(program)
             self._constants = {
                 index: weights.add(_bytes_of(constant), processor.alignment)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tinycomp.errors import UnsupportedError, did_you_mean
-from tinycomp.runtime.native.processor import available_isas
+from tinycomp.runtime.native.processor import available_isas, packs_weights
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Processor:
     emulator: str = "qemu-system-arm"
 
     @property
+    def options(self) -> Mapping[str, object]:
+        """Options of the target c for it: Winograd's algorithm takes memory that small ones lack."""
+        return {"winograd": False} if self.cache < 256 << 10 else {}
+
+    @property
     def vocabulary(self) -> tuple[str, ...]:
         """The headers of its SIMD vocabulary."""
         return (f"simd_{self.isa}.h",)
@@ -47,12 +52,12 @@ class Processor:
     @property
     def intrinsics(self) -> str:
         """The header with its intrinsics, if it has any."""
-        return {"avx2": "immintrin.h", "neon": "arm_neon.h"}.get(self.isa, "")
+        return {"avx2": "immintrin.h", "neon": "arm_neon.h", "helium": "arm_mve.h"}.get(self.isa, "")
 
     @property
     def guard(self) -> tuple[str, ...]:
         """Lines that stop a compiler that builds for another one."""
-        macro = {"avx2": "__AVX2__", "neon": "__aarch64__"}.get(self.isa)
+        macro = {"avx2": "__AVX2__", "neon": "__aarch64__", "helium": "__ARM_FEATURE_MVE"}.get(self.isa)
         lines = [
             "#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__",
             '#error "the weights are packed for processors of little-endian byte order"',
@@ -83,7 +88,8 @@ def _cortex(short: str) -> Processor:
     flags = f"-mthumb -mcpu=cortex-{short}{unit} -fno-schedule-insns"
     name = f"cortex-{short}"
     description = f"Arm Cortex-{short.upper()}"
-    return Processor(name, "scalar", description, flags, 16, "arm-none-eabi-gcc", board, clock, 16 << 10)
+    isa = "helium" if short == "m55" else "scalar"
+    return Processor(name, isa, description, flags, 16, "arm-none-eabi-gcc", board, clock, 16 << 10)
 
 
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
@@ -119,7 +125,7 @@ def processor_named(name: str) -> Processor:
             hint=did_you_mean(name, ("host", *PROCESSORS)),
         )  # fmt: skip
     processor = PROCESSORS[name]
-    if processor.isa not in available_isas():
+    if not packs_weights(processor.isa):
         raise UnsupportedError(
             f"weights for {processor.isa} cannot be packed on this machine", where=name,
             expected=f"an instruction set of {', '.join(available_isas())}",

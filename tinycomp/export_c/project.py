@@ -17,6 +17,7 @@ from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.memory import MemoryMap
 from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
+from tinycomp.export_c.variants import definitions_of
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
 
@@ -138,7 +139,9 @@ def to_c(
         files[f"{name}_part_{number}.c"] = text.part(source, number, names)
         flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
     if calls.kernels:
-        files[f"{name}_kernels.h"] = text.kernels(headers_of(calls.kernels), processor, names)
+        files[f"{name}_kernels.h"] = text.kernels(
+            calls.kernels, headers_of(calls.kernels), definitions_of(calls.calls), processor, names
+        )
         runtime = files_of(calls.kernels, processor.vocabulary)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
     binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}

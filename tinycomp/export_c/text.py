@@ -456,8 +456,18 @@ def _pointer(place: Place, names: Names, moved: str = "") -> str:
     return f"(unsigned char *){base} + {place.offset}{moved}" if place.offset or moved else base
 
 
-def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
-    """Return the header that makes the kernels part of ``model.c``."""
+def kernels(
+    called: Iterable[str], headers: Iterable[str], definitions: Mapping[str, str], processor: Processor, names: Names
+) -> str:
+    """Return the header that makes the kernels part of ``model.c``.
+
+    Args:
+        called: The kernels.
+        headers: Their files.
+        definitions: Macros that choose variants of them.
+        processor: What they are for.
+        names: What the project calls things.
+    """
     lines = [
         "/* The kernels that the model calls, for one instruction set. */",
         f"#ifndef {names.macro}_KERNELS_H",
@@ -474,6 +484,14 @@ def kernels(headers: Iterable[str], processor: Processor, names: Names) -> str:
         "",
         f"#define TC_ISA_SUFFIX {processor.isa}",
         '#include "vocabulary.h"',
+        "",
+        *[f"#define {name} {value}".rstrip() for name, value in definitions.items()],
+        "",
+        "#ifdef __GNUC__ /* what kernels need of the stack they shall not all need at once */",
+        "#define DECLARE(name) static __attribute__((noinline)) void name(const tc_call *, int64_t, int64_t)",
+        *[f"DECLARE(TC_NAME(tc_{kernel}));" for kernel in called],
+        "#undef DECLARE",
+        "#endif",
         "",
         "/* Kernels share headers: what this model does not call is not used, and compilers leave it out. */",
         "#ifdef __GNUC__",

@@ -175,6 +175,10 @@ TC_INLINE void tc_tile_body(const bool pairs, const int mr, const int nv, const 
 enum { TC_TILE_VECTORS = 4 };
 static const int tc_tile_rows[] = {0, 12, 12, 8, 6};
 #define TC_TILE_LIST TC_TILES_UP_TO_12(1) TC_TILES_UP_TO_12(2) TC_TILES_UP_TO_8(3) TC_TILES_UP_TO_6(4)
+#elif TC_REGISTERS == 8
+enum { TC_TILE_VECTORS = 2 };
+static const int tc_tile_rows[] = {0, 6, 3};
+#define TC_TILE_LIST TC_TILES_UP_TO_6(1) TC_TILE(1, 2) TC_TILE(2, 2) TC_TILE(3, 2)
 #else
 enum { TC_TILE_VECTORS = 2 };
 /* Of one vector, twelve would fit, but not the pointers to their rows into the general registers. */

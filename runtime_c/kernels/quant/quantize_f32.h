@@ -37,11 +37,11 @@ TC_INLINE int32_t quant_number(float x, float scale, int32_t zero, int32_t lowes
 }
 
 /* Loops with a scale per element, or with the first one for all. `index` is i or 0. */
-#define QUANT_LOOP(index, y_type, zero_type, expression)     \
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) { \
-    const float scale = scales[index];                       \
-    const zero_type zero = zeros ? zeros[index] : 0;         \
-    y[i] = (y_type)(expression);                             \
+#define QUANT_LOOP(index, y_type, zero_type, expression)                  \
+  _Pragma("GCC ivdep") for (ptrdiff_t i = 0; i < (ptrdiff_t)count; i++) { \
+    const float scale = scales[index];                                    \
+    const zero_type zero = zeros ? zeros[index] : 0;                      \
+    y[i] = (y_type)(expression);                                          \
   }
 #define QUANT_FUNCTIONS(name, y_type, x_type, zero_type, expression)                                         \
   TC_INLINE void name##_loop(const bool by_element, y_type *restrict y, const x_type *restrict x,            \

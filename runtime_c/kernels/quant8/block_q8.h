@@ -7,6 +7,7 @@
 #include "../gemm/tile_f32.h"
 #include "requantize.h"
 #include "tile_q8.h"
+#include "tile_across_q8.h"
 
 /* How rows are cut into blocks. They lie in lines of `width`: the lines of an image, or a matrix as one line. A block
  * is several whole lines or a piece of one, so that what it reads of an image is a rectangle. */
@@ -56,36 +57,38 @@ static int64_t q8_block_rows(int64_t wish, int64_t row_bytes, int64_t panels_byt
 
 typedef struct q8_block {
   const char *const *rows; /* see tile_q8.h */
-  int64_t row_stride, row_count;
-  int64_t taps, words;
+  ptrdiff_t row_stride, row_count;
+  ptrdiff_t taps, words;
   q8_form form;
   const char *panel;
-  int64_t columns;
+  ptrdiff_t panels, columns; /* if there are several, of each, and rows have bytes by the float rule */
   const int32_t *start;
   const q8_result *result;
   q8_scale scale; /* of the panel's columns */
   int32_t *sums;  /* TC_PANEL for each row, for what a tile cannot finish */
   char *y;
-  int64_t y_stride;
+  ptrdiff_t y_stride;
 } q8_block;
 
 static void q8_block_run(const q8_block *block) {
   const q8_result *r = block->result;
   const bool fused = q8_is_bytes(r) && r->rule == TC_REQUANTIZE_FLOAT, in_place = !q8_is_bytes(r);
-  const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
+  const ptrdiff_t vectors = (block->columns + TC_LANES - 1) / TC_LANES;
   const bool is_one = block->row_count <= q8_tile_rows[vectors]; /* nothing to divide */
-  const int64_t tiles = is_one ? block->row_count > 0 : tc_ceil_div(block->row_count, q8_tile_rows[vectors]);
-  const int64_t rows = is_one ? block->row_count : block->row_count / tiles;
-  const int64_t longer = is_one ? 0 : block->row_count % tiles;
+  const ptrdiff_t most = q8_tile_rows[vectors];
+  const ptrdiff_t tiles = is_one ? block->row_count > 0 : (block->row_count + most - 1) / most;
+  const ptrdiff_t rows = is_one ? block->row_count : block->row_count / tiles;
+  const ptrdiff_t longer = is_one ? 0 : block->row_count % tiles;
   int32_t *sums = in_place ? (int32_t *)block->y : block->sums;
-  const int64_t sums_stride = in_place ? block->y_stride : TC_PANEL;
-  const int64_t word_bytes = vectors * TC_LANES * q8_form_word_bytes(block->form);
+  const ptrdiff_t sums_stride = in_place ? block->y_stride : TC_PANEL;
+  const ptrdiff_t word_bytes = vectors * TC_LANES * (ptrdiff_t)q8_form_word_bytes(block->form);
   q8_tile tile = {.rows = block->rows,
                   .row_stride = block->row_stride,
                   .taps = block->taps,
                   .words = block->words,
                   .panel = block->panel,
-                  .ahead = block->panel + block->taps * block->words * word_bytes,
+                  .panels = block->panels,
+                  .ahead = block->taps * block->words * word_bytes,
                   .ahead_step = is_one ? word_bytes : word_bytes / tiles,
                   .start = block->start,
                   .last = block->columns - (vectors - 1) * TC_LANES,
@@ -95,13 +98,24 @@ static void q8_block_run(const q8_block *block) {
                   .scale = &block->scale,
                   .y = (uint8_t *)block->y,
                   .y_stride = block->y_stride};
-  for (int64_t i = 0; i < tiles; i++) {
-    const int64_t count = rows + (i < longer);
-    q8_tiles[block->form][vectors][count](&tile);
-    tile.ahead += tile.ahead_step * tile.taps * tile.words;
-    tile.rows += count;
-    tile.y += count * tile.y_stride;
-    tile.sums += fused ? 0 : count * sums_stride;
+#if TC_ACROSS
+  if (block->form == Q8_ACROSS) {
+    q8_tile_across(tile, (int32_t)block->row_count, (int32_t)(vectors * block->panels));
+  } else
+#endif
+  {
+    /* The first tiles have one row more. */
+    for (ptrdiff_t more = 1; more >= 0; more--) {
+      const ptrdiff_t count = rows + more;
+      tile.repeats = more ? longer : tiles - longer;
+      if (tile.repeats > 0) {
+        q8_tiles[block->form][vectors][count](&tile);
+        tile.ahead += tile.repeats * tile.ahead_step * tile.taps * tile.words;
+        tile.rows += tile.repeats * count;
+        tile.y += tile.repeats * count * tile.y_stride;
+        tile.sums += fused ? 0 : tile.repeats * count * sums_stride;
+      }
+    }
   }
   if (!fused && r->type != TC_TYPE_I32) {
     q8_finish_rows(r, &block->scale, sums, sums_stride, block->y, block->y_stride, block->row_count, block->columns);

@@ -11,7 +11,7 @@
 
 /* Where a product finds x, and how it is copied: line by line, so that the windows of neighbouring pixels share what
  * they have in common and each kernel line is a tap; or each window for itself, as one tap, where the windows have
- * nothing in common or lie scattered. */
+ * nothing in common or lie scattered, or lines are much shorter than words. */
 typedef struct q8_input {
   tc_window window;
   int64_t channels; /* of a group */
@@ -21,8 +21,11 @@ typedef struct q8_input {
   bool lines;
 } q8_input;
 
-static bool q8_has_lines(const tc_window *w) {
-  return w->dilation_height == 1 && w->dilation_width == 1 && w->kernel_height * w->kernel_width > 1 &&
+static bool q8_has_lines(const tc_window *w, int64_t channels, q8_form form) {
+  const int64_t line = w->kernel_width * channels, numbers = q8_form_numbers(form);
+  const bool is_wasteful = form == Q8_ACROSS && w->kernel_height * tc_ceil_div(line, numbers) >=
+                                                    2 * tc_ceil_div(w->kernel_height * line, numbers);
+  return !is_wasteful && w->dilation_height == 1 && w->dilation_width == 1 && w->kernel_height * w->kernel_width > 1 &&
          w->stride_height <= w->kernel_height && w->stride_width <= w->kernel_width;
 }
 
@@ -34,50 +37,65 @@ static int64_t q8_depth(const q8_input *in) {
 static int64_t q8_number_bytes(const q8_input *in) { return q8_form_x_bytes(in->form); }
 
 /* Copies `count` numbers and returns where the next ones go. */
-static char *q8_copy(const q8_input *in, const uint8_t *from, int64_t count, char *to) {
+static char *q8_copy(const q8_input *in, const uint8_t *from, ptrdiff_t count, char *to) {
   if (in->form == Q8_QUADS) {
     memcpy(to, from, (size_t)count);
     return to + count;
   }
+#if TC_ACROSS
+  if (in->form == Q8_ACROSS) {
+    tc_bytes_sign(to, from, count);
+    return to + count;
+  }
+#endif
   uint16_t *wide = (uint16_t *)to;
-  for (int64_t i = 0; i < count; i++) {
+#if TC_WIDEN_TWO
+  tc_widen_unsigned(wide, from, count);
+#else
+  for (ptrdiff_t i = 0; i < count; i++) {
     wide[i] = from[i];
   }
+#endif
   return to + 2 * count;
 }
 
-static char *q8_fill(const q8_input *in, int64_t count, char *to) {
-  if (in->form == Q8_QUADS) {
-    memset(to, (int)in->zero_point, (size_t)count);
+static char *q8_fill(const q8_input *in, ptrdiff_t count, char *to) {
+  if (count <= 0) {
+    return to;
+  }
+  if (q8_form_x_bytes(in->form) == 1) {
+    memset(to, (int)(in->zero_point - q8_form_x_offset(in->form)), (size_t)count);
     return to + count;
   }
   uint16_t *wide = (uint16_t *)to;
-  for (int64_t i = 0; i < count; i++) {
+  for (ptrdiff_t i = 0; i < count; i++) {
     wide[i] = (uint16_t)in->zero_point;
   }
   return to + 2 * count;
 }
 
 /* Copies `pixels` pixels of a line of an image from x on, which may lie outside. */
-static char *q8_copy_line(const q8_input *in, const uint8_t *data, int64_t image, int64_t y, int64_t x, int64_t pixels,
-                          char *to) {
-  const tc_window *w = &in->window;
-  if (y < 0 || y >= w->height) {
-    return q8_fill(in, pixels * in->channels, to);
+static char *q8_copy_line(const q8_input *in, const uint8_t *data, ptrdiff_t image, ptrdiff_t y, ptrdiff_t x,
+                          ptrdiff_t pixels, char *to) {
+  const ptrdiff_t height = (ptrdiff_t)in->window.height, width = (ptrdiff_t)in->window.width;
+  const ptrdiff_t channels = (ptrdiff_t)in->channels, pixel_stride = (ptrdiff_t)in->pixel_stride;
+  if (y < 0 || y >= height) {
+    return q8_fill(in, pixels * channels, to);
   }
-  const int64_t first = tc_min(tc_max(-x, 0), pixels), last = tc_max(tc_min(w->width - x, pixels), first);
-  to = q8_fill(in, first * in->channels, to);
+  const ptrdiff_t before = x < 0 ? -x : 0, first = before < pixels ? before : pixels;
+  const ptrdiff_t inside = width - x < pixels ? width - x : pixels, last = inside > first ? inside : first;
+  to = q8_fill(in, first * channels, to);
   if (first < last) {
-    const uint8_t *from = data + ((image * w->height + y) * w->width + x + first) * in->pixel_stride;
-    if (in->pixel_stride == in->channels) {
-      to = q8_copy(in, from, (last - first) * in->channels, to);
+    const uint8_t *from = data + ((image * height + y) * width + x + first) * pixel_stride;
+    if (pixel_stride == channels) {
+      to = q8_copy(in, from, (last - first) * channels, to);
     } else {
-      for (int64_t i = first; i < last; i++, from += in->pixel_stride) {
-        to = q8_copy(in, from, in->channels, to);
+      for (ptrdiff_t i = first; i < last; i++, from += pixel_stride) {
+        to = q8_copy(in, from, channels, to);
       }
     }
   }
-  return q8_fill(in, (pixels - last) * in->channels, to);
+  return q8_fill(in, (pixels - last) * channels, to);
 }
 
 /* Pixels that one line of copies holds for `across` neighbouring output pixels. */
@@ -146,9 +164,9 @@ static void q8_point_windows(const q8_input *in, const uint8_t *data, q8_place p
     rows[m] = copies;
     char *to = copies;
     for (int64_t i = 0; i < w->kernel_height; i++) {
-      for (int64_t j = 0; j < w->kernel_width; j++) {
-        to = q8_copy_line(in, data, pixel.image, pixel.y + i * w->dilation_height, pixel.x + j * w->dilation_width, 1,
-                          to);
+      const int64_t y = pixel.y + i * w->dilation_height, across = w->dilation_width == 1 ? w->kernel_width : 1;
+      for (int64_t j = 0; j < w->kernel_width; j += across) {
+        to = q8_copy_line(in, data, pixel.image, y, pixel.x + j * w->dilation_width, across, to);
       }
     }
     conv_pixel_next(w, &pixel);

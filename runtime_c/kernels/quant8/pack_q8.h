@@ -6,6 +6,7 @@
 
 #include "../gemm/tile_f32.h"
 #include "tile_q8.h"
+#include "tile_across_q8.h"
 
 /* Where weights lie. The depth of a tap runs over `outer` times `inner` numbers; element (tap, outer, inner, column) is
  * at tap * tap_stride + ..., in elements. They may be unaligned. */
@@ -57,14 +58,16 @@ static uint32_t q8_pack_column(const q8_weights *w, q8_form form, int64_t column
   const int64_t word_bytes = q8_form_word_bytes(form);
   const int64_t lane = column % TC_LANES, vector = column / TC_LANES;
   uint32_t sum = 0;
-  for (int64_t tap = 0; tap < w->taps; tap++, out += words * width * word_bytes) {
+  for (int64_t tap = 0; tap < w->taps; tap++, out += form == Q8_ACROSS ? 0 : words * width * word_bytes) {
     int64_t d = 0;
     for (int64_t i = 0; i < w->outer; i++) {
       int64_t at = column * w->column_stride + tap * w->tap_stride + i * w->outer_stride;
       for (int64_t j = 0; j < w->inner; j++, d++, at += w->inner_stride) {
         const int32_t value = q8_weight(w->data, w->size, at);
         char *to = out + (d / per_word * width + vector * TC_LANES) * word_bytes;
-        if (form == Q8_QUADS) {
+        if (form == Q8_ACROSS) {
+          ((int8_t *)out)[q8_across_place(w->taps, words, column, tap, d)] = (int8_t)value;
+        } else if (form == Q8_QUADS) {
           ((int8_t *)to)[lane * 4 + d % 4] = (int8_t)value;
         } else if (form == Q8_NARROW) {
           ((int8_t *)out)[d / 2 * width * word_bytes + q8_narrow_place(width, column, d % 2)] = (int8_t)value;
@@ -93,7 +96,7 @@ static void q8_pack(const q8_weights *w, q8_form form, const void *bias, int64_t
         memcpy(&added, (const char *)bias + (first + column) * (int64_t)sizeof(added), sizeof(added));
       }
       const uint32_t sum = q8_pack_column(&panel, form, column, width, panels);
-      start[first + column] = (int32_t)((uint32_t)added - (uint32_t)zero_point * sum);
+      start[first + column] = (int32_t)((uint32_t)added - (uint32_t)(zero_point - q8_form_x_offset(form)) * sum);
     }
     panels += line * width;
   }

@@ -122,8 +122,11 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
     return;
   }
   const q8_plan plan = q8_plan_make(p, call->l2_bytes);
-  const int64_t column_bytes = plan.taps * plan.words * q8_form_word_bytes(p->input.form),
-                per_group = plan.cut.blocks * plan.panels;
+  const ptrdiff_t panel_bytes = TC_PANEL * (ptrdiff_t)(plan.taps * plan.words * q8_form_word_bytes(p->input.form));
+  const ptrdiff_t panels = (ptrdiff_t)plan.panels, columns = (ptrdiff_t)p->weights.columns, size = q8_size(&p->result);
+  /* So few rows as one tile has go through all panels at once. */
+  const bool is_fused = q8_is_bytes(&p->result) && p->result.rule == TC_REQUANTIZE_FLOAT;
+  const ptrdiff_t few = is_fused ? q8_tile_rows[TC_TILE_VECTORS] : 0;
   int32_t *sums = call->scratch;
   const char **rows = (const char **)(sums + plan.cut.piece * TC_PANEL);
   char *copies = (char *)(rows + plan.cut.piece * plan.taps);
@@ -137,33 +140,39 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
                     .sums = sums,
                     .y_stride = p->y_stride};
   /* Small processors divide numbers of 64 bits in hundreds of instructions: once per call, not per unit. */
-  int64_t panel = begin % plan.panels, cut = begin % per_group / plan.panels, group = begin / per_group;
-  bool is_new = true; /* which rows the units are of */
-  q8_place place = {0, 0};
-  for (int64_t unit = begin; unit < end; unit++) {
-    if (is_new) {
-      is_new = false;
-      place = q8_cut_place(&plan.cut, cut);
-      const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
-      q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
-    }
-    const int64_t column = panel * TC_PANEL;
+  const int64_t per_group = plan.cut.blocks * plan.panels;
+  int64_t cut = begin % per_group / plan.panels, group = begin / per_group;
+  ptrdiff_t panel = begin % plan.panels;
+  for (ptrdiff_t left = (ptrdiff_t)(end - begin); left > 0; panel = 0) {
+    const q8_place place = q8_cut_place(&plan.cut, cut);
+    const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
+    q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
+    const ptrdiff_t first = panel * TC_PANEL;
     const int32_t *arrays = (const int32_t *)(q8_groups(call->state) + group * plan.group_bytes);
     block.row_count = place.count;
-    block.columns = tc_min(p->weights.columns - column, TC_PANEL);
-    block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + column * column_bytes;
-    block.start = arrays + Q8_SUMS * plan.padded + column;
-    q8_scale_move(&block.scale, arrays + column, plan.padded);
-    block.y = (char *)call->operands[Q8_Y] +
-              (place.row * p->y_stride + group * p->weights.columns + column) * q8_size(&p->result);
-    q8_block_run(&block);
-    if (++panel == plan.panels) {
-      panel = 0;
-      is_new = true;
-      if (++cut == plan.cut.blocks) {
-        cut = 0;
-        group++;
-      }
+    block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + panel * panel_bytes;
+    block.start = arrays + Q8_SUMS * plan.padded + first;
+    q8_scale_move(&block.scale, arrays + first, plan.padded);
+    block.y = (char *)call->operands[Q8_Y] + (place.row * p->y_stride + group * p->weights.columns + first) * size;
+    while (panel < panels && left > 0) {
+      const ptrdiff_t remaining = columns - panel * TC_PANEL, whole = remaining / TC_PANEL;
+      const ptrdiff_t several = place.count <= few && whole > 0 ? (whole < left ? whole : left) : 1;
+      block.columns = remaining < TC_PANEL ? remaining : TC_PANEL;
+      block.panels = several;
+      q8_block_run(&block);
+      panel += several;
+      left -= several;
+      block.panel += several * panel_bytes;
+      block.start += several * TC_PANEL;
+      block.scale.factors += several * TC_PANEL;
+      block.scale.multipliers += several * TC_PANEL;
+      block.scale.left += several * TC_PANEL;
+      block.scale.right += several * TC_PANEL;
+      block.y += several * TC_PANEL * size;
+    }
+    if (++cut == plan.cut.blocks) {
+      cut = 0;
+      group++;
     }
   }
 }

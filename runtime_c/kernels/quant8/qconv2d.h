@@ -23,7 +23,7 @@ static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
                              .pixel_stride = p->x_pixel_stride,
                              .zero_point = p->x_zero_point,
                              .form = form};
-  product.input.lines = q8_has_lines(&product.input.window);
+  product.input.lines = q8_has_lines(&product.input.window, channels, form);
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = q8_taps(&product.input),
                                  .outer = positions / q8_taps(&product.input),

@@ -264,6 +264,7 @@ static void qwino_multiply(const qwino_block *b, const char *panel, int64_t colu
   const q8_result sums = {.type = TC_TYPE_I32};
   const int64_t width = tc_round_up(columns, TC_LANES);
   q8_block block = {.row_count = b->tile_count,
+                    .panels = 1,
                     .taps = 1,
                     .words = b->plan->words,
                     .form = Q8_WIDE,

@@ -182,6 +182,7 @@ static void TC_NAME(tc_qmatmul)(const tc_call *call, int64_t begin, int64_t end)
     q8_block_run(&(q8_block){.rows = rows,
                              .row_stride = plan.block_rows,
                              .row_count = count,
+                             .panels = 1,
                              .taps = 1,
                              .words = plan.words,
                              .form = Q8_WIDE,

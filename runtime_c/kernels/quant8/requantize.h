@@ -54,6 +54,15 @@ static void q8_check_result(tc_prepare *prepare, const q8_result *r, int factors
 }
 
 /* How real numbers become bytes: clamped, rounded, moved by the zero point. */
+#if TC_BOUNDS
+typedef tc_bounds q8_bytes;
+
+static q8_bytes q8_bytes_make(int64_t zero_point, int64_t low, int64_t high) {
+  return tc_bounds_make((int32_t)low, (int32_t)high, (int32_t)zero_point);
+}
+
+TC_INLINE tc_vi q8_to_byte(const q8_bytes *b, tc_vf v) { return tc_vf_to_bounds(b, v); }
+#else
 typedef struct q8_bytes {
   tc_vf low, high; /* before the zero point is added */
   tc_vi zero;
@@ -70,6 +79,7 @@ static q8_bytes q8_bytes_make(int64_t zero_point, int64_t low, int64_t high) {
 TC_INLINE tc_vi q8_to_byte(const q8_bytes *b, tc_vf v) {
   return tc_vi_add(tc_vf_to_int(tc_vf_min(tc_vf_max(v, b->low), b->high)), b->zero);
 }
+#endif
 
 TC_INLINE void q8_store(const q8_bytes *b, tc_vf v, int64_t count, uint8_t *y) {
   if (count < TC_LANES) {
@@ -84,7 +94,7 @@ typedef struct q8_scale {
   const float *factors; /* of the float rule */
   const int32_t *multipliers, *left, *right;
   q8_bytes bytes;
-  tc_vi lowest, highest; /* before the zero point is added */
+  tc_vi lowest, highest, zero; /* the bounds before the zero point is added */
 } q8_scale;
 
 /* What the state of a product holds of one group before its panels, each padded to whole vectors: sums of nothing, and
@@ -102,7 +112,8 @@ static void q8_scale_move(q8_scale *scale, const int32_t *arrays, int64_t padded
 static q8_scale q8_scale_make(const q8_result *r, const int32_t *arrays, int64_t padded) {
   q8_scale scale = {.bytes = q8_bytes_make(r->y_zero_point, r->low, r->high),
                     .lowest = tc_vi_set1((int32_t)(r->low - r->y_zero_point)),
-                    .highest = tc_vi_set1((int32_t)(r->high - r->y_zero_point))};
+                    .highest = tc_vi_set1((int32_t)(r->high - r->y_zero_point)),
+                    .zero = tc_vi_set1((int32_t)r->y_zero_point)};
   q8_scale_move(&scale, arrays, padded);
   return scale;
 }
@@ -162,7 +173,7 @@ TC_INLINE tc_vi q8_requantize(const q8_result *r, const q8_scale *scale, tc_vi s
   }
   const tc_vi value = q8_by_fixed_point(sum, tc_vi_load(scale->multipliers + j), tc_vi_load(scale->left + j),
                                         tc_vi_load(scale->right + j));
-  return tc_vi_add(tc_vi_min(tc_vi_max(value, scale->lowest), scale->highest), scale->bytes.zero);
+  return tc_vi_add(tc_vi_min(tc_vi_max(value, scale->lowest), scale->highest), scale->zero);
 }
 
 /* Turns `rows` rows of sums into results; 32-bit ones may take the place of their sums. */

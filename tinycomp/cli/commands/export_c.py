@@ -14,6 +14,7 @@ from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.errors import visible
 from tinycomp.export_c import PROCESSORS, Project, to_c, to_c_within
+from tinycomp.export_c.processors import processor_named
 from tinycomp.export_c.project import Weights
 from tinycomp.export_c.trial import Trial, run_trial
 from tinycomp.ir.graph import Graph
@@ -57,7 +58,8 @@ def _run(options: Namespace, session: Session) -> int:
     shapes = _fixed(graph, session)
 
     def build(memory: str | int) -> tinycomp.Module:
-        return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
+        chosen = {"c": {"memory": memory, **processor_named(options.cpu).options}}
+        return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options=chosen)
 
     with session.progress(f"compiling {options.model}"):
         rest = {"name": options.name, "weights": options.weights}

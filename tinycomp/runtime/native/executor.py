@@ -173,7 +173,7 @@ class Work:
         return self.read + self.written
 
 
-class _Loaded:
+class LoadedProgram:
     """A program in the C runtime, with the bodies of its control flow: finished, and ready for contexts.
 
     It is the :class:`~tinycomp.runtime.native.building.Builder` that programs are described to for this process.
@@ -189,11 +189,25 @@ class _Loaded:
         self._name = program.name
         self._isa, self._weights = isa, weights
         self._constants: list[Any] = []
-        self.bodies: list[_Loaded] = []
+        self.bodies: list[LoadedProgram] = []
         self._error = ffi.new("tc_error *")
         self.handle = self._create(program)
         if cache:
             lib.tc_program_assume_cache(self.handle, cache)
+
+    @classmethod
+    def of(
+        cls, program: Program, isa: str | None = None, weights: Weights | None = None, cache: int = 0
+    ) -> tuple[LoadedProgram, Sizes | None]:
+        """Return a program in the C runtime, and the values that its sizes are; None if they are all numbers.
+
+        It can be made for an instruction set that does not run here, to look at its calls and packed weights.
+
+        Raises:
+            TargetError: If the program is not valid; the message names the instruction.
+        """
+        loaded = cls(program, isa, weights, cache)
+        return loaded, describe(program, program.constants, loaded).sizes
 
     def _create(self, program: Program) -> Any:
         out = ffi.new("tc_program **")
@@ -229,8 +243,8 @@ class _Loaded:
 
         bodies = [
             (
-                cast(_Loaded, body.builder).handle, array("tc_extent", body.symbols), array("int64_t", body.following),
-                array("tc_extent", body.outputs),
+                cast(LoadedProgram, body.builder).handle, array("tc_extent", body.symbols),
+                array("int64_t", body.following), array("tc_extent", body.outputs),
             )
             for body in call.bodies
         ]  # fmt: skip
@@ -246,9 +260,9 @@ class _Loaded:
         )  # fmt: skip
         self.tell("control", array("tc_control", [description]))
 
-    def body(self, program: Program) -> _Loaded:
+    def body(self, program: Program) -> LoadedProgram:
         """Return the builder of a body, which lives as long as this program."""
-        self.bodies.append(_Loaded(program, self._isa, self._weights))
+        self.bodies.append(LoadedProgram(program, self._isa, self._weights))
         return self.bodies[-1]
 
     def finish(self, arena_bytes: int) -> None:
@@ -309,8 +323,7 @@ class NativeProgram:
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._loaded = _Loaded(program, isa, weights, cache)
-        sizes = describe(program, program.constants, self._loaded).sizes
+        self._loaded, sizes = LoadedProgram.of(program, isa, weights, cache)
         self.handle, self._sizes = self._loaded.handle, None if sizes is None else _SizesOfRuns(sizes)
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
@@ -336,7 +349,7 @@ class NativeProgram:
         return () if self._sizes is None else self._sizes.sources
 
     @property
-    def bodies(self) -> Sequence[_Loaded]:
+    def bodies(self) -> Sequence[LoadedProgram]:
         """The bodies of its control flow, in the order of the instructions that they belong to."""
         return self._loaded.bodies
 

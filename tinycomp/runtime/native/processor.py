@@ -21,6 +21,11 @@ def available_isas() -> tuple[str, ...]:
     return c_strings(lib.tc_isa_name)
 
 
+def packs_weights(isa: str) -> bool:
+    """Return whether weights can be packed here for an instruction set, be it that this machine runs it or not."""
+    return bool(lib.tc_isa_packs(isa.encode()))
+
+
 def default_isa() -> str:
     """Return the instruction set that programs use by default: ``TINYCOMP_ISA`` if it is set, else the best.
 
