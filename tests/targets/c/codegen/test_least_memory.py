@@ -100,6 +100,12 @@ def test_a_saved_module_says_what_lies_over_what() -> None:
     np.testing.assert_array_equal(results(again, feeds)[0], results(module, feeds)[0])
 
 
+def test_floats_of_four_bits_take_bytes() -> None:
+    nodes = "a = Cast<to = 23>(x) y = Cast<to = 1>(a)"
+    text = f'<ir_version: 11, opset_import: ["": 23]> m (float[3, 5] x) => (float[3, 5] y) {{ {nodes} }}'
+    check(onnx.parser.parse_model(text), {"x": np.linspace(-4, 4, 15, dtype=np.float32).reshape(3, 5)})
+
+
 def test_memory_is_a_word_or_a_number() -> None:
     model, feeds = random_chain(0)
     with pytest.raises(OptionError, match="memory"):

@@ -14,15 +14,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from tinycomp.ir.types import bits
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import MAX_OUTPUTS, TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Call
 
 Params = Mapping[str, Any]
 _POOLS = codes("tc_pool_mode", "TC_POOL_")
-_BYTES = MappingProxyType(
-    {code: np.dtype(name).itemsize for name, code in TYPES.items() if not name.startswith("float4")}
-)
+_BYTES = MappingProxyType({code: max(1, bits(name) // 8) for name, code in TYPES.items()})
 _FLOAT = 4
 _RESIDUAL = 4
 """The operand of a convolution that is added to its result."""
