@@ -216,6 +216,10 @@ TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_v
 }
 TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return vcvtbq_f32_f16(vreinterpretq_f16_u32(vldrhq_u32(p))); }
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) { return vreinterpretq_f32_u32(vshlq_n_u32(vldrhq_u32(p), 16)); }
+TC_INLINE tc_vi tc_vf_bits(tc_vf v) { return vreinterpretq_s32_f32(v); }
+TC_INLINE tc_vf tc_vf_of_bits(tc_vi v) { return vreinterpretq_f32_s32(v); }
+#define TC_DOT_BF16 0
+TC_INLINE bool tc_has_dot_bf16(void) { return false; }
 TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return vldrbq_s32(p); }
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return vshrq_n_s32(vshlq_n_s32(v, 28), 28); }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return vshrq_n_s32(v, 4); }
