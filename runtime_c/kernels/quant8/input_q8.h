@@ -37,7 +37,7 @@ static int64_t q8_depth(const q8_input *in) {
 static int64_t q8_number_bytes(const q8_input *in) { return q8_form_x_bytes(in->form); }
 
 /* Copies `count` numbers and returns where the next ones go. */
-static char *q8_copy(const q8_input *in, const uint8_t *from, ptrdiff_t count, char *to) {
+static __attribute__((noinline)) char *q8_copy(const q8_input *in, const uint8_t *from, ptrdiff_t count, char *to) {
   if (in->form == Q8_QUADS) {
     memcpy(to, from, (size_t)count);
     return to + count;
