@@ -11,7 +11,7 @@ from tinycomp.runtime.native.executor import NativeProgram
 
 def resize_params(shape, out_height, out_width, line_taps, column_taps):
     names = ("batch", "height", "width", "channels", "out_height", "out_width", "line_taps", "column_taps")
-    strides = {"x_pixel_stride": shape[3], "y_pixel_stride": shape[3]}
+    strides = {"x_pixel_stride": shape[3], "y_pixel_stride": shape[3], "crops": 0, "extrapolation": 0.0}
     return dict(zip(names, (*shape, out_height, out_width, line_taps, column_taps), strict=True)) | strides
 
 

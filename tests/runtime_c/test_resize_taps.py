@@ -11,7 +11,7 @@ from tests.runtime_c.emulated import runner
 from tinycomp.errors import TargetError
 from tinycomp.ops.resize import AxisScale, Mode, resize_axes
 from tinycomp.runtime.native.library import lib
-from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 COORDINATES = {
     "half_pixel": "HALF_PIXEL",
@@ -42,7 +42,9 @@ def matrix_of(axis: AxisScale, mode: Mode) -> np.ndarray:
 def tables(params: dict[str, float], isa: str) -> tuple[np.ndarray, np.ndarray]:
     shape = (int(params["output"]), int(params["taps"]))
     specs = (BufferSpec("cells", "int64", shape), BufferSpec("weights", "float32", shape))
-    call = Instruction("resize_taps", (Operand("output", 0), Operand("output", 1)), params, ("n",))
+    params = {"whole": int(params["scale"] == 0), "place": 0, "places": 1} | params
+    places = (Operand("output", 0), Operand("output", 1), ABSENT, ABSENT)
+    call = Instruction("resize_taps", places, params, ("n",))
     results = [np.full(shape, 77, spec.dtype) for spec in specs]
     runner(Program("test", (), specs, (), 0, (call,)), None, isa).run([], results)
     return results[0], results[1]

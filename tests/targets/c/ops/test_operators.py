@@ -42,9 +42,10 @@ def test_between_channels_last_neighbours(op):
 
 
 ELSEWHERE = {
-    "ConstantOfShape", "GridSample", "If", "Loop", "Range", "RoiAlign", "RotaryEmbedding", "Shape", "Size",
+    "Col2Im", "ConstantOfShape", "Det", "Dropout", "GridSample", "If", "Loop", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Range", "RoiAlign", "RotaryEmbedding", "Shape", "Size", "TfIdfVectorizer",
 }  # fmt: skip
-"""What folds away where sizes are known (test_sizes.py), or has a file of its own here."""
+"""What folds away where sizes are known (test_sizes.py), or has a file of its own here or beside the definitions."""
 
 
 OTHERS = (COMPOSITE, TINYCOMP, DOMAIN, "com.microsoft", "ai.onnx.ml")
