@@ -143,5 +143,39 @@ def test_each_check_answers_as_often_as_before(call: dict[str, Any]) -> None:
     assert refusals(call) == expected[call["kernel"]]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "params", "absent", "message"),
+    [
+        ("conv2d_winograd_f32", {"channels": 4, "x_pixel_stride": 4, "groups": 2}, (), "only #x# windows"),
+        ("pad", {"before7": -(2**63), "after7": -8}, (), "dimension # of # elements is padded"),
+        ("pad", {"before7": -8, "after7": -(2**63)}, (), "dimension # of # elements is padded"),
+        (
+            "qconv2d_winograd",
+            dict.fromkeys(("height", "width", "out_height", "out_width", "out_channels", "y_pixel_stride"), 1)
+            | {"channels": 1828, "x_pixel_stride": 1828},
+            (),
+            "only int# weights and up to # channels",
+        ),
+        (
+            "resize_taps",
+            {"size": 1, "output": 1, "antialias": 1, "scale": 1e-30},
+            (),
+            "# cells are read on either side",
+        ),
+        ("resize2d_f32", {"line_taps": 2}, (4, 5), "several taps need weights"),
+        ("resize2d_f32", {"column_taps": 2}, (4, 5), "several taps need weights"),
+    ],
+)
+def test_checks_that_need_several_changes(
+    kernel: str, params: dict[str, float], absent: tuple[int, ...], message: str
+) -> None:
+    call = next(call for call in CALLS if call["kernel"] == kernel)
+    _, operands = next(edits(call))
+    changed = [ABSENT if i in absent else operand for i, operand in enumerate(operands)]
+    room = np.zeros(ROOM // 8, np.int64)
+    assert not refusal(kernel, call["params"], operands, room)
+    assert refusal(kernel, call["params"] | params, changed, room).startswith(message)
+
+
 if __name__ == "__main__":
     TABLE.write_text(json.dumps(table(), indent=0) + "\n")
