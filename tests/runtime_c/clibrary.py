@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Sequence
@@ -52,14 +53,38 @@ class CModule:
         )
         out = self.ffi.new("tc_module **")
         self._check(self.lib.tc_module_read(self._contents, len(contents), options, out, self.error))
+        self._sessions = [0]
         self.handle = out[0]
-        close, close_module = self.lib.tc_session_close, self.lib.tc_module_close
-        session = self.ffi.new("tc_session **")
-        if self.lib.tc_session_open(self.handle, session, self.error):
-            close_module(self.handle)
-            self._check(self.error.code)
-        # One after the other, whatever the order in which a collection of garbage would take them.
-        self.session = self.ffi.gc(session[0], lambda handle, module=out[0]: (close(handle), close_module(module)))
+        self._open()
+
+    def beside(self) -> CModule:
+        """Another session of the same module."""
+        other = copy.copy(self)
+        other.error = self.ffi.new("tc_error *")
+        other._open()
+        return other
+
+    def _open(self) -> None:
+        """Open a session; the last one that is closed closes the module, whatever the order of a garbage collection."""
+        module, count = self.handle, self._sessions
+        close, close_module, session = (
+            self.lib.tc_session_close,
+            self.lib.tc_module_close,
+            self.ffi.new("tc_session **"),
+        )
+        status = self.lib.tc_session_open(module, session, self.error)
+        if status and not count[0]:
+            close_module(module)
+        self._check(status)
+        count[0] += 1
+
+        def done(handle: Any) -> None:
+            close(handle)
+            count[0] -= 1
+            if not count[0]:
+                close_module(module)
+
+        self.session = self.ffi.gc(session[0], done)
         self._held: dict[int, Any] = {}
 
     def _check(self, status: int) -> None:

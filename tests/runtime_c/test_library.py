@@ -7,6 +7,7 @@ import os
 import random
 import struct
 import subprocess
+import threading
 import zipfile
 import zlib
 from pathlib import Path
@@ -163,6 +164,29 @@ def test_limits() -> None:
     assert len(found(np.int64(2), np.ones(2, np.float32))[1]) == 2
 
 
+def test_eight_threads_share_a_module() -> None:
+    """Each has a session of its own; results are those of one thread."""
+    module = module_of(MLP)
+    found = CModule(module.to_bytes(), threads=2)
+    feeds = [np.full((1 + i % 3, 4), i, np.float32) for i in range(24)]
+    wanted = [module(x) for x in feeds]
+    failures: list[object] = []
+
+    def work(first: int) -> None:
+        session = found.beside()
+        for i in range(first, first + 48):
+            for ours, theirs in zip(session(feeds[i % 24]), wanted[i % 24], strict=True):
+                if not np.array_equal(ours, theirs):
+                    failures.append(i)
+
+    threads = [threading.Thread(target=work, args=(3 * i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
 def test_functions_of_regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The C source of a target is compiled by whoever links the program, and passed as a function."""
     from examples.c_source_target import TARGET
@@ -270,6 +294,8 @@ def _some(dtype: str, dims: list[int | str | None]) -> np.ndarray:
 
 def test_the_example_builds_and_runs(tmp_path: Path) -> None:
     library()
+    if b"__asan_init" in LIBRARY.read_bytes() or b"__tsan_init" in LIBRARY.read_bytes():
+        pytest.skip("the library is built with a sanitizer, which the program is not")
     images, _ = digits()
     module = tinycomp.compile(tinycomp.data.digits_model())
     module.save(tmp_path / "digits.tcm")
