@@ -20,7 +20,8 @@ import tinycomp
 from benchmarks import corpus, page
 from benchmarks.peers import REFERENCE, load_onnxruntime, relative_error
 from benchmarks.regions import percent
-from tinycomp.runtime.report import HostRow, Report
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.rows import HostRow
 
 PAGE = page.Page("coverage", "coverage.md")
 LIMIT = 1e-4

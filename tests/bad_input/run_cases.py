@@ -267,8 +267,8 @@ CASES = [
         one("MaxUnpool", "f[1,1,1,1]", "i[1,1,1,1]", kernel_shape=[2, 2]),
         {"a": floats(1, 1, 1, 1), "b": ints(99).reshape(1, 1, 1, 1)},
         ExecutionError,
-        "n (MaxUnpool)",
-        "out of bounds",
+        "n (",
+        "out of ",
     ),
     failing(
         "55-sequence-at",

@@ -78,7 +78,7 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"options": {"c": {"winogrd": False}}},
             OptionError,
-            'target c: there is no option "winogrd"; expected one of winograd, requantize, precision, tuning. Did you',
+            'target c: there is no option "winogrd"; expected one of winograd, requantize, memory, precision, tuning.',
         ),
         (
             {"options": {"c": {"winograd": 1}}},

@@ -9,10 +9,8 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import ArtifactError
 from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native.program import Program
 
 
 def diagram_of(module: Module) -> Diagram:
@@ -109,11 +107,3 @@ def test_bodies_of_control_flow_hold_their_nodes() -> None:
     assert all(nodes[number].parent == control for number in bodies)
     (stayed,) = module.report().why("LpNormalization")
     assert [n.op for n in nodes if n.position == stayed.position] == ["LpNormalization"]
-
-
-@pytest.mark.parametrize("buffer", [[-1, 4, 0, 0], [0, -4, 0, 0], [0, 4, 2, 1], [0, 4, 0], ["x", 4, 0, 0]])
-def test_damaged_buffers_are_refused(buffer: list[object]) -> None:
-    program = Program("p", (), (), (), 64, ()).to_dict()
-    assert Program.from_dict(program | {"buffers": [[0, 4, 1, 2]]}, ()).buffers[0].last == 2
-    with pytest.raises(ArtifactError, match="description of a program is damaged"):
-        Program.from_dict(program | {"buffers": [buffer]}, ())

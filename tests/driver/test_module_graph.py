@@ -14,7 +14,8 @@ from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.native.executor import Pool
-from tinycomp.runtime.report import CompositeRow, Report
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.rows import CompositeRow
 from tinycomp.targets.npu_sim import TARGET as NPU_SIM
 
 IMAGES = digits()[0][:3]

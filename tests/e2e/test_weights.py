@@ -136,7 +136,7 @@ def test_a_limit_counts_what_a_program_allocates_when_it_is_loaded() -> None:
     assert module(np.zeros((1, 64, 128, 128), np.float32)).shape == (1, 64, 126, 126)
 
 
-def test_the_report_has_the_arena_beside_its_lower_bound(tmp_path: Path) -> None:
+def test_the_report_has_the_arena_beside_its_lower_bound() -> None:
     report = pool().report()
     (region,) = report.regions
     assert region.arena >= region.arena_bound > 0
@@ -144,8 +144,6 @@ def test_the_report_has_the_arena_beside_its_lower_bound(tmp_path: Path) -> None
     assert report.to_dict()["regions"][0]["arena"] == region.arena
     line = "Intermediate values inside regions take"
     assert line in str(report)
-    report.save_html(tmp_path / "report.html")
-    assert line in (tmp_path / "report.html").read_text()
     assert type(report).from_dict(report.to_dict()) == report or not report.totals["macs"]["offloaded"]
 
 

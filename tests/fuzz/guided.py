@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import importlib
 import random
+import resource
 import sys
 import warnings
 from pathlib import Path
@@ -46,7 +47,8 @@ def main() -> None:
         damage.run(data, random.Random(hashlib.sha256(data).digest()))
 
     arguments = [f"-max_total_time={int(60 * options.minutes)}", f"-seed={options.seed + 1}", f"-max_len={LARGEST}"]
-    arguments += ["-timeout=60", "-rss_limit_mb=4096", f"-artifact_prefix={found}/", "-print_final_stats=1"]
+    most = 4096 + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # who started this may have had more
+    arguments += ["-timeout=60", f"-rss_limit_mb={most}", f"-artifact_prefix={found}/", "-print_final_stats=1"]
     atheris.Setup([sys.argv[0], *arguments, str(corpus)], run, custom_mutator=mutate)
     atheris.Fuzz()
 

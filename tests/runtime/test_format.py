@@ -9,16 +9,8 @@ from collections.abc import Iterator
 from tinycomp.remark import Remark
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
-from tinycomp.runtime.report import (
-    CompositeRow,
-    ConversionRow,
-    CopyRow,
-    DeviceRow,
-    HostRow,
-    LayerRow,
-    RegionRow,
-    Report,
-)
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.rows import CompositeRow, ConversionRow, CopyRow, DeviceRow, HostRow, LayerRow, RegionRow
 
 WRITTEN = (5, "9206373cb082")
 """The format version, and the fingerprint of what files of that version hold."""

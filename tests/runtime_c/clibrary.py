@@ -58,7 +58,7 @@ class CModule:
         self._open()
 
     def beside(self) -> CModule:
-        """Another session of the same module."""
+        """Return one more session of the same module."""
         other = copy.copy(self)
         other.error = self.ffi.new("tc_error *")
         other._open()

@@ -18,15 +18,8 @@ from tinycomp.remark import Remark
 from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.report import (
-    CompositeRow,
-    ConversionRow,
-    HostRow,
-    LayerRow,
-    LayoutRow,
-    RegionRow,
-    Report,
-)
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow
 from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
@@ -18,6 +18,11 @@ def _stft_types(node: Node) -> list[Type]:
     """Count bins by the default of ``onesided``, which onnx's inference does not know."""
     signal, window = tensor(node.operand(0).type), node.optional_operand(2)
     step, given = node.const(1), node.const(3)
+    if window is not None and window.shape is not None and len(window.shape) != 1:
+        raise ModelError(
+            "the window is no vector", where=f"node {node.label} (STFT)", expected="[frame length]",
+            found=str(window.type),
+        )  # fmt: skip
     length: Dim = None
     if given is not None:
         length = scalar_int(given)

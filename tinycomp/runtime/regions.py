@@ -15,7 +15,7 @@ from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.plan import Plan, Run
-from tinycomp.runtime.report import ArenaRow, BufferRow, CallRow
+from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

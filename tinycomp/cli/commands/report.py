@@ -14,7 +14,8 @@ from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.session import Command, Session
 from tinycomp.errors import did_you_mean
 from tinycomp.runtime.comparison import compare
-from tinycomp.runtime.report import HostRow, RegionRow, Report
+from tinycomp.runtime.report import Report
+from tinycomp.runtime.rows import HostRow, RegionRow
 
 _EXAMPLE = """\
 tinycomp report model.onnx -t npu_sim -t c

@@ -19,7 +19,7 @@ from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, Tinycomp
 from tinycomp.memory.budget import Limits, time_is_up
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer
-from tinycomp.runtime.report import DeviceRow
+from tinycomp.runtime.rows import DeviceRow
 
 _making = Lock()
 _numbers = itertools.count()

@@ -23,7 +23,7 @@ from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.region import DeviceRegion, Shape, follows_from, places_of, shape_of
 from tinycomp.runtime.plan import DISCARD, Run, Step, device_sets
 from tinycomp.runtime.regions import SPECIALISATIONS, BoundedCache
-from tinycomp.runtime.report import CopyRow
+from tinycomp.runtime.rows import CopyRow
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import sample, size, substitute
 

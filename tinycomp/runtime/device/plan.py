@@ -15,7 +15,7 @@ from tinycomp.runtime.device.lanes import Lanes
 from tinycomp.runtime.device.region import DeviceRegion
 from tinycomp.runtime.device.request import Request, Span
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Run, Step
-from tinycomp.runtime.report import CopyRow
+from tinycomp.runtime.rows import CopyRow
 
 NO_BUFFERS: Mapping[int, DeviceBuffer] = {}
 
