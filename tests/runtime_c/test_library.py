@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import struct
 import subprocess
 import threading
@@ -296,6 +297,8 @@ def test_the_example_builds_and_runs(tmp_path: Path) -> None:
     library()
     if b"__asan_init" in LIBRARY.read_bytes() or b"__tsan_init" in LIBRARY.read_bytes():
         pytest.skip("the library is built with a sanitizer, which the program is not")
+    if shutil.which("pkg-config") is None or shutil.which("cc") is None:
+        pytest.skip("building the example needs cc and pkg-config")
     images, _ = digits()
     module = tinycomp.compile(tinycomp.data.digits_model())
     module.save(tmp_path / "digits.tcm")
@@ -314,6 +317,7 @@ def test_the_example_builds_and_runs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(printed.split(), int), module(images).argmax(axis=1))
 
 
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 def test_the_header_is_for_cpp_too(tmp_path: Path) -> None:
     source = tmp_path / "use.cpp"
     source.write_text('#include "tinycomp_run.h"\nint main() { return tc_module_input_count(nullptr); }\n')
