@@ -413,6 +413,10 @@ static void begin_body(const tc_control_call *run, int b) {
   }
 }
 
+static int32_t nowhere(const tc_control_call *run, int32_t result) {
+  return tc_error_set(run->error, TC_FAILED, "result %d has no place", result);
+}
+
 static int32_t run_if(const tc_control_call *run) {
   const tc_control *control = run->control;
   const int b = *(const uint8_t *)run->pointers[0] ? 0 : 1;
@@ -429,6 +433,9 @@ static int32_t run_if(const tc_control_call *run) {
     }
     if (bytes != room) {
       return differs(run, r, bytes, room);
+    }
+    if (bytes && !run->pointers[operand]) {
+      return nowhere(run, r);
     }
     run->state->outputs[r] = run->pointers[operand];
     tc_clear_output(run->state->contexts[b], r, run->pointers[operand], bytes);
@@ -464,6 +471,9 @@ static int32_t place_row(const tc_control_call *run, int32_t result, int64_t tri
     if (bytes && trip >= room / bytes) {
       return tc_error_set(run->error, TC_FAILED, "there are more rows of scan output %d than expected",
                           result - control->carried);
+    }
+    if (bytes && !run->pointers[operand]) {
+      return nowhere(run, result);
     }
     state->outputs[1 + result] = (char *)run->pointers[operand] + trip * bytes;
     tc_clear_output(state->contexts[0], 1 + result, state->outputs[1 + result], bytes);

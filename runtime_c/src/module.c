@@ -398,6 +398,49 @@ static bool read_call(reader *r, tc_program *program, int64_t known) {
   return !failed(r);
 }
 
+/* Whether only a run shows the size of an output, which the program then has memory for. */
+static bool is_grown(const tc_program *program, int32_t output) {
+  bool grown = false;
+  for (int64_t i = 0; i < program->left_count; i++) {
+    grown = grown || program->left[i].output == output;
+  }
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_control *control = program->own.steps[s].control;
+    const tc_operand *results =
+        control ? program->own.steps[s].operands + tc_control_operands(control) - control->results : NULL;
+    for (int32_t i = 0; control && i < control->results; i++) {
+      grown = grown || (control->growths[i].rank >= 0 && results[i].space == TC_OUTPUT && results[i].index == output);
+    }
+  }
+  return grown;
+}
+
+/* An output whose size only a run shows has no memory of the caller's: it is made once, and nothing else uses it. */
+static void check_grown(reader *r, const tc_program *program) {
+  int32_t *made = allocate(r, program->output_count, sizeof(int32_t));
+  for (int64_t i = 0; made && i < program->left_count; i++) {
+    made[program->left[i].output]++;
+  }
+  for (int64_t s = 0; made && s < program->step_count && !failed(r); s++) {
+    const tc_step *step = &program->own.steps[s];
+    const int32_t first = step->control ? step->operand_count - step->control->results : step->operand_count;
+    for (int32_t i = 0; i < step->operand_count; i++) {
+      const tc_operand *operand = &step->operands[i];
+      if (operand->space != TC_OUTPUT || !is_grown(program, operand->index)) {
+        continue;
+      }
+      if (i < first || step->control->growths[i - first].rank < 0 || made[operand->index]++) {
+        fail(r, "an output is used whose size only the end of a run shows, or made twice");
+      }
+    }
+  }
+  for (int32_t o = 0; made && o < program->output_count; o++) {
+    if (made[o] > 1) {
+      fail(r, "an output is made twice");
+    }
+  }
+}
+
 static void read_programs(reader *r) {
   tc_module *module = r->module;
   const int64_t count = counted(r);
@@ -412,6 +455,9 @@ static void read_programs(reader *r) {
     }
     if (!failed(r) && !module->programs[i]->finished) {
       fail(r, "a program has no end");
+    }
+    if (!failed(r)) {
+      check_grown(r, module->programs[i]);
     }
   }
 }
@@ -532,23 +578,6 @@ static void read_sources(reader *r, tc_plan_step *step) {
   for (int64_t i = 0; i < step->condition_count && !failed(r); i++) {
     step->conditions[i] = text(r);
   }
-}
-
-/* Whether only a run shows the size of an output, which the program then has memory for. */
-static bool is_grown(const tc_program *program, int32_t output) {
-  bool grown = false;
-  for (int64_t i = 0; i < program->left_count; i++) {
-    grown = grown || program->left[i].output == output;
-  }
-  for (int64_t s = 0; s < program->step_count; s++) {
-    const tc_control *control = program->own.steps[s].control;
-    const tc_operand *results =
-        control ? program->own.steps[s].operands + tc_control_operands(control) - control->results : NULL;
-    for (int32_t i = 0; control && i < control->results; i++) {
-      grown = grown || (control->growths[i].rank >= 0 && results[i].space == TC_OUTPUT && results[i].index == output);
-    }
-  }
-  return grown;
 }
 
 /* Operands or results of a step: slots and types. */
