@@ -89,19 +89,20 @@ def join_elements(graph: Graph, node: Node) -> bool:
         return False
     axis = int(node.attrs["axis"])
     if node.attrs.get("new_axis", 0):
-        elements = [_with_axis(graph, node, value, axis) for value in elements]
+        elements = [_axis_changed(graph, node, "Unsqueeze", value, axis) for value in elements]
     new = graph.add(
         "Concat", elements, {"axis": axis}, version=version_of(graph, "Concat"), sources=node.sources, at=node
     )
     return take_over(graph, node, new)
 
 
-def _with_axis(graph: Graph, at: Node, value: Value, axis: int) -> Value:
-    version = version_of(graph, "Unsqueeze")
+def _axis_changed(graph: Graph, at: Node, op: str, value: Value, axis: int) -> Value:
+    """Return a value with an axis more (Unsqueeze) or less (Squeeze)."""
+    version = version_of(graph, op)
     if version < _AXES_OPERAND:
-        return graph.add("Unsqueeze", [value], {"axes": [axis]}, version=version, sources=at.sources, at=at).output
+        return graph.add(op, [value], {"axes": [axis]}, version=version, sources=at.sources, at=at).output
     axes = graph.add_const(np.array([axis], np.int64), "axes")
-    return graph.add("Unsqueeze", [value, axes], version=version, sources=at.sources, at=at).output
+    return graph.add(op, [value, axes], version=version, sources=at.sources, at=at).output
 
 
 @rule("SplitToSequence")
@@ -124,19 +125,11 @@ def split_to_tensors(graph: Graph, node: Node) -> bool:
                           outputs=len(sizes), at=node)  # fmt: skip
     pieces = list(split.outputs)
     if given is None and not node.attrs.get("keepdims", 1):
-        pieces = [_without_axis(graph, node, piece, axis) for piece in pieces]
+        pieces = [_axis_changed(graph, node, "Squeeze", piece, axis) for piece in pieces]
     new = graph.add(
         "SequenceConstruct", pieces, version=version_of(graph, "SequenceConstruct"), sources=node.sources, at=node
     )
     return take_over(graph, node, new)
-
-
-def _without_axis(graph: Graph, at: Node, value: Value, axis: int) -> Value:
-    version = version_of(graph, "Squeeze")
-    if version < _AXES_OPERAND:
-        return graph.add("Squeeze", [value], {"axes": [axis]}, version=version, sources=at.sources, at=at).output
-    axes = graph.add_const(np.array([axis], np.int64), "axes")
-    return graph.add("Squeeze", [value, axes], version=version, sources=at.sources, at=at).output
 
 
 def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
