@@ -529,7 +529,8 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
     return TC_OK;
   }
   exchange_values(context);
-  if (refinish_behind(program, context, found_by, error)) {
+  if (refinish_behind(program, context, found_by, error) ||
+      tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }
   context->is_sized = true;
