@@ -150,8 +150,8 @@ static inline void tc_writes_some(tc_prepare *prepare, int operand) {
   prepare->reaches[operand] = (tc_reach){.rows = -1};
 }
 
-/* States, after what is touched, that of an operand as much is written, or read, as another one counts, which is not the
- * first: so many times `bytes` of it, or with 0 bytes something of each segment. */
+/* States, after what is touched, that of an operand as much is written, or read, as another one counts, which is not
+ * the first: so many times `bytes` of it, or with 0 bytes something of each segment. */
 static inline void tc_counted(tc_prepare *prepare, int operand, int counter, int64_t bytes) {
   prepare->reaches[operand].counter = counter;
   prepare->reaches[operand].counted_bytes = bytes;

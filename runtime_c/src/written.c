@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No program that a compiler writes comes near these: with them the walk is linear in the number of steps. */
+enum { MOST_SPANS = 4096, MOST_COLUMNS = 256, MOST_COUNTED = 256 };
+
 /* Columns that are written in rows: the bytes that they have in the first of them. */
 typedef struct tc_columns {
   int64_t rows, stride;
@@ -21,7 +24,7 @@ typedef struct tc_walk {
   tc_stretches written;
   tc_stretches kept; /* what setup instructions write, for runs to come */
   tc_columns *columns;
-  int64_t columns_count, columns_capacity;
+  int64_t columns_count, columns_capacity, oldest_columns;
   tc_counted_segments *counted;
   int64_t counted_count, counted_capacity;
   bool enough; /* memory */
@@ -50,8 +53,9 @@ static int64_t find(const tc_stretches *spans, int32_t buffer, int64_t begin) {
   return low;
 }
 
-/* Adds a span, joined with those that it meets; false without memory. */
-static bool add(tc_stretches *spans, tc_stretch span) {
+/* Adds a span, joined with those that it meets; false without memory. Where there are too many, it is left out, or
+ * with `all` the one before it takes in what lies in between. */
+static bool add(tc_stretches *spans, tc_stretch span, bool all) {
   const int64_t first = find(spans, span.buffer, span.begin);
   int64_t behind = first;
   while (behind < spans->count && spans->items[behind].buffer == span.buffer &&
@@ -59,6 +63,15 @@ static bool add(tc_stretches *spans, tc_stretch span) {
     span.begin = tc_min(span.begin, spans->items[behind].begin);
     span.end = tc_max(span.end, spans->items[behind].end);
     behind++;
+  }
+  if (behind == first && spans->count >= MOST_SPANS) {
+    if (!all) {
+      return true;
+    }
+    if (first > 0 && spans->items[first - 1].buffer == span.buffer) {
+      spans->items[first - 1].end = span.end;
+      return true;
+    }
   }
   if (behind == first && !tc_reserve((void **)&spans->items, spans->count, &spans->capacity, sizeof(tc_stretch))) {
     return false;
@@ -86,6 +99,13 @@ static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
       return &walk->columns[i];
     }
   }
+  if (make && walk->columns_count == MOST_COLUMNS) { /* the oldest are forgotten */
+    tc_columns *oldest = &walk->columns[walk->oldest_columns++ % MOST_COLUMNS];
+    oldest->rows = reach->rows;
+    oldest->stride = reach->stride;
+    oldest->first.count = 0;
+    return oldest;
+  }
   if (!make || !tc_reserve((void **)&walk->columns, walk->columns_count, &walk->columns_capacity, sizeof(tc_columns))) {
     walk->enough = walk->enough && !make;
     return NULL;
@@ -96,18 +116,21 @@ static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
 
 static void write_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
   if (reach->rows == 1) {
-    walk->enough = walk->enough && add(&walk->written, span);
+    walk->enough = walk->enough && add(&walk->written, span, false);
   } else if (reach->rows > 1) {
     tc_columns *columns = columns_of(walk, reach, true);
     const tc_stretch first = {span.buffer, span.begin, span.begin + reach->columns};
-    if (!columns || !add(&columns->first, first)) {
+    if (!columns || !add(&columns->first, first, false)) {
       walk->enough = false;
       return;
     }
-    const tc_stretch *all = &columns->first.items[find(&columns->first, first.buffer, first.begin)];
-    if (all->end - all->begin >= reach->stride) { /* side by side they leave nothing out */
-      const int64_t end = all->end + (reach->rows - 1) * reach->stride;
-      walk->enough = walk->enough && add(&walk->written, (tc_stretch){span.buffer, all->begin, end});
+    if (!holds(&columns->first, &first)) {
+      return;
+    }
+    const tc_stretch *side = &columns->first.items[find(&columns->first, first.buffer, first.begin)];
+    if (side->end - side->begin >= reach->stride) { /* side by side they leave nothing out */
+      const int64_t end = side->end + (reach->rows - 1) * reach->stride;
+      walk->enough = walk->enough && add(&walk->written, (tc_stretch){span.buffer, side->begin, end}, false);
     }
   }
 }
@@ -129,7 +152,7 @@ static void read_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
       walk->written.items[i].begin <= span.begin) {
     span.begin = walk->written.items[i].end;
   }
-  walk->enough = walk->enough && add(&walk->instance->holes, span);
+  walk->enough = walk->enough && add(&walk->instance->holes, span, true);
 }
 
 /* Clears what lies in the arena of some spans and not in others. */
@@ -213,8 +236,10 @@ static void forget_counted(tc_walk *walk, const tc_stretch *written) {
 }
 
 static void note_counted(tc_walk *walk, tc_stretch segments, tc_stretch counts) {
-  if (!tc_reserve((void **)&walk->counted, walk->counted_count, &walk->counted_capacity,
-                  sizeof(tc_counted_segments))) {
+  if (walk->counted_count == MOST_COUNTED) {
+    return;
+  }
+  if (!tc_reserve((void **)&walk->counted, walk->counted_count, &walk->counted_capacity, sizeof(tc_counted_segments))) {
     walk->enough = false;
     return;
   }
@@ -282,7 +307,7 @@ static void go_through_written(tc_walk *walk, const tc_step *step, int32_t opera
   tc_stretch span = reached(walk, step, operand);
   forget_counted(walk, &span);
   walk->instance->repeats = walk->instance->repeats || (!is_setup && meets(&walk->kept, &span));
-  walk->enough = walk->enough && (!is_setup || add(&walk->kept, span));
+  walk->enough = walk->enough && (!is_setup || add(&walk->kept, span, true));
   if (reach->counter) {
     /* Only what is found out as a size is known to be what the walk goes by. */
     const bool is_found = step->finds && step->found_operand == reach->counter && stands_alone(walk, step, operand);
