@@ -97,6 +97,9 @@ extern const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT];
 /* The letter of a signature in lower case: what an operand is for, whether or not it may be absent. */
 static inline char tc_role(char letter) { return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter; }
 
+/* Fills bytes by chance, from the system; false where it has none. */
+bool tc_random_bytes(void *to, size_t bytes);
+
 /* ---- for prepare functions ---- */
 
 /* Refuses the call with a printf-style message. */

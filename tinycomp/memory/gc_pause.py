@@ -7,11 +7,11 @@ finds nothing and costs a fifth of the time to compile a large model, a twentiet
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tinycomp.memory.locks import Lock
+from tinycomp.memory.system import after_fork_in_child
 
 _lock = Lock()
 _was_on: list[bool] = []
@@ -41,5 +41,4 @@ def _end_pauses() -> None:
             gc.enable()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_end_pauses)
+after_fork_in_child(_end_pauses)

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, TinycompError
-from tinycomp.memory.mapped import map_file, mapping_of, open_regular
+from tinycomp.memory.mapped import map_file, mapping_of
+from tinycomp.memory.system import open_regular
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.native.record import MEMBER, Recorder
 from tinycomp.runtime.spec import TensorSpec

@@ -88,7 +88,8 @@ def make_folder(folder: Path) -> None:
 def _write_through(target: Path, data: bytes) -> None:
     """Write to what cannot be replaced; a pipe that nobody reads is an error, and not waited for."""
     descriptor = os.open(target, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
-    os.set_blocking(descriptor, True)
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 

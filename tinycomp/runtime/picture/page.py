@@ -39,7 +39,7 @@ def page(views: Sequence[View]) -> str:
 
 
 def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets", name).read_text("utf-8")
+    return (files(__package__) / "assets" / name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
