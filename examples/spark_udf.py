@@ -1,7 +1,7 @@
 """A module inside a pandas UDF of Spark.
 
-A module can be pickled, so Spark sends it to its executors with the function. It takes an iterator of series, so that it
-is unpickled once per partition and not per batch. Needs `pip install pyspark pandas pyarrow`, and Java.
+A module can be pickled, so Spark sends it to its executors with the function. It takes an iterator of series, so that
+it is unpickled once per partition and not per batch. Needs `pip install pyspark pandas pyarrow`, and Java.
 """
 
 from __future__ import annotations

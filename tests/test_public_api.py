@@ -68,6 +68,7 @@ MEMBERS = {
         "blobs",
         "outputs",
         "defaults",
+        "bounds",
         "graph",
         "plan",
         "threads",
