@@ -52,7 +52,7 @@ def test_help_fits_into_eighty_columns_and_has_examples(call, monkeypatch: pytes
     _, _, examples = result.out.partition("examples:\n")
     lines = examples.replace("\\\n", " ").splitlines()
     assert all(shlex.split(line)[0] == "tinycomp" for line in lines)
-    groups = re.findall(r"^(compiling|inputs|pictures):\n  (.*)$", result.out, re.MULTILINE)
+    groups = re.findall(r"^(compiling|inputs|pictures|scoring|serving):\n  (.*)$", result.out, re.MULTILINE)
     assert all(text.startswith("for example: -") for _, text in groups)
 
 
