@@ -161,3 +161,12 @@ def test_the_reference_has_every_public_name(page: str, module: ModuleType) -> N
     elsewhere = set(re.findall(r"`(\w+)`", text)) | {"activations", "checks", "composites", "patterns", "reading"}
     assert set(module.__all__) - elsewhere <= listed
     assert all(hasattr(module, name) for name in listed - {"from_torch"})
+
+
+def test_the_page_about_architecture_names_what_there_is() -> None:
+    rows = re.findall(r"^\| \d+ \|.*\| (.*) \|$", Page("architecture.md").text, re.MULTILINE)
+    assert len(rows) == 12
+    for row in rows:
+        files = [(ROOT / "docs" / link).read_text(encoding="utf-8") for link in re.findall(r"\]\(([^)]+)\)", row)]
+        for name in re.findall(r"`([\w.]+)`", row):
+            assert any(re.search(rf"\b{name.rpartition('.')[2]}\b", text) for text in files), f"{name} in {row}"
