@@ -54,12 +54,12 @@ class Project:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of a run: values in between, and what kernels need while they run."""
+        """Return the memory of a run, that is of values in between and of what kernels need while they run."""
         return self.memory.size
 
     @property
     def sources(self) -> list[str]:
-        """The C files that make up the library."""
+        """Return the C files that make up the library."""
         return [name for name in self.files if name.endswith(".c") and "/" not in name and name != "test.c"]
 
     def write(self, folder: str | PathLike[str]) -> None:

@@ -222,7 +222,7 @@ class Report:
             folder: Where to; it is made if it is not there.
 
         Returns:
-            The files: the graph first, then the overlays of target, reasons and time for it and for the ONNX model.
+            The files, the graph first, then the overlays of target, reasons and time for it and for the ONNX model.
 
         Raises:
             WriteError: If there is no space or permission.

@@ -379,7 +379,7 @@ class Target:
 
     @property
     def tolerance(self) -> Tolerance:
-        """Return what its regions may differ by from the reference: what the options say, if they do."""
+        """Return what its regions may differ by from the reference, as the options say, if they do."""
         return getattr(self.options, "tolerance", None) or self._tolerance
 
     def under(self, policy: Policy | None, placement: Placement) -> Target:

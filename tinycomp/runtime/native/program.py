@@ -278,12 +278,12 @@ class Program:
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the sizes that a run reads off its inputs: whole dimensions and elements of some."""
+        """Return the names of the sizes that a run reads off its inputs (whole dimensions and elements of some)."""
         return tuple(self.sources)
 
     @functools.cached_property
     def sources(self) -> Mapping[str, tuple[int, int]]:
-        """Where a run reads each of the symbols: the input, and its axis, or -1 - i for the element i."""
+        """Return where a run reads each of the symbols (the input, and its axis, or -1 - i for the element i)."""
         sources: dict[str, tuple[int, int]] = {}
         for index, spec in enumerate(self.inputs):
             for axis, dim in enumerate(spec.shape):
@@ -314,7 +314,7 @@ class Program:
 
     @functools.cached_property
     def grown(self) -> frozenset[int]:
-        """The outputs whose size only a run shows: their memory is the runtime's, and copied when a run has ended."""
+        """Return the outputs whose size only a run shows; they lie in the runtime's memory, and are copied."""
         grown = {left.output for left in self.left}
         for call in self.instructions:
             if call.control is not None:
@@ -324,7 +324,7 @@ class Program:
 
     @property
     def in_place(self) -> frozenset[tuple[int, int]]:
-        """The inputs and outputs that may be the same memory, in pairs: caches that a run extends where they lie.
+        """Return the inputs and outputs that may be the same memory, in pairs (caches that a run extends in place).
 
         Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
         decide the shapes, it holds for runs in which both are equal.

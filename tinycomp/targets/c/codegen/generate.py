@@ -286,6 +286,8 @@ def _emit_group(emit: Emitter, group: FusionGroup, table: Table) -> None:
 def rule_of(node: Node, table: Table) -> LoweringRule:
     """Return the rule of a node; a composite without a rule of its own has that of its anchor.
 
+    The anchor of ``c.conv`` is the Conv, to which bias, residual and activation are fused.
+
     Raises:
         TargetError: If there is none.
     """
