@@ -19,7 +19,7 @@ from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow
+from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow, ViolationRow
 from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -37,6 +37,7 @@ def make_report(
     programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
     sizes: Mapping[str, int] = MappingProxyType({}),
     misses: Sequence[Remark] = (),
+    disobedient: Sequence[ViolationRow] = (),
 ) -> Report:
     """Return what runs where in a partitioned graph, and why.
 
@@ -48,6 +49,7 @@ def make_report(
         programs: What was generated for its regions, by symbol and shapes.
         sizes: Sizes by symbol; symbols without one count as their upper bound where one is assumed, else as 1.
         misses: Remarks beside those of the graph.
+        disobedient: What quantisation rules of targets do not allow.
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
@@ -64,7 +66,7 @@ def make_report(
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
-        tuple(conversions), tuple(layouts),
+        tuple(conversions), tuple(layouts), disobedient=tuple(disobedient),
     )  # fmt: skip
 
 
