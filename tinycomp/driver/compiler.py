@@ -60,7 +60,6 @@ from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
-from tinycomp.runtime.rows import ViolationRow
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import declared, fits, saved_values
@@ -621,7 +620,6 @@ class Compiler:
                 lowered.programs,
                 sizes,
                 misses(),
-                _violations(lowered.graph, self.targets),
             )
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
@@ -676,14 +674,6 @@ def _near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:
     from tinycomp.driver.near_misses import near_misses  # not before: few reports are read
 
     return near_misses(partitioned, targets)
-
-
-def _violations(partitioned: Graph, targets: Sequence[Target]) -> list[ViolationRow]:
-    if not any(target.quantization_rules for target in targets):
-        return []
-    from tinycomp.driver.violations import find_violations  # not before: few targets have rules
-
-    return find_violations(partitioned, targets)
 
 
 def copied(graph: Graph) -> Graph:

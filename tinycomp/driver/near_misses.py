@@ -29,7 +29,7 @@ def near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:
     graph = partitioned.clone()
     remarks: list[Remark] = []
     for scope in open_graphs(graph):
-        owners, singles = opened(scope)
+        owners, singles = _opened(scope)
         for node in singles:
             about = [
                 explain(composite, node, scope, owners)
@@ -41,7 +41,7 @@ def near_misses(partitioned: Graph, targets: Sequence[Target]) -> list[Remark]:
     return remarks
 
 
-def opened(scope: Graph) -> tuple[dict[Node, str], list[Node]]:
+def _opened(scope: Graph) -> tuple[dict[Node, str], list[Node]]:
     """Open the regions of one scope and their composites; return who owned each node, and those in no composite."""
     owners: dict[Node, str] = {}
     singles: list[Node] = []

@@ -12,6 +12,7 @@ from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
+from tinycomp.passes.check_quantization import CheckQuantization
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
@@ -37,7 +38,6 @@ def make_report(
     programs: Mapping[tuple[str, Any], object] = MappingProxyType({}),
     sizes: Mapping[str, int] = MappingProxyType({}),
     misses: Sequence[Remark] = (),
-    disobedient: Sequence[ViolationRow] = (),
 ) -> Report:
     """Return what runs where in a partitioned graph, and why.
 
@@ -49,7 +49,6 @@ def make_report(
         programs: What was generated for its regions, by symbol and shapes.
         sizes: Sizes by symbol; symbols without one count as their upper bound where one is assumed, else as 1.
         misses: Remarks beside those of the graph.
-        disobedient: What quantisation rules of targets do not allow.
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
@@ -66,8 +65,20 @@ def make_report(
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
-        tuple(conversions), tuple(layouts), disobedient=tuple(disobedient),
+        tuple(conversions), tuple(layouts), disobedient=_violations(graph, regions),
     )  # fmt: skip
+
+
+def _violations(graph: Graph, regions: Iterable[RegionRow]) -> tuple[ViolationRow, ...]:
+    """Return what quantisation rules do not allow, of layers that the target has not taken all the same."""
+    taken = {(row.target, source) for row in regions for source in row.sources}
+    graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
+    found = (r for r in dict.fromkeys(r for g in graphs for r in g.remarks) if r.stage == CheckQuantization.name)
+    return tuple(
+        ViolationRow(r.target, r.where, r.rule.rpartition(" ")[2], r.sources, r.reason, r.remedy)
+        for r in found
+        if not any((r.target, source) in taken for source in r.sources)
+    )
 
 
 def _converts(node: Node) -> bool:

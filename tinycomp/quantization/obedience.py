@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
-from tinycomp.driver.violations import find_violations
+from tinycomp.driver.report import make_report
 from tinycomp.errors import QuantizationError
 from tinycomp.frontend import Shapes
 from tinycomp.runtime.rows import ViolationRow
@@ -49,4 +49,5 @@ def violations(model: Model, target: Target | str, *, shapes: Shapes | None = No
     found = find(target) if isinstance(target, str) else target
     rules_of(found)
     passes = [*optimisation_passes([found]), *partitioning_passes([found])]
-    return find_violations(Pipeline(passes)(load_graph(model, shapes)), [found])
+    graph = Pipeline(passes)(load_graph(model, shapes))
+    return make_report(graph, graph.name, [found.name]).violations()

@@ -513,8 +513,10 @@ class Target:
 
     @property
     def reads_quantized(self) -> bool:
-        """Tell whether a composite mentions a conversion between real and quantised numbers."""
-        return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
+        """Tell whether a rule or composite mentions numbers that are quantised."""
+        return bool(self._quantization) or any(
+            not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites
+        )
 
     @property
     def generates(self) -> bool:
