@@ -22,13 +22,14 @@ the result "a" is uint8, not int8 | quantise it to int8
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
-from tinycomp.target import Target
+from tinycomp.target import Target, find_all
 from tinycomp.target.quantization import disobedient
 
 
@@ -39,14 +40,14 @@ class CheckQuantization(Pass):
     What a composite of the target does not take because of a rule is refused with the same reason.
 
     Attributes:
-        targets: Those with rules are asked, each about every layer.
+        targets: Targets, or names of targets; those with rules are asked, each about every layer.
     """
 
-    targets: tuple[Target, ...]
+    targets: Sequence[Target | str]
 
     def run(self, graph: Graph) -> bool:
         """Look at the layers of ``graph`` and its open bodies."""
-        for target in self.targets:
+        for target in find_all(self.targets):
             if not target.quantization_rules:
                 continue
             for scope in open_graphs(graph):

@@ -169,7 +169,7 @@ class QuantizedLayer:
 
     @classmethod
     def read(cls, core: Node, within: Collection[Node] | None = None) -> QuantizedLayer | None:
-        """Return the layer around an operator; None if nothing of it is quantised.
+        """Return the layer around an operator; None if it is computed in float: its weight is real, or its data.
 
         Args:
             core: The operator.
@@ -200,13 +200,18 @@ class QuantizedLayer:
             nodes += [add, *way]
         activation, conversions = _rounding(add or core, within)
         results = tuple(found for node in conversions if (found := QuantizationParameters.of(node)) is not None)
-        is_computed = any(not p.is_real for p in (*data.values(), *factors.values()))
-        if not results and is_product and is_computed and within is None:
-            results = (QuantizationParameters.real(core.output),)
-        if not is_computed:
+        weight = factors.get(1)
+        if weight is not None:
+            is_layer = not weight.is_real
+        else:
+            known = bool(data) and all(not p.is_real for p in data.values())
+            is_layer = known and (bool(results) or within is not None)
+        if not is_layer:
             return None
+        if not results and within is None:
+            results = (QuantizationParameters.real(core.output),)
         nodes += [*([activation] if activation is not None else []), *conversions]
-        return cls(core, tuple(nodes), data, factors.get(1), factors.get(2), results, activation, added)
+        return cls(core, tuple(nodes), data, weight, factors.get(2), results, activation, added)
 
     @property
     def channel_axis(self) -> int:

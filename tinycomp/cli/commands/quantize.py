@@ -117,8 +117,9 @@ def _check(options: Namespace, session: Session) -> int:
     rows = violations(load_graph(options), options.target)
     if rows:
         session.show(violation_table(rows))
-    layers = len({row.layer for row in rows})
-    session.show(f"{layers or 'No'} layer(s) do not obey the quantisation rules of {options.target}.")
+    count = len({row.layer for row in rows})
+    about = f"{count} layer(s) do not obey" if count else "Every quantised layer obeys"
+    session.show(f"{about} the rules of {options.target}.")
     session.result({"violations": [asdict(row) for row in rows]})
     return FAILED if rows else OK
 
