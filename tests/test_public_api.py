@@ -38,9 +38,9 @@ SIGNATURES = {
     " config=None)",
     "load": "(source, *, threads=None, targets=(), trusted=False, devices=None, faults=None)",
     "pipeline_requests": "(module, requests, *, in_flight=None)",
-    "quantize": "(model, calibration=None, *, method=None, activations='uint8', symmetric=None, per_channel=True,"
+    "quantize": "(model, calibration=None, *, method=None, activations=None, symmetric=None, per_channel=True,"
     " reduce_range=False, bias_correction=True, equalize=False, keep_float=(), percentile=None, shapes=None,"
-    " threads=None, progress=None, weights='int8', block=32, accuracy_level=0)",
+    " threads=None, progress=None, weights='int8', block=32, accuracy_level=0, target=None)",
     "reject": "(reason)",
     "score": "(model, files, output, *, columns=None, keep=None, batch=None, workers=None, threads=1, ray=None,"
     " progress=None)",
@@ -85,7 +85,7 @@ MEMBERS = {
         *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites", "tolerance"),
         *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
-        *("device", "has_devices", "open_device"),
+        *("device", "has_devices", "open_device", "quantization", "quantization_rule", "quantization_rules"),
     },
     "TinycompError": set(),
 }

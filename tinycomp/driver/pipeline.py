@@ -22,6 +22,7 @@ from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
+from tinycomp.passes.check_quantization import CheckQuantization
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
@@ -265,16 +266,18 @@ def partitioning_passes(
         PartitionGraph(targets=tuple(targets)),
         *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
     ]
+    checking = [CheckQuantization(tuple(targets))] if any(target.quantization_rules for target in targets) else []
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     if _have_costs(targets):
         cleaning = [*folding, EliminateDeadCode()] if optimize else []
-        return [PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
+        return [*checking, PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
-        return [*itertools.chain.from_iterable(claiming), *merging_regions]
+        return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
     return [
+        *checking,
         *(OfferToTarget(target, policy) for target in targets[:-1]),
         *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
         *(merging + folding if any(target.reads_quantized for target in last) else folding + merging),

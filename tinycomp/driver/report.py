@@ -12,6 +12,7 @@ from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
+from tinycomp.passes.check_quantization import CheckQuantization
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
@@ -19,7 +20,7 @@ from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow
+from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow, ViolationRow
 from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -64,8 +65,20 @@ def make_report(
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
-        tuple(conversions), tuple(layouts),
+        tuple(conversions), tuple(layouts), disobedient=_violations(graph, regions),
     )  # fmt: skip
+
+
+def _violations(graph: Graph, regions: Iterable[RegionRow]) -> tuple[ViolationRow, ...]:
+    """Return what quantisation rules do not allow, of layers that the target has not taken all the same."""
+    taken = {(row.target, source) for row in regions for source in row.sources}
+    graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
+    found = (r for r in dict.fromkeys(r for g in graphs for r in g.remarks) if r.stage == CheckQuantization.name)
+    return tuple(
+        ViolationRow(r.target, r.where, r.rule.rpartition(" ")[2], r.sources, r.reason, r.remedy)
+        for r in found
+        if not any((r.target, source) in taken for source in r.sources)
+    )
 
 
 def _converts(node: Node) -> bool:

@@ -2,8 +2,9 @@
 
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.noise import LayerNoise, NoiseTable, noise
+from tinycomp.quantization.obedience import violations
 from tinycomp.quantization.options import METHODS
 from tinycomp.quantization.quantizer import quantize
 from tinycomp.quantization.weight_only import WEIGHT_METHODS
 
-__all__ = ["METHODS", "WEIGHT_METHODS", "Layer", "LayerNoise", "NoiseTable", "noise", "quantize"]
+__all__ = ["METHODS", "WEIGHT_METHODS", "Layer", "LayerNoise", "NoiseTable", "noise", "quantize", "violations"]
