@@ -26,8 +26,8 @@ SIGNATURES = {
     "P": None,
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
-    " requires=None, programs=False, options=None, static_shapes=False, canonical=False, buckets=(), cost=None,"
-    " version=None)",
+    " requires=None, programs=False, options=None, static_shapes=False, canonical=False, legalize=(), buckets=(),"
+    " cost=None, version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision=None,"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
+from tinycomp.runtime.accuracy import Accuracy
 from tinycomp.runtime.advice import AdviceList
 from tinycomp.runtime.diagram import Diagram, Position
 from tinycomp.runtime.files import write_file
@@ -66,6 +67,7 @@ class Report:
             where nothing is known of the model.
         diagram: Describes the partitioned graph for pictures; None where nothing but the rows is known.
         profile: The profile that the times come from, if there was one.
+        accuracy: The layers beside those of a float model, if they have been compared: for the page.
     """
 
     model: str
@@ -83,6 +85,7 @@ class Report:
     adviser: Adviser | None = field(default=None, repr=False, compare=False)
     diagram: Callable[[], Diagram] | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
+    accuracy: Accuracy | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what holds the model."""
@@ -184,8 +187,8 @@ class Report:
         """Return a JSON-able form with the totals."""
         reasons = {source: tuple(r.to_dict() for r in remarks) for source, remarks in self.reasons.items()}
         hosts = tuple(host.to_dict() for host in self.hosts)
-        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None, diagram=None, profile=None))
-        for name in ("adviser", "diagram", "profile"):
+        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None, diagram=None, profile=None, accuracy=None))
+        for name in ("adviser", "diagram", "profile", "accuracy"):
             del fields[name]
         return {**fields, "hosts": hosts, "reasons": reasons, "totals": self.totals}
 
@@ -246,7 +249,8 @@ class Report:
         """Return what pictures show: the graph, what is known of its nodes, and the calls of a run."""
         from tinycomp.runtime.picture.view import make_view
 
-        return make_view(self.to_dict(), _headline(self), self.diagram() if self.diagram else None, self.profile)
+        diagram = self.diagram() if self.diagram else None
+        return make_view(self.to_dict(), _headline(self), diagram, self.profile, self.accuracy)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the steps as a strip, their figures, and why nodes stayed on the host."""

@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -32,6 +32,20 @@ RegionCheck = Callable[..., Any]
 """Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
 Verdict = Literal["use", "rebuild", "refuse"]
 """What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
+
+
+class Legalizing(Protocol):
+    """Rewrite a layer that a target refuses: a pass of :mod:`tinycomp.passes.legalize`."""
+
+    name: ClassVar[str]
+
+    def starts_at(self, node: Node) -> bool:
+        """Tell whether a node is one that the pass may start at."""
+
+    def rewrite(self, graph: Graph, node: Node) -> bool:
+        """Rewrite the layer of one operator; return whether that was possible."""
+
+
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=QuantizationRule | Callable[..., QuantizationRule])
@@ -181,6 +195,8 @@ class Target:
         canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
             is kept for it as the model has it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+        legalize: Passes of :mod:`tinycomp.passes.legalize`, such as ``DecomposeStrides(3)``: each says a layer in other
+            operators, which is done where the target refuses the layer and takes those.
         cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
             between them and the host; otherwise their order does.
         version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
@@ -217,6 +233,7 @@ class Target:
         options: Any = None,
         static_shapes: bool = False,
         canonical: bool = False,
+        legalize: Sequence[Legalizing] = (),
         buckets: Sequence[int] = (),
         cost: Cost | None = None,
         version: str | None = None,
@@ -243,6 +260,7 @@ class Target:
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
         self.canonical = canonical
+        self.legalize = tuple(legalize)
         self.widens_half = False
         self.cost = cost
         self._requires = requires
