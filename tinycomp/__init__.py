@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import gc_paused
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
