@@ -165,3 +165,15 @@ def test_an_addend_of_unknown_elements(text: str) -> None:
     damaged.graph.input[2].type.tensor_type.elem_type = 0
     report = tinycomp.compile(damaged, "c").report()
     assert "nobody knows the element type" in str(report.why("y")[0].reasons)
+
+
+def test_a_range_of_more_numbers_than_its_type_has() -> None:
+    text = """<ir_version: 10, opset_import: ["": 23]> m (float[2, 3, 4, 8] q, float[2, 3, 9223372036854775807, 8] k,
+        float[2, 3, n, 8] v, float[a, b] mask) => (float[2, 3, 4, 8] y) { y = Attention<is_causal = 1>(q, k, v, mask) }"""
+    with pytest.raises(TinycompError):
+        tinycomp.compile(onnx.parser.parse_model(text), "c")
+    text = """m (float[2] x) => (float[2] y) {
+        least = Constant<value = int64 {0}>() most = Constant<value = int64 {1099511627776}>()
+        one = Constant<value = int64 {1}>() r = Range(least, most, one) c = Cast<to = 1>(r) y = Add(x, c) }"""
+    with pytest.raises(TinycompError):
+        tinycomp.compile(model(text), "host")
