@@ -5,8 +5,9 @@ each other as they do in a checkout.
 """
 
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs" / "_site")]
