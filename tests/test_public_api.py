@@ -61,6 +61,7 @@ MEMBERS = {
         "run_async",
         "inputs",
         "blobs",
+        "bounds",
         "outputs",
         "defaults",
         "graph",
