@@ -61,8 +61,10 @@ def machine() -> str:
 
 def isas() -> list[str]:
     """Return the instruction sets to build, worst first: those in ``TINYCOMP_BUILD_ISAS``, or all of the processor."""
-    known = {"x86_64": "scalar helium avx2 avx512", "aarch64": "scalar helium neon"}.get(machine(), "scalar helium")
-    return (os.environ.get("TINYCOMP_BUILD_ISAS") or known).split()
+    known = {"x86_64": "scalar helium neon avx2 avx512", "aarch64": "scalar helium neon"}.get(
+        machine(), "scalar helium"
+    )
+    return (os.environ.get("TINYCOMP_BUILD_ISAS") or known.get(machine(), "scalar helium")).split()
 
 
 def sources() -> list[Path]:

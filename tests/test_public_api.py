@@ -66,6 +66,7 @@ MEMBERS = {
         "run_async",
         "inputs",
         "blobs",
+        "bounds",
         "outputs",
         "defaults",
         "bounds",

@@ -384,6 +384,14 @@ int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work 
   return true;
 }
 
+int32_t tc_context_plan(const tc_context *context, int64_t instruction, tc_step_plan *plan) {
+  return tc_step_plan_of(context->program, tc_instance_of(context), instruction, plan);
+}
+
+int32_t tc_context_cleared(const tc_context *context, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
+  return tc_stretch_of(tc_instance_of(context), i, buffer, begin, end);
+}
+
 /* Sets the pointers into the caller's buffers, after checking their alignment. */
 static int32_t resolve_buffers(const tc_program *program, tc_context *context, void *const *inputs,
                                void *const *outputs, tc_error *error) {

@@ -129,6 +129,11 @@ class Module:
         return self._parts.plan
 
     @property
+    def bounds(self) -> Mapping[str, tuple[int, int | None]]:
+        """The least and the most that sizes may be, by symbol: what every run is held to."""
+        return self._parts.bounds
+
+    @property
     def blobs(self) -> dict[str, Blob]:
         """Return what was compiled for devices, by the symbols of the regions; those of open sizes are left out."""
         return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
