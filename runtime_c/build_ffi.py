@@ -119,8 +119,12 @@ def make_ffi() -> cffi.FFI:
 
 
 def extensions() -> list[Extension]:
-    """Return the extension modules against Python's own interface: calls of the runtime, and guards of mapped files."""
-    return [_extension("tinycomp.runtime._direct", "direct.c"), _extension("tinycomp.memory._guard", "guard.c")]
+    """Return the extensions against Python's own interface: calls of the runtime, texts, and guards of mapped files."""
+    return [
+        _extension("tinycomp.runtime._direct", "direct.c"),
+        _extension("tinycomp.runtime._texts", "texts.c"),
+        _extension("tinycomp.memory._guard", "guard.c"),
+    ]
 
 
 def _extension(name: str, source: str) -> Extension:
