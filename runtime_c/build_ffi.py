@@ -166,10 +166,13 @@ def make_ffi() -> cffi.FFI:
 
 
 def extensions() -> list[Extension]:
-    """Return the extension modules against Python's own interface: calls of the runtime, and guards of mapped files."""
-    direct = _extension("tinycomp.runtime._direct", "direct.c")
-    guard = _extension("tinycomp.memory._guard", "guard.c")
-    return [direct] if system() == "win" else [direct, guard]  # no file can be cut off there while it is mapped
+    """Return the extensions against Python's own interface: calls of the runtime, texts, and guards of mapped files."""
+    made = [
+        _extension("tinycomp.runtime._direct", "direct.c"),
+        _extension("tinycomp.runtime._texts", "texts.c"),
+        _extension("tinycomp.memory._guard", "guard.c"),
+    ]
+    return made[:-1] if system() == "win" else made  # no file can be cut off there while it is mapped
 
 
 def _extension(name: str, source: str) -> Extension:

@@ -109,6 +109,11 @@ def _require(module: Module, plan: Plan) -> Ranges:
                 expected="nodes that the target c computes, or a target that generates C, or ethos_u",
                 found=f"a node of the {step.tier} tier", hint="tinycomp report MODEL --why NODE says why.",
             )  # fmt: skip
+        elif step.run.program.texts is not None:
+            raise UnsupportedError(
+                "texts have no form in C", where=_where(step), expected="tensors of numbers",
+                found="a region that takes or gives texts",
+            )  # fmt: skip
         else:
             given = {index for index, slot in enumerate(step.writes) if slot in plan.output_slots}
             for program in step.run.program.walk():
