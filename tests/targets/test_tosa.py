@@ -120,6 +120,30 @@ def test_a_saved_module_runs_without_the_code_generator(tools: Worker, monkeypat
     np.testing.assert_array_equal(again(images), module(images))
 
 
+def place_of_the_greatest(shape: tuple[int, ...], dtype: str, **attrs: int) -> Graph:
+    """A convolution of one pixel, and the place of its greatest result along an axis."""
+    graph, rng = Graph("g", opsets={"": 17}), np.random.default_rng(0)
+    point, scale, wide = graph.add_const(np.array(3, dtype)), graph.add_const(np.float32(0.5)), np.float32(20)
+    x = graph.add("DequantizeLinear", [graph.add_input("x", TensorType(dtype, shape)), scale, point]).output
+    weight = graph.add_const(rng.integers(-99, 99, (8, shape[1], 1, 1)).astype(np.int8))
+    w = graph.add("DequantizeLinear", [weight, scale, graph.add_const(np.int8(0))]).output
+    y = graph.add("QuantizeLinear", [graph.add("Conv", [x, w]).output, graph.add_const(wide), point]).output
+    real = graph.add("DequantizeLinear", [y, graph.add_const(wide), point]).output
+    graph.set_outputs([graph.add("ArgMax", [real], attrs, sources=["place"]).output], ["y"])
+    return graph
+
+
+@needs_tosa
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("attrs", [{"axis": 1}, {"axis": -1, "keepdims": 0}, {}])
+def test_the_place_of_the_greatest_is_that_of_the_host(dtype: str, attrs: dict[str, int], tools: Worker):
+    graph = place_of_the_greatest((2, 3, 4, 5), dtype, **attrs)
+    x = np.random.default_rng(1).integers(0, 99, (2, 3, 4, 5)).astype(dtype)
+    module = tinycomp.compile(graph, "tosa")
+    assert [row.composites for row in module.report().regions] == [{"tosa.qconv": 1, "tosa.qargmax": 1}]
+    np.testing.assert_array_equal(module(x), tinycomp.compile(graph, "c")(x), strict=True)
+
+
 # Floats ---------------------------------------------------------------------------------------------------------------
 
 IMAGE = (2, 4, 7, 9)
