@@ -267,6 +267,8 @@ def test_what_is_no_rule():
         target.quantization("Convv")(RULE)
     with pytest.raises(TargetError, match=r'Write @npu.quantization\("Add"\), with the brackets'):
         target.quantization()(RULE)
+    with pytest.raises(TargetError, match="a quantisation rule is for operators by name"):
+        target.quantization("*")(RULE)
     target.quantization("Conv")(lambda: "int8")  # type: ignore[arg-type, return-value]
     with pytest.raises(TargetError, match="npu, Conv: this is no quantisation rule; expected a QuantizationRule"):
         _ = target.quantization_rules
