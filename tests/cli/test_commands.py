@@ -410,6 +410,14 @@ def test_one_target_in_full(call) -> None:
     assert call("targets", "d").code == exits.USAGE
 
 
+def test_rules_of_quantisation_are_listed(call) -> None:
+    assert "How tosa wants layers quantised" in call("targets", "tosa").out
+    (row,) = call("targets", "tosa", "--json").json["targets"]
+    assert row["quantization"]["Max"]["equal_scales"] is True
+    assert row["quantization"]["Conv"]["activations"] == ["int8", "uint8"]
+    assert not call("targets", "c", "--json").json["targets"][0]["quantization"]
+
+
 def test_a_target_that_does_not_load_hides_no_other(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "BUILT_IN", {**lookup.BUILT_IN, "gone": "no_such_package:TARGET"})
     rows = {row["name"]: row for row in call("targets", "--json").json["targets"]}

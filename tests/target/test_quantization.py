@@ -161,6 +161,22 @@ def test_checks_come_last_and_say_what_mends():
     assert found(conv(), "Conv", rule) == []
 
 
+def test_the_inside_of_a_chain_is_asked_for_its_data_alone():
+    never = QuantizationCheck(lambda layer: reject("never"))
+    target = Target("npu")
+    target.composite(patterns.qtable)
+    target.quantization("Mul")(QuantizationRule(activations=("int8",), checks=(never,)))
+    model = Model(4)
+    x = model.real()
+    model.store(model.op("Tanh", model.op("Mul", x, x)))
+    assert [node.op for node in tinycomp.target_api.partitioned(model.graph, [target]).nodes if node.is_region]
+    other = Model(4, dtype="uint8")
+    x = other.real()
+    other.store(other.op("Tanh", other.op("Mul", x, x)))
+    remarks = tinycomp.target_api.partitioned(other.graph, [target]).remarks
+    assert any("is uint8, not int8" in remark.reason for remark in remarks if remark.rule == "npu.qtable")
+
+
 # On a target ----------------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +267,8 @@ def test_what_is_no_rule():
         target.quantization("Convv")(RULE)
     with pytest.raises(TargetError, match=r'Write @npu.quantization\("Add"\), with the brackets'):
         target.quantization()(RULE)
+    with pytest.raises(TargetError, match="a quantisation rule is for operators by name"):
+        target.quantization("*")(RULE)
     target.quantization("Conv")(lambda: "int8")  # type: ignore[arg-type, return-value]
     with pytest.raises(TargetError, match="npu, Conv: this is no quantisation rule; expected a QuantizationRule"):
         _ = target.quantization_rules

@@ -268,11 +268,11 @@ class Quantizer:
     def obedient(self) -> Quantizer:
         """Return the quantiser with other scales where the target's checks refuse those that the data suggest.
 
-        The rest of a rule is obeyed by construction. Scales of results grow a little until the checks agree; layers to
-        which that is no help stay in float.
+        What rules say as data is obeyed by construction, but for a scale per channel of a stack of matrices. Scales of
+        results grow a little until the checks agree; layers to which that is no help stay in float.
         """
         quantizer, kept = self, set[Layer]()
-        if not any(layer.wanted.checks for layer in self.chosen):
+        if self.options.rules is None:
             return self
         for _ in self.chosen:
             for _ in range(_ROUNDS):

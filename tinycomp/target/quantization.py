@@ -29,7 +29,7 @@ _CLAMPS = ("Clip", "Relu")
 
 @dataclass(frozen=True)
 class QuantizationCheck:
-    """Ask of a quantised layer what the data of a rule cannot say.
+    """Ask of a layer whose result is quantised what the data of a rule cannot say.
 
     Attributes:
         holds: Answers True, or ``reject("reason")``.
@@ -266,18 +266,19 @@ class Violation:
     Attributes:
         reason: What was expected and what was found, as one clause.
         remedy: What would mend it, likewise.
-        checked: Whether one of the rule's checks says so, and not its data.
     """
 
     reason: str
     remedy: str
-    checked: bool = False
 
 
 def violations(layer: QuantizedLayer, rule: QuantizationRule) -> list[Violation]:
     """Return what of a layer a rule does not allow; the checks are asked if the data allow it."""
-    return [*_broken(layer, rule)] or [
-        Violation(verdict.reason if isinstance(verdict, Remark) else "a check gives no reason", check.remedy, True)
+    broken = [*_broken(layer, rule)]
+    if broken or not layer.results or any(p.is_real for p in layer.results):
+        return broken
+    return [
+        Violation(verdict.reason if isinstance(verdict, Remark) else "a check gives no reason", check.remedy)
         for check in rule.checks
         if not (verdict := check.holds(layer))
     ]

@@ -353,6 +353,10 @@ class Target:
 
         def register(rule: _R) -> _R:
             for domain, name in self._named(ops, "quantization"):
+                if name == "*":
+                    raise TargetError(
+                        "a quantisation rule is for operators by name", where=f"target {self.name}", found=repr(ops)
+                    )
                 self._quantization[f"{domain}::{name}" if domain else name] = rule
             return rule
 

@@ -111,8 +111,10 @@ def _run(options: Namespace, session: Session) -> int:
 
 
 def _check(options: Namespace, session: Session) -> int:
-    if options.target is None or options.output is not None:
-        expected = "--check --target NAME" if options.target is None else "--check without -o"
+    others = {"-o": options.output, "--calibration": options.calibration, "--noise": options.noise}
+    given = [name for name, value in others.items() if value]
+    if options.target is None or given:
+        expected = "--check --target NAME" if options.target is None else f"--check without {' and '.join(given)}"
         raise UsageError("--check looks at a quantised model", expected=expected)
     rows = violations(load_graph(options), options.target)
     if rows:

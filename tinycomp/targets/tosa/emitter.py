@@ -225,13 +225,14 @@ class Emitter:
 
         Args:
             x: Images.
-            weight: ``[filters, channels / groups, height, width]``.
+            weight: ``[filters, channels / groups, height, width]``; a line has no height.
             bias: One number per filter.
             window: Its geometry, of two axes.
             groups: Into how many the channels fall.
             point: Zero point of the images.
             finish: Emits what becomes of the sums of some channels, those of a group.
         """
+        weight = weight if weight.ndim == 4 else weight[:, :, None]
         x, pads = self.windows(x, window)
         batch, channels, filters = x.shape[0], x.shape[3], len(weight)
         acc = "int32" if weight.dtype.kind == "i" else "float32"

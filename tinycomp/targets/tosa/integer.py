@@ -71,11 +71,6 @@ class Rule:
 # Products with constants ----------------------------------------------------------------------------------------------
 
 
-def filters(weight: Array) -> Array:
-    """Return the weight of a convolution of two axes; a line has a height of 1."""
-    return weight if weight.ndim == 4 else weight[:, :, None]
-
-
 def _pads_fit(match: Match) -> Verdict:
     node, rank = first(match.matched, "Conv"), match.x.rank
     if rank not in (3, 4):
@@ -118,10 +113,10 @@ def _emit_product(emit: Emitter, node: Node) -> None:
     layer, to = IntegerProduct.read(product, nodes), Requantization.read(last)
     x = operands_of(node)[dequantizer(product.inputs[0]).inputs[0]]
     is_image = product.op == "Conv"
-    weight = filters(layer.weight) if is_image else layer.weight[:, :, None, None]
-    images = emit.image(x) if is_image else emit.matrix(x)
-    attrs = _with_pads(product, nodes, x) if is_image else {}
-    window = make_window("Conv", images.shape[1:3], weight.shape[2:], **attrs)
+    images, weight = (emit.image(x), layer.weight) if is_image else (emit.matrix(x), layer.weight[:, :, None, None])
+    around = patterns.spatial_pads(nodes, len(shape_of(x))) if is_image else ()
+    assert not isinstance(around, Remark)
+    window = plane(product, images, weight.shape[2:], around)
     groups = product.attrs.get("group", 1) if is_image else 1
     point = layer.zero_point - offset_of(x.dtype)
     scale, bias = _scale_of_product(layer, to)
@@ -136,29 +131,15 @@ def _emit_product(emit: Emitter, node: Node) -> None:
         emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
-def _with_pads(product: Node, nodes: list[Node], x: Value) -> dict[str, Any]:
-    """Return the geometry of a convolution of two axes, with what a Pad in front of it adds."""
-    attrs, rank = window_attributes(product), len(shape_of(x))
-    around = patterns.spatial_pads(nodes, rank)
-    assert not isinstance(around, Remark)
-    if any(around):
-        own = attrs.get("pads") or [0] * len(around)
-        attrs["pads"] = [a + b for a, b in zip(own, around, strict=True)]
-    return two_axes(attrs) if rank == 3 else attrs
-
-
-def two_axes(attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the geometry of a line as that of an image of height 1."""
-    wide = {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
-    pads = {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
-    return {**attrs, **wide, **pads}
-
-
-def plane(node: Node, images: Tensor, kernel: Sequence[int]) -> Window[int]:
-    """Return where the windows of a node lie on images; those of a line have a height of 1."""
+def plane(node: Node, images: Tensor, kernel: Sequence[int], around: Sequence[int] = ()) -> Window[int]:
+    """Return where the windows of a node lie on images with pads around; those of a line have a height of 1."""
     attrs = window_attributes(node)
+    if any(around):
+        attrs["pads"] = [a + b for a, b in zip(attrs.get("pads") or [0] * len(around), around, strict=True)]
     if len(kernel) == 1:
-        kernel, attrs = (1, *kernel), two_axes(attrs)
+        attrs |= {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
+        attrs |= {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
+        kernel = (1, *kernel)
     return make_window(node.op, images.shape[1:3], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)
 
 
@@ -346,6 +327,16 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
     emit.write_image(node.output, emit.requantize(sums, scale, to))
 
 
+def _emit_arg_max(emit: Emitter, node: Node) -> None:
+    """Emit the place of the greatest number, which TOSA counts in int32, along the last axis, as hardware has it."""
+    value = next(iter(operands_of(node).values()))
+    rank = len(shape_of(value))
+    axis = node.body.nodes[-1].attrs.get("axis", 0) % rank
+    x = emit.read(value, (*(other for other in range(rank) if other != axis), axis))
+    y = emit.add("ARGMAX", [x], x.shape[:-1], "int32", axis=rank - 1, nan_mode="PROPAGATE")
+    emit.write(node.output, emit.reshape(y, shape_of(node.output)))
+
+
 def max_pool_fits(node: Node) -> Verdict:
     """Tell whether a maximum has one or two axes, no gaps, and no indices."""
     kernel = node.attrs["kernel_shape"]
@@ -372,6 +363,7 @@ LAYERS: dict[str, Layer] = {
     "qmatmul": Layer(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
     "qbinary": Layer(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
     "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
+    "qargmax": Layer(patterns.qargmax, (), _emit_arg_max),
     "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
 }
 """The quantised layers, in order of precedence."""

@@ -6,13 +6,12 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import prod
-from tinycomp.ops.spatial import make_window
 from tinycomp.rewrite import reject
 from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
 from tinycomp.targets.common.quantized.reading import constant as array_of
 from tinycomp.targets.common.quantized.reading import limits
 from tinycomp.targets.tosa.emitter import Emitter, shape_of
-from tinycomp.targets.tosa.integer import Rule, batches_are_equal, common_order, filters, matmul, plane, ranks_are_known
+from tinycomp.targets.tosa.integer import Rule, batches_are_equal, common_order, matmul, plane, ranks_are_known
 from tinycomp.targets.tosa.program import Tensor
 
 _UNARY = {
@@ -52,7 +51,7 @@ def _emit_conv(emit: Emitter, node: Node) -> None:
     weight, given = array_of(node.inputs[1]), node.const(2)
     images, bias = emit.image(node.operand(0)), np.zeros(len(weight), np.float32) if given is None else given
     window = plane(node, images, weight.shape[2:])
-    emit.write_image(node.output, emit.convolve(images, filters(weight), bias, window, node.attrs.get("group", 1)))
+    emit.write_image(node.output, emit.convolve(images, weight, bias, window, node.attrs.get("group", 1)))
 
 
 def _transposes_plainly(node: Node) -> Verdict:
@@ -100,7 +99,7 @@ def _emit_gemm(emit: Emitter, node: Node) -> None:
     weight = (weight if node.attrs.get("transB", 0) else weight.T)[:, :, None, None]
     bias = np.zeros(len(weight), np.float32) if given is None else np.broadcast_to(given.reshape(-1), (len(weight),))
     x = emit.matrix(node.operand(0))
-    y = emit.convolve(x, weight, np.ascontiguousarray(bias), make_window("Conv", x.shape[1:3], (1, 1)), 1)
+    y = emit.convolve(x, weight, np.ascontiguousarray(bias), plane(node, x, (1, 1)), 1)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
