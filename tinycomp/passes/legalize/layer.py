@@ -18,7 +18,7 @@ from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite.rules import erase_dead
 
 _ACTIVATIONS = ("Clip", "Relu")
-Rows = slice | None
+Rows = slice | Array | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Stored:
         """Return floats of constant numbers like these."""
         return self.real(self.graph.add_const(np.ascontiguousarray(array), self.value.name), at, rows, **attrs)
 
-    def _rows_of(self, value: Value | None, rows: slice) -> Value | None:
+    def _rows_of(self, value: Value | None, rows: slice | Array) -> Value | None:
         return None if value is None or value.const is None else self.graph.add_const(value.const[rows], value.name)
 
 
