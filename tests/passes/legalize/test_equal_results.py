@@ -152,8 +152,11 @@ def dense(draw: Draw, op: str = "Gemm", **more: Any) -> Network:
     net = Network(draw, *leading, 6, **more)
     turned = op == "Gemm" and draw(st.booleans())
     weight = net.weight(*((4, 6) if turned else (6, 4)), axis=0 if turned else 1)
-    bias = net.bias(weight, 4) if op == "Gemm" else None
-    net.done(net.add(op, net.real(), weight, *([bias] if bias else []), **({"transB": 1} if turned else {})))
+    bias = net.bias(weight, 4)
+    y = net.add(op, net.real(), weight, *([bias] if bias and op == "Gemm" else []), **({"transB": 1} if turned else {}))
+    if bias and op == "MatMul":
+        y = net.add("Add", *draw(st.permutations([y, bias])))
+    net.done(y)
     return net
 
 
