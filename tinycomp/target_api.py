@@ -29,6 +29,7 @@ from tinycomp.memory.tiling import (
 )
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window, make_window
+from tinycomp.passes import legalize
 from tinycomp.rewrite import Composite, Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import attribute, is_structural
 from tinycomp.runtime.blob import Blob
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.compiler import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.2"
+API_VERSION = "1.3"
 """Version of what this module offers."""
 
 __all__ = [
@@ -125,6 +126,7 @@ __all__ = [
     "composites",
     "conversion_of",
     "is_structural",
+    "legalize",
     "make_window",
     "partitioned",
     "patterns",
@@ -154,7 +156,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.2...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.3...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

@@ -30,6 +30,7 @@ from tinycomp.passes.legalize import (
     SplitGroups,
     SplitKernels,
     StepsToPools,
+    TransposedToConvolutions,
     ZeroPointsToBias,
 )
 
@@ -126,6 +127,19 @@ def conv(
     return net
 
 
+def transposed(draw: Draw) -> Network:
+    rank = draw(st.integers(1, 2))
+    net = Network(draw, 2, 3, *[draw(st.integers(3, 6)) for _ in range(rank)])
+    weight = net.weight(3, 2, *[draw(st.integers(1, 5)) for _ in range(rank)], axis=1)
+    strides = [draw(st.integers(1, 3)) for _ in range(rank)]
+    attrs = {
+        "strides": strides, "pads": [draw(st.integers(0, 1)) for _ in range(2 * rank)],
+        "output_padding": [draw(st.integers(0, step - 1)) for step in strides],
+    }  # fmt: skip
+    net.done(net.add("ConvTranspose", net.real(), weight, net.bias(weight, 2), **attrs))
+    return net
+
+
 def pool(draw: Draw, op: str, strides: list[int], **attrs: Any) -> Network:
     net = Network(draw, 2, 3, *spatial(draw, 14, 17))
     pads = spatial(draw, 0, 1) + spatial(draw, 0, 1)
@@ -138,8 +152,11 @@ def dense(draw: Draw, op: str = "Gemm", **more: Any) -> Network:
     net = Network(draw, *leading, 6, **more)
     turned = op == "Gemm" and draw(st.booleans())
     weight = net.weight(*((4, 6) if turned else (6, 4)), axis=0 if turned else 1)
-    bias = net.bias(weight, 4) if op == "Gemm" else None
-    net.done(net.add(op, net.real(), weight, *([bias] if bias else []), **({"transB": 1} if turned else {})))
+    bias = net.bias(weight, 4)
+    y = net.add(op, net.real(), weight, *([bias] if bias and op == "Gemm" else []), **({"transB": 1} if turned else {}))
+    if bias and op == "MatMul":
+        y = net.add("Add", *draw(st.permutations([y, bias])))
+    net.done(y)
     return net
 
 
@@ -208,6 +225,7 @@ CASES: dict[str, tuple[Legalization, Callable[[Draw], Network]]] = {
     "pads of means": (ExplicitPads(), lambda draw: pool(draw, "AveragePool", [1, 2], count_include_pad=1)),
     "zero points of convolutions": (ZeroPointsToBias(), lambda draw: conv(draw, groups=draw(st.integers(1, 2)))),
     "zero points of products": (ZeroPointsToBias(), dense),
+    "transposed": (TransposedToConvolutions(), transposed),
     "dense": (DenseToConvolutions(), lambda draw: dense(draw, draw(st.sampled_from(["Gemm", "MatMul"])))),
     "wide weights": (NarrowWeights(), conv),
     "wide matrices": (NarrowWeights(), lambda draw: dense(draw, draw(st.sampled_from(["Gemm", "MatMul"])))),

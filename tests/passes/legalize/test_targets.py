@@ -52,14 +52,23 @@ def focus() -> tuple[Layer, Graph]:
     return layer, layer.done(layer.Conv(layer.dequantized(y), weight), scale=2.0)
 
 
+def transposed() -> tuple[Layer, Graph]:
+    layer = Layer(1, 8, 4, 4)
+    weight = layer.weight(8, 4, 3, 3, axis=1)
+    y = layer.ConvTranspose(layer.dequantized(layer.inputs[0]), weight, strides=[2, 2], output_padding=[1, 1])
+    return layer, layer.done(layer.Relu(y), scale=2.0)
+
+
 CASES = [
     (depthwise_stride, "ethos_u", "decompose-strides",
      "ethos-u55-128 moves the windows of single channels by at most 3, got strides [4, 4]"),
     (token_mean, "tosa", "reductions-to-pools",
-     "expected an element-wise operator or DequantizeLinear, found ReduceMean at ReduceMean"),
+     "float32 is not among the numbers that it computes ReduceMean of"),
     (padded_mean, "tosa", "explicit-pads",
      "every sum is divided by the same count, but padding makes the counts differ"),
     (wide_weights, "tosa", "narrow-weights", "weights without their zero point leave int8"),
+    (transposed, "tosa", "transposed-to-convolutions",
+     "float32 is not among the numbers that it computes ConvTranspose of"),
     (focus, "tosa", "steps-to-pools", "SLICE has no steps, got [2, 2]"),
 ]  # fmt: skip
 

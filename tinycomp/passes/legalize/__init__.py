@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import excerpt
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -46,6 +47,7 @@ from tinycomp.passes.legalize.reductions_to_pools import ReductionsToPools
 from tinycomp.passes.legalize.split_groups import SplitGroups
 from tinycomp.passes.legalize.split_kernels import SplitKernels
 from tinycomp.passes.legalize.steps_to_pools import StepsToPools
+from tinycomp.passes.legalize.transposed_to_convolutions import TransposedToConvolutions
 from tinycomp.passes.legalize.zero_points_to_bias import ZeroPointsToBias
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.remark import Remark
@@ -55,7 +57,7 @@ from tinycomp.target import Policy, Target, find
 __all__ = [
     "DecomposeStrides", "DenseToConvolutions", "ExplicitPads", "FunctionsToTables", "Legalization", "Legalize",
     "MoveTransposes", "NarrowWeights", "ReductionsToPools", "SplitGroups", "SplitKernels", "StepsToPools",
-    "ZeroPointsToBias",
+    "TransposedToConvolutions", "ZeroPointsToBias",
 ]  # fmt: skip
 
 LEGALISED = "as it stands"
@@ -130,11 +132,11 @@ class _Turn:
             if not done:
                 continue
             if refusal is None:
-                refusal = self._refusal(plain.clone())
+                refusal = self._refusal(plain.clone(), node)
                 if not refusal:
                     return False
             EliminateDeadCode().run(trial)
-            if self._refusal(trial):
+            if self._refusal(trial, node):
                 continue
             sources = tuple(dict.fromkeys(source for each in members for source in each.sources))
             names = " and ".join(done)
@@ -145,15 +147,18 @@ class _Turn:
             return True
         return False
 
-    def _refusal(self, graph: Graph) -> str:
-        """Return why the target does not take all of a graph; an empty text if it does."""
+    def _refusal(self, graph: Graph, node: Node) -> str:
+        """Return why the target does not take all of a node's layer; an empty text if it does."""
         graph.remarks = []
         offer(graph, self.target, Policy())
         left = [node for node in graph.nodes if node.target is None]
         if not left:
             return ""
-        closest = max(graph.remarks, key=lambda remark: remark.progress, default=None)
-        return f"no rule for {left[0].op}" if closest is None else closest.reason
+        about = [remark for remark in graph.remarks if set(node.sources) <= set(remark.sources)]
+        matched = [remark for remark in about if remark.progress >= 1]
+        own = [remark for remark in about if remark.stage == AnnotateTarget.name]
+        remark = next(iter((*matched, *own, *graph.remarks)), None)
+        return f"no rule for {left[0].op}" if remark is None else remark.reason
 
 
 def apply(graph: Graph, node: Node, passes: Sequence[Legalization]) -> list[str]:

@@ -24,7 +24,7 @@ graph @main opset {"" = 17} (%x: float32[2, 3]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tinycomp.ir.graph import Graph, Node
@@ -45,7 +45,7 @@ class DenseToConvolutions(Legalization):
     def rewrite(self, graph: Graph, node: Node) -> bool:
         """Rewrite one product of rows of known number."""
         layer = Layer.around(graph, node)
-        data, weight, bias = layer.operand(), layer.operand(1), layer.optional(2)
+        data, weight, bias = layer.operand(), layer.operand(1), layer.bias
         shape, result = node.operand(0).static_shape, node.output.static_shape
         if weight.array is None or weight.array.ndim != 2 or not shape or result is None or not data.is_even:
             return False
@@ -53,8 +53,8 @@ class DenseToConvolutions(Legalization):
         turned = bool(node.attrs.get("transB", 0))
         columns = weight.array.shape[0 if turned else 1]
         along = 0 if weight.dequantizer is None else weight.dequantizer.attrs.get("axis", 1) % 2
-        per_column = bias is None or (bias.array is not None and bias.array.size == columns and bias.is_even)
-        per_column = per_column or (bias is not None and bias.array is not None and bias.array.shape == (columns,))
+        row = None if bias is None or bias.array is None else bias.array.shape
+        per_column = bias is None or row == (columns,) or (row == (1, columns) and bias.is_even)
         if not plain or not per_column or len(shape) < 2 or 0 in shape:
             return False
         if not weight.is_even and along != (0 if turned else 1):
@@ -66,4 +66,5 @@ class DenseToConvolutions(Legalization):
         inputs = [data.real(layer.reshaped(data.value, [rows, shape[-1], 1, 1]), node), filters]
         if bias is not None and bias.array is not None:
             inputs.append(bias.constant(bias.array.reshape(-1), node))
-        return layer.replace(layer.reshaped(layer.finished(layer.add("Conv", inputs)), result))
+        rest = replace(layer, node=layer.tail[0], tail=layer.tail[1:]) if node.op == "MatMul" and bias else layer
+        return layer.replace(layer.reshaped(rest.finished(layer.add("Conv", inputs)), result))

@@ -18,7 +18,7 @@ from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite.rules import erase_dead
 
 _ACTIVATIONS = ("Clip", "Relu")
-Rows = slice | None
+Rows = slice | Array | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Stored:
         """Return floats of constant numbers like these."""
         return self.real(self.graph.add_const(np.ascontiguousarray(array), self.value.name), at, rows, **attrs)
 
-    def _rows_of(self, value: Value | None, rows: slice) -> Value | None:
+    def _rows_of(self, value: Value | None, rows: slice | Array) -> Value | None:
         return None if value is None or value.const is None else self.graph.add_const(value.const[rows], value.name)
 
 
@@ -91,7 +91,7 @@ def stored(graph: Graph, value: Value) -> Stored:
 
 @dataclass(frozen=True)
 class Layer:
-    """An operator with the activation and the QuantizeLinear that alone read it.
+    """An operator with the bias, the activation and the QuantizeLinear that alone follow it, one after the other.
 
     Attributes:
         graph: The graph.
@@ -107,21 +107,21 @@ class Layer:
     def around(cls, graph: Graph, node: Node) -> Layer:
         """Return the layer of an operator."""
         tail: list[Node] = []
-        for ops in (_ACTIVATIONS, ("QuantizeLinear",)):
+        for ops in (("Add",) if node.op == "MatMul" else (), _ACTIVATIONS, ("QuantizeLinear",)):
             value = (tail or [node])[-1].output
             reader = next(iter(value.users), None)
-            if reader is None or not is_private(graph, value) or reader.op not in ops or reader.target is not None:
-                continue
-            if reader.operand(0) is value and all(v is None or v.is_const for v in reader.inputs[1:]):
+            if reader is not None and is_private(graph, value) and reader.op in ops and reader.target is None:
+                others = [stored(graph, v) for v in reader.inputs if v is not None and v is not value]
                 scale = reader.const(1) if reader.op == "QuantizeLinear" else None
-                if scale is None or scale.size == 1:
+                if all(other.array is not None for other in others) and (scale is None or scale.size == 1):
                     tail.append(reader)
         return cls(graph, node, tuple(tail))
 
     @property
     def nodes(self) -> list[Node]:
         """What stands before the operator, it, and what follows."""
-        before = [producer(value, "DequantizeLinear") for value in self.node.inputs]
+        read = [value for node in (self.node, *self.tail) for value in node.inputs]
+        before = [producer(value, "DequantizeLinear") for value in read]
         return [*dict.fromkeys(node for node in before if node is not None), self.node, *self.tail]
 
     @property
@@ -132,6 +132,15 @@ class Layer:
     def operand(self, index: int = 0) -> Stored:
         """Return an operand as it is stored."""
         return stored(self.graph, self.node.operand(index))
+
+    @property
+    def bias(self) -> Stored | None:
+        """What is added to a product: its third operand, or of a MatMul what an Add behind it adds."""
+        if self.node.op != "MatMul":
+            return self.optional(2)
+        if not self.tail or self.tail[0].op != "Add":
+            return None
+        return next(stored(self.graph, v) for v in self.tail[0].inputs if v is not None and v is not self.node.output)
 
     def optional(self, index: int) -> Stored | None:
         """Return an operand, or None if it is absent."""
@@ -168,9 +177,12 @@ class Layer:
 
     def finished(self, value: Value) -> Value:
         """Return what follows the operator, on another result."""
+        before = self.node.output
         for node in self.tail:
+            inputs = [value if v is before else v for v in node.inputs]
+            before = node.output
             value = self.graph.add(
-                node.op, [value, *node.inputs[1:]], node.attrs, version=node.version, at=node, sources=node.sources
+                node.op, inputs, node.attrs, version=node.version, at=node, sources=node.sources
             ).output
         return value
 

@@ -109,7 +109,7 @@ def _numbers(bias: Stored | None, steps: Array, channels: int) -> Array | None:
     """Return a bias in steps of the sums, int64, or None if it is not stored so."""
     if bias is None:
         return np.zeros(channels, np.int64)
-    if bias.dequantizer is None or bias.array is None or bias.array.size != channels or bias.zero.any():
+    if bias.dequantizer is None or bias.array is None or bias.array.shape != (channels,) or bias.zero.any():
         return None
     scale = bias.dequantizer.const(1)
     same = scale is not None and np.allclose(np.broadcast_to(scale.reshape(-1), steps.shape), steps, rtol=1e-6, atol=0)

@@ -16,6 +16,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize import ExplicitPads, NarrowWeights, ReductionsToPools, StepsToPools
+from tinycomp.passes.legalize import TransposedToConvolutions as Transposed
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.blob import Blob
@@ -94,7 +95,7 @@ def emit(region: Node) -> Program:
     return emitter.finish(body.outputs)
 
 
-LEGALIZE = (ReductionsToPools(), StepsToPools(), ExplicitPads(), NarrowWeights())
+LEGALIZE = tuple(kind() for kind in (ReductionsToPools, StepsToPools, ExplicitPads, NarrowWeights, Transposed))
 TARGET = Target(
     "tosa", description="TOSA 1.0 in its reference model, 8-bit integers to the bit; slow", options=TosaOptions,
     static_shapes=True, canonical=True, legalize=LEGALIZE,
