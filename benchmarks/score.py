@@ -40,9 +40,9 @@ def rows_for(model: Path, seconds: float, folder: Path) -> int:
     module(sample)
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()  # of one thread, whatever else the machine does
         module(sample)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     count = max(GROUPS, int(seconds / min(times) * len(sample)) // GROUPS * GROUPS)
     rows = rng.standard_normal((count, int(np.prod(inner))), dtype=np.float32)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
