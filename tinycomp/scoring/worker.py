@@ -28,9 +28,9 @@ from tinycomp.scoring.piece import Done, Piece, Settings
 
 COUNTS = b"tinycomp"
 """The key of a part's metadata: how many rows succeeded and failed."""
-_BYTES = 1 << 24
-"""What the inputs of a run may take, where the number of rows is not given."""
-_MOST_ROWS = 1024
+_BYTES_OF_A_RUN, _LEAST_ROWS, _MOST_ROWS = 1 << 18, 16, 1024
+"""What the inputs of a run take where its rows are not given: little, so that what it computes stays in the caches."""
+_BYTES_OF_A_READ = 1 << 24
 _BUFFERED = 1 << 26
 """Bytes of results that are kept before they are written."""
 _REJECTS = pa.schema(
@@ -46,6 +46,7 @@ class Worker:
         self._module = load(settings.model, threads=settings.threads)
         self._inputs = [spec for spec in self._module.inputs if spec.name in settings.columns]
         self._size = (self._inputs[0].shape or (None,))[0]
+        self._bytes_of_a_row = max(1, sum(map(_bytes_of_a_row, self._inputs)))
         self._types = {spec.name: type_of(spec, self._size) for spec in self._module.outputs}
 
     def score(self, piece: Piece) -> Done:
@@ -63,11 +64,11 @@ class Worker:
             with pq.ParquetWriter(partial, schema) as writer:
                 part = _Part(writer, schema)
                 for batch in file.iter_batches(
-                    self._rows_of_a_run(), row_groups=[piece.row_group], columns=wanted, use_threads=False
+                    self._rows_of_a_read(), row_groups=[piece.row_group], columns=wanted, use_threads=False
                 ):
                     rows, results, failed = self._run(batch)
                     failures += [(first + row, reason) for row, reason in failed]
-                    columns = [batch.column(name).take(pa.array(rows)) for name in settings.keep]
+                    columns = [_rows(batch, rows).column(name) for name in settings.keep]
                     part.add(pa.record_batch([*columns, *results], schema=schema))
                     first, succeeded = first + len(batch), succeeded + len(rows)
                 part.flush()
@@ -93,20 +94,25 @@ class Worker:
             return self._size
         if self._settings.batch is not None:
             return self._settings.batch
-        sizes = [_bytes_of_a_row(spec) for spec in self._inputs]
-        return max(1, min(_MOST_ROWS, _BYTES // max(1, sum(sizes))))
+        return min(_MOST_ROWS, max(_LEAST_ROWS, _BYTES_OF_A_RUN // self._bytes_of_a_row))
+
+    def _rows_of_a_read(self) -> int:
+        run = self._rows_of_a_run()
+        return max(1, min(4 * _MOST_ROWS, _BYTES_OF_A_READ // self._bytes_of_a_row) // run) * run
 
     def _run(self, batch: pa.RecordBatch) -> tuple[NDArray[Any], list[pa.Array], list[tuple[int, str]]]:
         """Return which rows succeeded, their results, and why the others failed.
 
         Rows whose lists differ in length run apart. Where a run fails, its halves are tried, in the end single rows.
         """
-        waiting = [*reversed([*self._groups(batch)])]
+        most = self._rows_of_a_run()
+        parts = [group[i : i + most] for group in self._groups(batch) for i in range(0, len(group), most)]
+        waiting = parts[::-1]
         rows, results, failed = list[NDArray[Any]](), list[list[pa.Array]](), list[tuple[int, str]]()
         while waiting:
             chosen = waiting.pop()
             try:
-                results.append(self._results(batch if len(chosen) == len(batch) else batch.take(pa.array(chosen))))
+                results.append(self._results(_rows(batch, chosen)))
                 rows.append(chosen)
             except DeviceFault:
                 raise
@@ -186,6 +192,13 @@ def counts(part: Path) -> tuple[int, int] | None:
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
     return rows, failed
+
+
+def _rows(batch: pa.RecordBatch, chosen: NDArray[Any]) -> pa.RecordBatch:
+    """Return some rows, given in ascending order; without a copy where they follow one another."""
+    if len(chosen) and chosen[-1] - chosen[0] + 1 == len(chosen):
+        return batch.slice(int(chosen[0]), len(chosen))
+    return batch.take(pa.array(chosen))
 
 
 def _is_fixed(spec: TensorSpec) -> bool:

@@ -255,23 +255,29 @@ class Application(Starlette):
 
     async def _infer(self, request: Request) -> Response:
         entry, started = self.shared.find(request), time.perf_counter()
+        status = 500  # of what nobody foresees
+        try:
+            response = await self._admitted(request, entry)
+            status = response.status_code
+            return response
+        finally:
+            taken = time.perf_counter() - started
+            self.shared.metrics.request(entry.served.name, entry.served.version, status, taken)
+
+    async def _admitted(self, request: Request, entry: _Entry) -> Response:
         if entry.admitted >= self.shared.limits.queue:
-            response = _error(request, _too_many(entry.admitted))
-        else:
-            entry.admitted += 1
-            self.shared.metrics.in_flight.inc()
-            try:
-                response = await self._answer(request, entry)
-            except TinycompError as error:
-                response = _error(request, error)
-            except ClientDisconnect:
-                response = Response(status_code=499)
-            finally:
-                entry.admitted -= 1
-                self.shared.metrics.in_flight.dec()
-        taken = time.perf_counter() - started
-        self.shared.metrics.request(entry.served.name, entry.served.version, response.status_code, taken)
-        return response
+            return _error(request, _too_many(entry.admitted))
+        entry.admitted += 1
+        self.shared.metrics.in_flight.inc()
+        try:
+            return await self._answer(request, entry)
+        except TinycompError as error:
+            return _error(request, error)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        finally:
+            entry.admitted -= 1
+            self.shared.metrics.in_flight.dec()
 
     async def _answer(self, request: Request, entry: _Entry) -> Response:
         deadline = asyncio.get_running_loop().time() + self.shared.limits.timeout

@@ -23,7 +23,7 @@ from tinycomp.serving.metrics import Observer
 from tinycomp.serving.protocol import Arrays, RequestError
 
 RUNS = 2
-"""Runs of a model at once: while the answers of one are written, the next one computes."""
+"""Runs at once of what is no module: while the answers of one are written, the next one computes, as for modules."""
 
 
 class Runnable(Protocol):
@@ -92,7 +92,7 @@ class Batcher:
         self._most_rows, self._delay, self._most_waiting = most_rows, delay, most_waiting
         self._waiting: deque[_Pending] = deque()
         self._arrived = asyncio.Event()
-        self._room = asyncio.Semaphore(RUNS)
+        self._room = asyncio.Semaphore(model.in_flight if isinstance(model, Module) else RUNS)
         self._runs: set[asyncio.Task[None]] = set()
         self._dispatcher: asyncio.Task[None] | None = None
 

@@ -32,7 +32,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--keep", action="append", metavar="COLUMN",
         help="a column that the results have beside the outputs (default: all that are no inputs)",
     )  # fmt: skip
-    group.add_argument("--batch", type=positive, metavar="N", help="rows of a run (default: up to 1024, in 16 MB)")
+    group.add_argument("--batch", type=positive, metavar="N", help="rows of a run (default: 16 to 1024, in 256 KB)")
     group.add_argument(
         "--workers", type=positive, metavar="N",
         help="processes, each with as many threads as --threads says, or 1 (default: one for each processor)",
