@@ -25,12 +25,15 @@ class BuildRuntime(build_ext):
 
     def build_extensions(self):
         """Compile the files of each side by side: an instruction set is one large file."""
-        compile_one_by_one = self.compiler.compile
+        compile_some = self.compiler.compile
 
-        def compile_in_parallel(sources, *args, **kwargs):
+        def compile_in_parallel(sources, *args, extra_postargs=(), **kwargs):
+            def compile_one(source):
+                flags = [*extra_postargs, *build_ffi.file_flags(source)]
+                return compile_some([source], *args, extra_postargs=flags, **kwargs)
+
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                objects = list(pool.map(lambda source: compile_one_by_one([source], *args, **kwargs), sources))
-            return [path for paths in objects for path in paths]
+                return [path for paths in pool.map(compile_one, sources) for path in paths]
 
         self.compiler.compile = compile_in_parallel
         super().build_extensions()

@@ -100,6 +100,17 @@ def compile_flags() -> list[str]:
     return flags
 
 
+def file_flags(source: str) -> list[str]:
+    """Return the compiler flags that one file gets in addition.
+
+    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium,
+    which only pack weights here.
+    """
+    isa = Path(source).stem.removeprefix("isa_")
+    small = {"helium": ["-Os"], "scalar": ["-O2"] if len(isas()) > 2 else []}
+    return [] if sanitizers() else small.get(isa, [])
+
+
 def link_flags() -> list[str]:
     """Return the linker flags."""
     return ["-pthread", *sanitizers()]
@@ -120,7 +131,7 @@ def library_flags() -> list[str]:
     """Return the linker flags of the library: its name, and that its functions call each other directly."""
     if system() == "macosx":
         return [*link_flags(), f"-Wl,-install_name,@rpath/{LIBRARY}", "-Wl,-dead_strip"]
-    return [*link_flags(), f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic-functions", "-Wl,--gc-sections"]
+    return [*link_flags(), f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic", "-Wl,--gc-sections"]
 
 
 def strip_flag() -> str:

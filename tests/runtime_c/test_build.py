@@ -67,6 +67,18 @@ def test_only_the_files_for_a_system_include_its_headers() -> None:
     assert not {name: found for name, found in other.items() if found}
 
 
+def test_what_few_run_is_compiled_to_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TINYCOMP_SANITIZE", raising=False)
+    monkeypatch.setenv("TINYCOMP_BUILD_ISAS", "scalar helium avx2")
+    files = [build_ffi.relative(path) for path in build_ffi.sources()]
+    assert {Path(f).stem: flags for f in files if (flags := build_ffi.file_flags(f))} == {
+        "isa_scalar": ["-O2"],
+        "isa_helium": ["-Os"],
+    }
+    monkeypatch.setenv("TINYCOMP_BUILD_ISAS", "scalar")
+    assert build_ffi.file_flags("runtime_c/src/isa_scalar.c") == []
+
+
 def test_a_wheel_says_which_versions_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_ffi.sys, "version_info", (3, 10, 14))
     assert build_ffi.limited_api() is None
