@@ -24,8 +24,8 @@ from tinycomp.runtime.csource import compiler, source
 EXAMPLE = "python examples/language_model.py"
 PAGES = {
     "advice.md": 2,
-    "bring-your-own-backend.md": 6,
-    "code-generation.md": 5,
+    "bring-your-own-backend.md": 5,
+    "code-generation.md": 6,
     "devices.md": 4,
     "dynamic-shapes.md": 3,
     "npu-sim.md": 2,
