@@ -8,48 +8,68 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.modified import newer_group
 
 RUNTIME = Path(__file__).resolve().parent / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
-from build_ffi import extensions  # noqa: E402
+import build_ffi  # noqa: E402
 
 
-class ParallelBuild(build_ext):
-    """Compile the files of an extension side by side: each instruction set is one large file."""
+class BuildRuntime(build_ext):
+    """Build the extensions and, once for them and for programs without Python, the library with the C runtime."""
 
-    def build_extension(self, ext):
-        """Build one extension."""
-        compile_all = self.compiler.compile
+    def run(self):
+        """Build everything; the names that debuggers read stay in this source tree."""
+        self._strip = [] if self.inplace or build_ffi.sanitizers() else [build_ffi.strip_flag()]
+        super().run()
+
+    def build_extensions(self):
+        """Compile the files of each side by side: an instruction set is one large file."""
+        compile_one_by_one = self.compiler.compile
 
         def compile_in_parallel(sources, *args, **kwargs):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                objects = list(pool.map(lambda source: compile_all([source], *args, **kwargs), sources))
+                objects = list(pool.map(lambda source: compile_one_by_one([source], *args, **kwargs), sources))
             return [path for paths in objects for path in paths]
 
         self.compiler.compile = compile_in_parallel
-        objects = []
-        self.compiler.compile = lambda *args, **kwargs: objects.extend(compile_in_parallel(*args, **kwargs)) or objects
-        try:
-            super().build_extension(ext)
-        finally:
-            self.compiler.compile = compile_all
-        if ext.name == "tinycomp.runtime._native" and os.name == "posix":
-            self._build_library(ext, [path for path in objects if "runtime_c" in Path(path).parts])
+        super().build_extensions()
 
-    def _build_library(self, ext, objects):
-        """Link the runtime's objects once more: a library for programs without Python, with its headers beside it."""
+    def get_libraries(self, ext):
+        """Name what an extension is linked with: on Windows Python's stable interface is a library of its own."""
+        if build_ffi.system() == "win" and ext.py_limited_api:
+            return [*ext.libraries, "python3"]
+        return super().get_libraries(ext)
+
+    def build_extension(self, ext):
+        """Build one extension, and the library first if it needs that."""
+        if ext.name == "tinycomp.runtime._native" and build_ffi.LIBRARY:
+            ext.extra_objects = [self._build_library(ext)]
+        ext.extra_link_args = [*ext.extra_link_args, *self._strip]
+        super().build_extension(ext)
+
+    def _build_library(self, ext):
+        """Build the library, with its headers beside it, and return its path."""
         package = Path(self.get_ext_fullpath(ext.name)).parent.parent
-        library = package / "lib" / "libtinycomp.so"
-        self.mkpath(str(library.parent / "pkgconfig"))
+        library = package / "lib" / build_ffi.LIBRARY
+        if self.force or newer_group(ext.depends, str(library), "newer"):
+            sources = [build_ffi.relative(path) for path in build_ffi.sources()]
+            flags = {"include_dirs": ext.include_dirs, "extra_postargs": ext.extra_compile_args}
+            objects = self.compiler.compile(sources, output_dir=self.build_temp, depends=ext.depends, **flags)
+            self.mkpath(str(library.parent / "pkgconfig"))
+            command = self.compiler.linker_so
+            # What is linked with must be a library on macOS, and not a bundle as extensions are.
+            self.compiler.linker_so = ["-dynamiclib" if word == "-bundle" else word for word in command]
+            arguments = [*build_ffi.library_flags(), *self._strip]
+            self.compiler.link_shared_object(objects, str(library), libraries=["m"], extra_postargs=arguments)
+            self.compiler.linker_so = command
         self.mkpath(str(package / "include"))
-        soname = [] if sys.platform == "darwin" else [f"-Wl,-soname,{library.name}"]
-        arguments = [*ext.extra_link_args, *soname]
-        self.compiler.link_shared_object(objects, str(library), libraries=["m"], extra_postargs=arguments)
         for name in ("tinycomp_run.h", "tinycomp_error.h"):
             self.copy_file(str(RUNTIME / "include" / name), str(package / "include" / name))
         text = (RUNTIME / "tinycomp.pc.in").read_text(encoding="utf-8")
         text = text.replace("@VERSION@", self.distribution.get_version())
         (library.parent / "pkgconfig" / "tinycomp.pc").write_text(text, encoding="utf-8")
+        return str(library)
 
     def copy_extensions_to_source(self):
         """Copy what was built into the source tree, for an editable installation."""
@@ -76,6 +96,11 @@ class WithKernels(build_py):
 
 setup(
     cffi_modules=["runtime_c/build_ffi.py:make_ffi"],
-    ext_modules=extensions(),
-    cmdclass={"build_ext": ParallelBuild, "build_py": WithKernels},
+    ext_modules=build_ffi.extensions(),
+    cmdclass={"build_ext": BuildRuntime, "build_py": WithKernels},
+    options={
+        "bdist_wheel": {"py_limited_api": build_ffi.limited_api() or False},
+        # The runtime is written for GCC and Clang.
+        "build_ext": {"compiler": "mingw32"} if build_ffi.system() == "win" else {},
+    },
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import cffi
 from setuptools import Extension
 
 HERE = Path(__file__).resolve().parent
+INCLUDE = ["runtime_c/include", "runtime_c/src"]
 
 # The generated wrapper is not ours to keep free of these.
 _PREAMBLE = """
@@ -82,6 +84,10 @@ def compile_flags() -> list[str]:
     information, which takes a third of the time to compile.
     """
     flags = ["-std=gnu11", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
+    flags += ["-ffunction-sections", "-fdata-sections"]
+    if (system(), machine()) == ("win", "x86_64"):
+        # The stack is aligned to 16 bytes there, which GCC forgets where it keeps a wider vector in it.
+        flags.append("-Wa,-muse-unaligned-vector-move")
     flags.append(f"-DTC_FINGERPRINT={fingerprint()}LL")
     if os.environ.get("TINYCOMP_WERROR") == "1":
         flags += ["-Wall", "-Wextra", "-Werror"]
@@ -97,6 +103,44 @@ def link_flags() -> list[str]:
     return ["-pthread", *sanitizers()]
 
 
+def system() -> str:
+    """Return the system that is being built for, as ``linux``, ``macosx`` or ``win``."""
+    return sysconfig.get_platform().split("-")[0]
+
+
+LIBRARY = {"linux": "libtinycomp.so", "macosx": "libtinycomp.dylib"}.get(system(), "")
+"""The file name of the library with the runtime; empty where the extension module holds the runtime itself.
+
+So it does on Windows, where no module finds a library in the folder beside its own."""
+
+
+def library_flags() -> list[str]:
+    """Return the linker flags of the library: its name, and that its functions call each other directly."""
+    if system() == "macosx":
+        return [*link_flags(), f"-Wl,-install_name,@rpath/{LIBRARY}", "-Wl,-dead_strip"]
+    return [*link_flags(), f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic-functions", "-Wl,--gc-sections"]
+
+
+def strip_flag() -> str:
+    """Return the linker flag that leaves out the names of what a library keeps to itself."""
+    return "-Wl,-x" if system() == "macosx" else "-Wl,--strip-all"
+
+
+def _rpath() -> list[str]:
+    """Return the linker flag with which the extension module finds the library, wherever the package lies."""
+    origin = "@loader_path" if system() == "macosx" else "$ORIGIN"
+    return [f"-Wl,-rpath,{origin}/../lib"] if LIBRARY else []
+
+
+def limited_api() -> str | None:
+    """Return the oldest Python whose stable interface the extensions keep to, as in the tag of a wheel, or None.
+
+    Buffers belong to it from 3.11 on; a build without the global lock has none. There, a wheel is for one version.
+    """
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    return None if sys.version_info < (3, 11) or free_threaded else "cp311"
+
+
 def relative(path: Path) -> str:
     """Return a path as setuptools wants it: relative to the project and with forward slashes."""
     return path.relative_to(HERE.parent).as_posix()
@@ -109,27 +153,31 @@ def make_ffi() -> cffi.FFI:
     ffi.set_source(
         "tinycomp.runtime._native",
         _PREAMBLE,
-        sources=[relative(path) for path in sources()],
-        include_dirs=["runtime_c/include", "runtime_c/src"],
-        depends=[relative(path) for path in HERE.rglob("*") if path.suffix in {".h", ".def"}],
+        sources=[] if LIBRARY else [relative(path) for path in sources()],
+        include_dirs=INCLUDE,
+        depends=[relative(path) for path in HERE.rglob("*") if path.suffix in {".c", ".h", ".def"}],
         extra_compile_args=compile_flags(),
-        extra_link_args=link_flags(),
+        extra_link_args=[*link_flags(), *_rpath()],
+        **({} if limited_api() else {"py_limited_api": False}),
     )
     return ffi
 
 
 def extensions() -> list[Extension]:
     """Return the extension modules against Python's own interface: calls of the runtime, and guards of mapped files."""
-    return [_extension("tinycomp.runtime._direct", "direct.c"), _extension("tinycomp.memory._guard", "guard.c")]
+    direct = _extension("tinycomp.runtime._direct", "direct.c")
+    guard = _extension("tinycomp.memory._guard", "guard.c")
+    return [direct] if system() == "win" else [direct, guard]  # no file can be cut off there while it is mapped
 
 
 def _extension(name: str, source: str) -> Extension:
+    limited = limited_api() is not None
     return Extension(
         name,
         [relative(HERE / "python" / source)],
-        include_dirs=["runtime_c/include"],
-        define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        py_limited_api=True,
+        include_dirs=INCLUDE,
+        define_macros=[("Py_LIMITED_API", "0x030B0000")] if limited else [],
+        py_limited_api=limited,
         extra_compile_args=compile_flags(),
         extra_link_args=link_flags(),
     )

@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,6 +14,7 @@ import pytest
 
 import tinycomp
 
+tomllib = pytest.importorskip("tomllib", reason="Python has it from 3.11 on")
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = pytest.mark.skipif(
     not list(metadata.distributions(name="tinycomp")), reason="tinycomp is used in place and has no version"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,6 +70,12 @@ class TinycompError(Exception):
         if snippet:
             text += f"\n{snippet}"
         super().__init__(text)
+
+    if sys.version_info < (3, 11):
+
+        def add_note(self, note: str) -> None:
+            """Add a line that is shown below the message, as every exception has it from Python 3.11 on."""
+            self.__notes__ = [*getattr(self, "__notes__", ()), note]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by parts: the default would feed the finished text back in as the message."""

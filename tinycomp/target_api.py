@@ -35,7 +35,21 @@ from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
 from tinycomp.runtime.device.interface import Activity, Device, DeviceBuffer, DeviceProgram, FaultPolicy
 from tinycomp.runtime.native.program import Program
-from tinycomp.target import Decline, Policy, Region, Split, Target, Tolerance, TransferCost, Verdict, split
+from tinycomp.target import (
+    Decline,
+    Policy,
+    QuantizationCheck,
+    QuantizationParameters,
+    QuantizationRule,
+    QuantizedLayer,
+    Region,
+    Split,
+    Target,
+    Tolerance,
+    TransferCost,
+    Verdict,
+    split,
+)
 from tinycomp.targets.common import activations, checks, composites
 from tinycomp.targets.common.quantized import patterns, reading
 
@@ -81,6 +95,10 @@ __all__ = [
     "Place",
     "Policy",
     "Program",
+    "QuantizationCheck",
+    "QuantizationParameters",
+    "QuantizationRule",
+    "QuantizedLayer",
     "Region",
     "Remark",
     "Split",

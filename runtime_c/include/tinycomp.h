@@ -15,6 +15,11 @@
 
 #include "tinycomp_error.h"
 
+/* What the library exports: the functions that follow, and those of tinycomp_run.h. */
+#ifndef _WIN32
+#pragma GCC visibility push(default)
+#endif
+
 /* cdef-begin: the text up to cdef-end is also read by the Python binding; no preprocessor lines in between. */
 
 typedef struct tc_program tc_program;
@@ -271,6 +276,10 @@ int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool 
                         void *const *outputs, double *seconds, tc_error *error);
 
 /* cdef-end */
+
+#ifndef _WIN32
+#pragma GCC visibility pop
+#endif
 
 #include "tinycomp_kernels.h"
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "platform.h"
 
 int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) {
   va_list args;
@@ -41,11 +42,9 @@ static void *allocate(int64_t bytes, int64_t worth_it) {
   char *memory = block + sizeof(prefix);
   memory += alignment - (uintptr_t)memory % alignment;
   memcpy(memory - sizeof(prefix), &(prefix){(uintptr_t)block}, sizeof(prefix));
-#ifdef MADV_HUGEPAGE
   if (alignment == LARGE_PAGE) {
-    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish; without it everything works as well */
+    tc_prefer_large_pages(memory, size);
   }
-#endif
   return memory;
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "context.h"
+#include "platform.h"
 #include "pool.h"
 #include "written.h"
 

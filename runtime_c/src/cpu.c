@@ -1,12 +1,7 @@
 /* What the processor of this machine has: features, and caches. */
 #include "cpu.h"
 
-#include <unistd.h>
-#if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
-
+#include "platform.h"
 #include "tinycomp.h"
 
 bool tc_cpu_has_scalar(void) { return true; }
@@ -22,13 +17,7 @@ bool tc_cpu_has_helium(void) {
 #if defined(__aarch64__)
 bool tc_cpu_has_neon(void) { return true; }
 
-bool tc_cpu_has_dotprod(void) {
-#if defined(__linux__)
-  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
-#else
-  return false;
-#endif
-}
+bool tc_cpu_has_dotprod(void) { return tc_stated_dotprod(); }
 #elif defined(__x86_64__)
 /* Every processor with AVX2 converts halves, too. */
 bool tc_cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
@@ -53,11 +42,7 @@ bool tc_cpu_has_avx512bf16(void) { return tc_cpu_has_avx512() && __builtin_cpu_s
 
 int64_t tc_cache_bytes(int32_t level) {
   static const int64_t common[] = {32 << 10, 1 << 20, 32 << 20};
-  long stated = 0;
-#ifdef _SC_LEVEL1_DCACHE_SIZE
-  const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
-  stated = level >= 1 && level <= 3 ? sysconf(names[level - 1]) : 0;
-#endif
+  const int64_t stated = tc_stated_cache_bytes(level);
   return stated > 0 ? stated : level >= 1 && level <= 3 ? common[level - 1] : 0;
 }
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "context.h"
+#include "platform.h"
 #include "pool.h"
 #include "written.h"
 
@@ -267,11 +267,12 @@ static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_erro
 
 /* Bytes of the results at the sizes to come. */
 static int64_t result_bytes(const tc_program *program, const tc_instance *sized) {
-  __int128 bytes = 0;
+  int64_t bytes = 0;
   for (int32_t i = 0; i < program->output_count; i++) {
-    bytes += program->output_values[i] < 0 ? 0 : tc_max(sized->values[program->output_values[i]], 0);
+    const int64_t size = program->output_values[i] < 0 ? 0 : tc_max(sized->values[program->output_values[i]], 0);
+    bytes = tc_min(bytes + tc_min(size, TC_MAX_BYTES), TC_MAX_BYTES);
   }
-  return (int64_t)tc_min(bytes, TC_MAX_BYTES);
+  return bytes;
 }
 
 /* Lets the sizes to come be those at hand, and these the ones before. */
@@ -529,7 +530,8 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
     return TC_OK;
   }
   exchange_values(context);
-  if (refinish_behind(program, context, found_by, error)) {
+  if (refinish_behind(program, context, found_by, error) ||
+      tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }
   context->is_sized = true;

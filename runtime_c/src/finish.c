@@ -2,10 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "control.h"
+#include "platform.h"
 #include "written.h"
 
 /* Below this cost (operations or bytes) a call is done before another thread has woken up. */
@@ -182,17 +181,7 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
 }
 
 /* Gives the pages inside a constant back to the system, which reads them from their file again if they are needed. */
-static void give_back(const tc_constant *constant) {
-#ifdef MADV_DONTNEED
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)constant->data;
-  const uintptr_t first = (start + page - 1) / page * page, last = (start + (uintptr_t)constant->bytes) / page * page;
-  if (first < last) {
-    (void)madvise((void *)first, last - first, MADV_DONTNEED);
-  }
-#else
-  (void)constant;
-#endif
-}
+static void give_back(const tc_constant *constant) { tc_give_back_pages(constant->data, (size_t)constant->bytes); }
 
 /* Lets go of what a step has packed and no run reads; of mapped files only, since other memory would be lost. */
 static void give_back_packed(const tc_program *program, const tc_step *step) {

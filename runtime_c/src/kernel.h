@@ -24,7 +24,9 @@ enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12 };
  * written. */
 typedef struct tc_reach {
   int64_t rows, stride, columns, extent; /* in bytes but for the rows; the extent is from first to last */
-  bool counted;                          /* written as far as another operand counts, which only a run shows */
+  int32_t counter;                       /* the operand that counts how much of this one holds values, or 0 */
+  int64_t counted_bytes;                 /* what each of these takes, from the first byte on; 0 where segments have a
+                                            count each, and only who reads the same counts knows what is written */
 } tc_reach;
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
@@ -95,6 +97,9 @@ extern const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT];
 /* The letter of a signature in lower case: what an operand is for, whether or not it may be absent. */
 static inline char tc_role(char letter) { return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter; }
 
+/* Fills bytes by chance, from the system; false where it has none. */
+bool tc_random_bytes(void *to, size_t bytes);
+
 /* ---- for prepare functions ---- */
 
 /* Refuses the call with a printf-style message. */
@@ -143,12 +148,17 @@ void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t strid
 void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
                        int element_size);
 
-/* States, after what is touched, that not all of a result need be written: nothing of it for certain, or as much as
- * another result counts. */
+/* States, after what is touched, that nothing of a result need be written. */
 static inline void tc_writes_some(tc_prepare *prepare, int operand) {
   prepare->reaches[operand] = (tc_reach){.rows = -1};
 }
-static inline void tc_writes_counted(tc_prepare *prepare, int operand) { prepare->reaches[operand].counted = true; }
+
+/* States, after what is touched, that of an operand as much is written, or read, as another one counts, which is not
+ * the first: so many times `bytes` of it, or with 0 bytes something of each segment. */
+static inline void tc_counted(tc_prepare *prepare, int operand, int counter, int64_t bytes) {
+  prepare->reaches[operand].counter = counter;
+  prepare->reaches[operand].counted_bytes = bytes;
+}
 
 /* States, after what is touched, that only so many elements have to be moved. */
 static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {

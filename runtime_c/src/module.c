@@ -2,7 +2,6 @@
  * program, in the order of tinycomp.h, and how the programs follow each other. tinycomp/runtime/native/record.py
  * writes it. Nothing in it is trusted: every count is held against the bytes that are left, every index against what
  * it names, and the runtime checks the programs as it checks those that come from Python. */
-#define _GNU_SOURCE /* for what Linux says of the processors of a process */
 #include "module.h"
 
 #include <stdlib.h>
@@ -10,14 +9,7 @@
 
 #include "archive.h"
 #include "control.h"
-
-#ifndef _WIN32
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#endif
+#include "platform.h"
 
 #ifndef TC_FINGERPRINT /* of the interface: the build sets it, and so tells versions apart */
 #define TC_FINGERPRINT 0
@@ -743,21 +735,6 @@ static void read_module(reader *r, const tc_member *tensors) {
 
 /* ---- opening and closing ---- */
 
-static int32_t threads_of_process(void) {
-#ifdef __linux__
-  cpu_set_t set;
-  if (!sched_getaffinity(0, sizeof(set), &set)) {
-    return CPU_COUNT(&set);
-  }
-#endif
-#ifdef _SC_NPROCESSORS_ONLN
-  const long found = sysconf(_SC_NPROCESSORS_ONLN);
-  return found > 0 ? (int32_t)found : 1;
-#else
-  return 1;
-#endif
-}
-
 static int32_t load(tc_module *module, const void *data, size_t bytes, const tc_module_options *options,
                     tc_error *error) {
   tc_member description, tensors;
@@ -765,7 +742,7 @@ static int32_t load(tc_module *module, const void *data, size_t bytes, const tc_
       tc_archive_find(data, (int64_t)bytes, "arrays.safetensors", &tensors, error)) {
     return error->code;
   }
-  module->threads = options->threads ? options->threads : threads_of_process();
+  module->threads = options->threads ? options->threads : tc_processors();
   if (tc_pool_create(module->threads, &module->pool, error) || tc_weights_create(&module->weights, error)) {
     return error->code;
   }
@@ -804,35 +781,23 @@ int32_t tc_module_read(const void *data, size_t bytes, const tc_module_options *
   return create(NULL, data, bytes, options, module, error);
 }
 
-#ifdef _WIN32
-int32_t tc_module_open(const char *path, const tc_module_options *options, tc_module **module, tc_error *error) {
-  (void)options;
-  *module = NULL;
-  return tc_error_set(error, TC_UNSUPPORTED, "%.200s: read the file and use tc_module_read on this system", path);
-}
-#else
 int32_t tc_module_open(const char *path, const tc_module_options *options, tc_module **module, tc_error *error) {
   *module = NULL;
-  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status;
-  if (file < 0 || fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_size < 1) {
-    if (file >= 0) {
-      close(file);
-    }
-    return tc_error_set(error, TC_INVALID, "%.200s: there is no such file, or it is empty", path);
-  }
-  const size_t bytes = (size_t)status.st_size;
-  void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
-  close(file);
-  if (data == MAP_FAILED) {
-    return tc_error_set(error, TC_NO_MEMORY, "%.200s: the system does not map the file", path);
+  void *data;
+  size_t bytes;
+  switch (tc_map_file(path, &data, &bytes)) {
+    case TC_MAP_NO_FILE:
+      return tc_error_set(error, TC_INVALID, "%.200s: there is no such file, or it is empty", path);
+    case TC_MAP_REFUSED:
+      return tc_error_set(error, TC_NO_MEMORY, "%.200s: the system does not map the file", path);
+    case TC_MAP_DONE:
+      break;
   }
   if (create(data, data, bytes, options, module, error)) {
-    munmap(data, bytes);
+    tc_unmap_file(data, bytes);
   }
   return error->code;
 }
-#endif
 
 void tc_module_close(tc_module *module) {
   if (!module) {
@@ -848,11 +813,9 @@ void tc_module_close(tc_module *module) {
     tc_free(block);
     block = next;
   }
-#ifndef _WIN32
   if (module->mapped) {
-    munmap(module->mapped, (size_t)module->mapped_bytes);
+    tc_unmap_file(module->mapped, (size_t)module->mapped_bytes);
   }
-#endif
   free(module);
 }
 

@@ -2,8 +2,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "clock.h"
 #include "isa.h"
+#include "platform.h"
 #include "pool.h"
 
 enum { MEASUREMENTS = 50, ROUNDS = 50000 }; /* about 100 microseconds each: some of them are disturbed by nothing */

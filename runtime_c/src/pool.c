@@ -5,21 +5,17 @@
  * workers that are inside it. So a worker that the system does not schedule in time delays nobody. */
 #include "pool.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base.h"
+#include "platform.h"
 
 /* How long a worker waits for the next job before it sleeps. */
-static const int64_t spin_nanoseconds = 100 * 1000;
+static const double spin_seconds = 100e-6;
 
 typedef struct tc_worker {
-  pthread_t thread;
+  tc_thread thread;
   tc_pool *pool;
   int index;
 } tc_worker;
@@ -35,11 +31,11 @@ struct tc_pool {
   _Alignas(64) atomic_int inside; /* workers that look at the job or do it */
   _Alignas(64) atomic_int sleepers;
   atomic_flag busy;
-  pid_t owner; /* threads do not survive a fork */
+  int64_t owner; /* the process: threads do not survive a fork */
   int threads;
   int started;
-  pthread_mutex_t mutex;
-  pthread_cond_t wake;
+  tc_mutex mutex;
+  tc_condition wake;
   tc_worker workers[];
 };
 
@@ -51,15 +47,9 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static int64_t nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Waits until the generation differs from `seen`; false if that did not happen within the spinning time. */
 static bool spin(tc_pool *pool, unsigned seen) {
-  const int64_t end = nanoseconds() + spin_nanoseconds;
+  const double end = tc_seconds_now() + spin_seconds;
   do {
     for (int i = 0; i < 64; i++) {
       if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) {
@@ -67,18 +57,18 @@ static bool spin(tc_pool *pool, unsigned seen) {
       }
       pause_briefly();
     }
-  } while (nanoseconds() < end);
+  } while (tc_seconds_now() < end);
   return false;
 }
 
 static void sleep_until_next(tc_pool *pool, unsigned seen) {
-  pthread_mutex_lock(&pool->mutex);
+  tc_mutex_lock(&pool->mutex);
   atomic_fetch_add(&pool->sleepers, 1);
   while (atomic_load(&pool->generation) == seen) {
-    pthread_cond_wait(&pool->wake, &pool->mutex);
+    tc_condition_wait(&pool->wake, &pool->mutex);
   }
   atomic_fetch_sub(&pool->sleepers, 1);
-  pthread_mutex_unlock(&pool->mutex);
+  tc_mutex_unlock(&pool->mutex);
 }
 
 /* Takes part in the job if there still is one. Either this sees that the job was closed, or the caller sees that a
@@ -91,7 +81,7 @@ static void take_part(tc_pool *pool, int index) {
   atomic_fetch_sub_explicit(&pool->inside, 1, memory_order_release);
 }
 
-static void *work(void *argument) {
+static void work(void *argument) {
   tc_worker *worker = argument;
   tc_pool *pool = worker->pool;
   unsigned seen = 0;
@@ -102,33 +92,27 @@ static void *work(void *argument) {
     }
     seen = atomic_load(&pool->generation);
   }
-  return NULL;
 }
 
 /* Starts a new generation and wakes whoever sleeps. */
 static void announce(tc_pool *pool) {
   atomic_fetch_add(&pool->generation, 1);
   if (atomic_load(&pool->sleepers)) {
-    pthread_mutex_lock(&pool->mutex);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->mutex);
+    tc_mutex_lock(&pool->mutex);
+    tc_condition_broadcast(&pool->wake);
+    tc_mutex_unlock(&pool->mutex);
   }
 }
 
-/* Starts the workers with all signals blocked, so that the caller's own threads keep receiving them. */
 static bool start_workers(tc_pool *pool) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int i = 1; i < pool->threads; i++) {
     tc_worker *worker = &pool->workers[i - 1];
     *worker = (tc_worker){.pool = pool, .index = i};
-    if (pthread_create(&worker->thread, NULL, work, worker)) {
+    if (!tc_thread_start(&worker->thread, work, worker)) {
       break;
     }
     pool->started++;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return pool->started == pool->threads - 1;
 }
 
@@ -142,10 +126,10 @@ int32_t tc_pool_create(int32_t threads, tc_pool **out, tc_error *error) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a thread pool");
   }
   atomic_flag_clear(&pool->busy);
-  pool->owner = getpid();
+  pool->owner = tc_process();
   pool->threads = threads;
-  pthread_mutex_init(&pool->mutex, NULL);
-  pthread_cond_init(&pool->wake, NULL);
+  tc_mutex_create(&pool->mutex);
+  tc_condition_create(&pool->wake);
   if (!start_workers(pool)) {
     tc_pool_destroy(pool);
     return tc_error_set(error, TC_SYSTEM, "the system refused to start %d threads", threads);
@@ -158,14 +142,14 @@ void tc_pool_destroy(tc_pool *pool) {
   if (!pool) {
     return;
   }
-  if (pool->owner == getpid()) {
+  if (pool->owner == tc_process()) {
     atomic_store(&pool->quit, true);
     announce(pool);
     for (int i = 0; i < pool->started; i++) {
-      pthread_join(pool->workers[i].thread, NULL);
+      tc_thread_join(&pool->workers[i].thread);
     }
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->mutex);
+    tc_condition_destroy(&pool->wake);
+    tc_mutex_destroy(&pool->mutex);
   }
   tc_free(pool);
 }
@@ -174,7 +158,7 @@ int32_t tc_pool_threads(const tc_pool *pool) { return pool->threads; }
 
 bool tc_pool_enter(tc_pool *pool) {
   return pool && pool->threads > 1 && !atomic_flag_test_and_set_explicit(&pool->busy, memory_order_acquire) &&
-         (pool->owner == getpid() || (atomic_flag_clear(&pool->busy), false));
+         (pool->owner == tc_process() || (atomic_flag_clear(&pool->busy), false));
 }
 
 void tc_pool_leave(tc_pool *pool) { atomic_flag_clear_explicit(&pool->busy, memory_order_release); }
@@ -190,7 +174,7 @@ void tc_pool_run(tc_pool *pool, tc_job job, void *argument) {
     if (spins < 4096) {
       pause_briefly();
     } else {
-      sched_yield(); /* a worker may be waiting for this very processor */
+      tc_thread_yield(); /* a worker may be waiting for this very processor */
     }
   }
 }

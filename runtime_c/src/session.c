@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "context.h"
 #include "module.h"
+#include "platform.h"
 
 /* A value of a run. */
 typedef struct value {

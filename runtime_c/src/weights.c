@@ -1,8 +1,9 @@
 #include "weights.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "platform.h"
 
 enum { BUCKETS = 1024 };
 
@@ -20,16 +21,24 @@ struct tc_weights {
 };
 
 /* One lock for all stores: it is held for moments only. A fork waits for them, so that a child never finds it taken. */
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tc_mutex changing = TC_MUTEX_INITIALIZER;
+static bool forks_are_watched;
 
-static void before_fork(void) { pthread_mutex_lock(&changing); }
-static void after_fork(void) { pthread_mutex_unlock(&changing); }
-static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void before_fork(void) { tc_mutex_lock(&changing); }
+static void after_fork(void) { tc_mutex_unlock(&changing); }
+
+static void watch_forks(void) {
+  tc_mutex_lock(&changing);
+  if (!forks_are_watched) {
+    forks_are_watched = true;
+    tc_watch_forks(before_fork, after_fork);
+  }
+  tc_mutex_unlock(&changing);
+}
 
 int32_t tc_weights_create(tc_weights **out, tc_error *error) {
   *out = calloc(1, sizeof(**out));
-  pthread_once(&once, watch_forks);
+  watch_forks();
   if (!*out) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a store of weights");
   }
@@ -38,9 +47,9 @@ int32_t tc_weights_create(tc_weights **out, tc_error *error) {
 }
 
 void tc_weights_retain(tc_weights *weights) {
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   weights->owners++;
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
 }
 
 /* A program gives its weights back before it gives up its share of the store, so the last owner finds it empty. */
@@ -48,18 +57,18 @@ void tc_weights_destroy(tc_weights *weights) {
   if (!weights) {
     return;
   }
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   const bool last = --weights->owners == 0;
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
   if (last) {
     free(weights);
   }
 }
 
 int64_t tc_weights_bytes(tc_weights *weights) {
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   const int64_t bytes = weights->bytes;
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
   return bytes;
 }
 
@@ -82,9 +91,9 @@ static tc_packed *held(tc_weights *weights, const tc_weights_key *key) {
 }
 
 tc_packed *tc_weights_find(tc_weights *weights, const tc_weights_key *key) {
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   tc_packed *found = held(weights, key);
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
   return found;
 }
 
@@ -93,7 +102,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
   if (!fresh) {
     return NULL;
   }
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   tc_packed *found = held(weights, key);
   if (!found) {
     tc_packed **first = bucket(weights, key);
@@ -101,7 +110,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
     *first = fresh;
     weights->bytes += key->bytes;
   }
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
   if (found) {
     tc_free(state);
     free(fresh);
@@ -111,7 +120,7 @@ tc_packed *tc_weights_add(tc_weights *weights, const tc_weights_key *key, void *
 }
 
 void tc_weights_release(tc_weights *weights, tc_packed *packed) {
-  pthread_mutex_lock(&changing);
+  tc_mutex_lock(&changing);
   const bool last = --packed->holders == 0;
   if (last) {
     tc_packed **link = bucket(weights, &packed->key);
@@ -121,7 +130,7 @@ void tc_weights_release(tc_weights *weights, tc_packed *packed) {
     *link = packed->next;
     weights->bytes -= packed->key.bytes;
   }
-  pthread_mutex_unlock(&changing);
+  tc_mutex_unlock(&changing);
   if (last) {
     tc_free(packed->state);
     free(packed);

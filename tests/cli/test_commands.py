@@ -297,6 +297,27 @@ def test_verify_as_strictly_as_asked(call) -> None:
     assert call("verify", "digits", "--rtol", "1e-12", "--atol", "0").code == exits.FAILED
 
 
+def test_verify_compares_layers_with_those_of_the_float_model(call, tmp_path) -> None:
+    page, images = tmp_path / "layers.html", tmp_path / "images.npy"
+    np.save(images, digits()[0][:8])
+    result = call("verify", "digits-int8", "--layers", "digits", "--data", images, "--html", page, "--json")
+    assert result.code == exits.OK, result.err
+    layers = result.json["layers"]
+    assert layers["first"] is None
+    assert layers["first_on_target"] is None
+    assert [row["name"] for row in layers["layers"]][1] == "stem/relu:0"
+    assert all(row["apart"] <= 1 and row["where"] == "c_0" for row in layers["layers"][1:4])
+    assert '"verdict":"No layer loses more than 12 dB' in page.read_text()
+    shown = call("verify", "digits-int8", "--layers", "digits", "--slack", "-20", "--input", images)
+    assert 'The first layer to depart from the float model is "image" (input)' in " ".join(shown.out.split())
+
+
+def test_verify_shows_no_layers_without_a_float_model(call, tmp_path) -> None:
+    result = call("verify", "digits-int8", "--html", tmp_path / "page.html")
+    assert result.code == exits.USAGE
+    assert "there are no layers without a float model where: --html hint: Add --layers MODEL." in result.error
+
+
 def test_verify_without_onnxruntime(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinycomp.cli.commands.verify.available", lambda: False)
     monkeypatch.setattr("tinycomp.cli.peer.available", lambda: False)

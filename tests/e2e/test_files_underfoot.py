@@ -25,7 +25,8 @@ from tinycomp.cli.entry import main
 from tinycomp.driver.compiler import Compiler
 from tinycomp.errors import ArtifactError, ModelError, TinycompError, WriteError
 from tinycomp.memory import mapped
-from tinycomp.memory.mapped import map_file, mapping_of, open_regular
+from tinycomp.memory.mapped import map_file, mapping_of
+from tinycomp.memory.system import open_regular
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.cache import Cache
 from tinycomp.runtime.files import write_file
@@ -85,7 +86,7 @@ def test_what_a_mapped_file_loses_reads_as_zeros(tmp_path: Path):
 def test_what_cannot_be_guarded_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "data"
     path.write_bytes(b"x" * 2 * PAGE)
-    monkeypatch.setattr(mapped._guard, "add", lambda address, length: -1)
+    monkeypatch.setattr(mapped.GUARD, "add", lambda address, length: -1)
     with path.open("rb") as file:
         data = map_file(file, path)
     os.truncate(path, 0)

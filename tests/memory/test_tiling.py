@@ -60,14 +60,14 @@ def test_tile_by_tile_equals_the_whole(whole: Convolution, share: float, multipl
     assert tiling.nbytes <= budget
     found, written = np.zeros_like(expected), np.zeros(expected.shape, int)
     for tile in tiling.tiles():
-        data = x[:, tile.channels, *tile.inputs]
+        data = x[(slice(None), tile.channels, *tile.inputs)]
         padded = np.pad(data, [(0, 0), (0, 0), *tile.pads])
         weights = w[tile.filters, tile.terms]
         part = convolution(padded, weights, whole, [0] * 2 * len(whole.sizes), tile.group)
         assert padded.nbytes // 2 + weights.nbytes + part.nbytes // 2 <= tiling.nbytes
-        assert tile.adds == written[:, tile.filters, *tile.outputs].any()
-        found[:, tile.filters, *tile.outputs] += part
-        written[:, tile.filters, *tile.outputs] += 1
+        assert tile.adds == written[(slice(None), tile.filters, *tile.outputs)].any()
+        found[(slice(None), tile.filters, *tile.outputs)] += part
+        written[(slice(None), tile.filters, *tile.outputs)] += 1
     np.testing.assert_array_equal(found, expected)
     assert written.min() == written.max()
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend.loading import check_text
-from tinycomp.memory.mapped import map_file, open_regular
+from tinycomp.memory.mapped import map_file
+from tinycomp.memory.system import opened_beneath
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
 _LONGEST = 100
@@ -119,24 +120,16 @@ def _check_location(location: str, where: str) -> None:
 
 
 def _map_file(folder: Path, location: str, where: str) -> NDArray[np.uint8]:
-    """Map a file, opened step by step from the folder on, so that no link that appears meanwhile is followed."""
+    """Map a file that lies in the folder or below it."""
     parts = PurePosixPath(location).parts
     if not parts:
         raise _irregular("is not a regular file", location, where)
-    *inner, name = parts
-    opened: list[int] = []
     try:
-        for part in (os.fspath(folder), *inner):
-            flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | (getattr(os, "O_NOFOLLOW", 0) if opened else 0)
-            opened.append(os.open(part, flags, dir_fd=opened[-1] if opened else None))
-        opened.append(open_regular(name, opened[-1], links=False))
-        _check_links(os.fstat(opened[-1]), location, where)
-        return map_file(opened[-1], (folder / location).absolute())
+        with opened_beneath(folder, parts) as descriptor:
+            _check_links(os.fstat(descriptor), location, where)
+            return map_file(descriptor, (folder / location).absolute())
     except (OSError, ValueError) as error:
         raise _unreadable(error, location, where) from error
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def _unreadable(error: OSError | ValueError, location: str, where: str) -> ModelError:

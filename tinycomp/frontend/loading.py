@@ -20,7 +20,8 @@ from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.wire import Bytes, split
-from tinycomp.memory.mapped import map_file, open_regular
+from tinycomp.memory.mapped import map_file
+from tinycomp.memory.system import open_regular
 
 MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3

@@ -8,7 +8,6 @@ and runs in several threads do not see each other's. Kernels whose results may b
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
+from tinycomp.memory import system
 
 SMALL = 1 << 26
 """Without a budget of the user's, requests up to this many bytes are granted without asking the system."""
@@ -129,22 +129,8 @@ def reserve_bytes(size: int, where: str, what: str = "") -> None:
 
 def available_memory() -> int:
     """Return the bytes that the machine can still give out, within the process's cgroup."""
-    return min(_machine(), _cgroup())
-
-
-def _machine(path: Path = Path("/proc/meminfo")) -> int:
-    try:
-        lines = dict(line.split(":", 1) for line in path.read_text(encoding="ascii").splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, LookupError, ValueError):
-        return _installed()
-
-
-def _installed() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 62
+    found = system.available_memory()
+    return min(1 << 62 if found is None else found, _cgroup())
 
 
 def _cgroup(root: Path = Path("/sys/fs/cgroup")) -> int:

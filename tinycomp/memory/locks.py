@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from types import TracebackType
+
+from tinycomp.memory.system import after_fork_in_child
 
 
 class Lock:
@@ -33,5 +34,4 @@ def _open_all() -> None:
         lock._lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_all)
+after_fork_in_child(_open_all)

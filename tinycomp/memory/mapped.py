@@ -7,11 +7,10 @@ name (``memory/constants.py``). The C runtime gives their pages back as soon as 
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import importlib
 import mmap
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -20,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import MemoryLimitError, ModelError
+from tinycomp.memory.system import GUARD, open_regular
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_guard: Any = importlib.import_module("tinycomp.memory._guard")
 
 
 class Mapping(mmap.mmap):
@@ -40,7 +39,9 @@ class Mapping(mmap.mmap):
 
     def __del__(self) -> None:
         if self.guard >= 0:
-            _guard.drop(self.guard)
+            GUARD.drop(self.guard)
+        with contextlib.suppress(BufferError):  # views that end with it, such as those of one cycle
+            self.close()  # without the interpreter's lock: a large file without a name takes a while to go
 
     def check(self) -> None:
         """Refuse a file that was written to since it was mapped: reading what was cut off would end the process.
@@ -50,7 +51,7 @@ class Mapping(mmap.mmap):
         """
         if self.path is None:
             return
-        was_cut = self.guard >= 0 and _guard.is_hit(self.guard)
+        was_cut = self.guard >= 0 and GUARD.is_hit(self.guard)
         try:
             now = _state(self.path.stat())
         except OSError:
@@ -66,30 +67,8 @@ class Mapping(mmap.mmap):
 
     def give_back(self) -> None:
         """Let the system have all pages that are in memory."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self.madvise(mmap.MADV_DONTNEED)
-
-
-def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True) -> int:
-    """Open a regular file for reading, and nothing else: a pipe would wait for a writer, a device never end.
-
-    Args:
-        path: Its path; one name with ``folder``.
-        folder: A descriptor of the folder that it lies in.
-        links: Whether the path may end in a symbolic link.
-
-    Returns:
-        A descriptor.
-
-    Raises:
-        OSError: If it cannot be opened, or is no regular file.
-    """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return descriptor
+        if GUARD is not None:
+            GUARD.give_back(self)
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
@@ -133,8 +112,8 @@ def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint
         ) from error
     mapping.path, mapping.state = path, _state(info)
     data = np.frombuffer(mapping, np.uint8)
-    if path is not None:
-        mapping.guard = _guard.add(data.ctypes.data, data.nbytes)
+    if path is not None and GUARD is not None:
+        mapping.guard = GUARD.add(data.ctypes.data, data.nbytes)
         if mapping.guard < 0:
             return _copied(descriptor, info.st_size)
     return data

@@ -136,7 +136,8 @@ def judge(match: Match, checks: Iterable[Check]) -> Remark | None:
         try:
             answer = check(match)
         except Exception as error:
-            error.add_note(f"while a predicate looked at the match at {match.root!r}")
+            if hasattr(error, "add_note"):  # from Python 3.11 on
+                error.add_note(f"while a predicate looked at the match at {match.root!r}")
             raise
         if isinstance(answer, Remark):
             reason, where = answer.reason, answer.where

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, TinycompError
-from tinycomp.memory.mapped import map_file, mapping_of, open_regular
+from tinycomp.memory.mapped import map_file, mapping_of
+from tinycomp.memory.system import open_regular
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.native.record import MEMBER, Recorder
 from tinycomp.runtime.spec import TensorSpec
@@ -57,7 +58,7 @@ class Archive:
     def store(self, array: Array) -> str:
         """Add an array and return its key; equal arrays share one."""
         digest = hashlib.sha256(f"{_dtype_text(array)}{array.shape}".encode())
-        digest.update(_payload(array).tobytes())
+        digest.update(_payload(array).data)
         key = digest.hexdigest()[:32]
         self.arrays.setdefault(key, array)
         return key

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
-from tinycomp.memory.mapped import open_regular
+from tinycomp.memory.system import HAS_OWNERS, open_folder, open_regular
 from tinycomp.runtime.files import PARTIAL, write_file
 
 FORMAT = 1
@@ -237,15 +237,14 @@ def _opened(folder: Path) -> Iterator[int | None]:
         UnsafeFolderError: If somebody else could change what is in it.
         OSError: If it cannot be opened.
     """
-    if not hasattr(os, "geteuid"):
+    if not HAS_OWNERS:
         yield None
         return
     resolved = folder.resolve(strict=True)
     opened: list[int] = []
     try:
         for index, name in enumerate(resolved.parts):
-            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if opened else 0)
-            opened.append(os.open(name, flags, dir_fd=opened[-1] if opened else None))
+            opened.append(open_folder(name, opened[-1] if opened else None))
             place = Path(*resolved.parts[: index + 1])
             _check_owner(os.fstat(opened[-1]), place, resolved)
         yield opened[-1]

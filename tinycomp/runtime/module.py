@@ -107,6 +107,11 @@ class Module:
         return self._parts.defaults
 
     @property
+    def bounds(self) -> Mapping[str, tuple[int, int | None]]:
+        """Return the least and the most that sizes may be, by symbol."""
+        return self._parts.bounds
+
+    @property
     def graph(self) -> Any:
         """Return the partitioned graph, a :class:`tinycomp.Graph`, the same one every time; ``str`` of it is its text.
 

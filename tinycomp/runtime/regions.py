@@ -122,7 +122,7 @@ def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], Aren
     sizes: dict[tuple[int, ...], ArenaRow] = {}
     for index, step in enumerate(plan.steps):
         if isinstance(step.run, NativeRegion):
-            sizes[*path, index] = _arena(step.run.program)
+            sizes[(*path, index)] = _arena(step.run.program)
         for number, body in enumerate(step.bodies):
             sizes |= arenas(body, (*path, index, number))
     return sizes

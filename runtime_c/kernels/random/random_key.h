@@ -4,12 +4,6 @@
 
 #include "vocabulary.h"
 
-#if !defined(TC_STANDALONE) && defined(__linux__)
-#include <sys/random.h>
-#elif !defined(TC_STANDALONE)
-#include <stdio.h>
-#endif
-
 enum { RANDOM_KEY_WORDS = 2 };
 
 static void TC_NAME(tc_random_key_prepare)(tc_prepare *prepare) {
@@ -24,15 +18,8 @@ static bool random_key_fill(void *to, size_t bytes) {
   (void)to;
   (void)bytes;
   return false;
-#elif defined(__linux__)
-  return getrandom(to, bytes, 0) == (ssize_t)bytes;
 #else
-  FILE *source = fopen("/dev/urandom", "rb");
-  const bool filled = source && fread(to, 1, bytes, source) == bytes;
-  if (source) {
-    fclose(source);
-  }
-  return filled;
+  return tc_random_bytes(to, bytes);
 #endif
 }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator
 
 import pytest
 
 from tests.examples.environments import EXAMPLES
 
+tomllib = pytest.importorskip("tomllib", reason="Python has it from 3.11 on")
 SOURCE = EXAMPLES / "dnnl"
 
 

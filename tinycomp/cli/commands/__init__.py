@@ -15,6 +15,8 @@ SUMMARIES = MappingProxyType(
         "quantize": "turn a float model into an int8 one, calibrated with data of yours, or its weights into int4",
         "tune": "measure a model's kernels on this machine, for -t c:tuning=FILE",
         "run": "run a model once and show its results",
+        "score": "run a model on the rows of Parquet files, in several processes or on a Ray cluster",
+        "serve": "answer requests over HTTP, in KServe's open inference protocol",
         "generate": "continue a text with a language model, token by token",
         "bench": "measure how long a run takes, also next to onnxruntime",
         "report": "show what runs where, and why",

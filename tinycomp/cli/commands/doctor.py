@@ -23,6 +23,7 @@ from rich.text import Text
 from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
+from tinycomp.memory.system import usable_processors
 
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)
@@ -131,7 +132,7 @@ def _isa(available: tuple[str, ...]) -> Finding:
 
 
 def _threads(usable: int) -> Finding:
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    allowed = usable_processors()
     text = f"{usable} per run by default; {os.cpu_count()} processors, {allowed} of them allowed by the affinity"
     return Finding("threads", text)
 

@@ -16,6 +16,7 @@ import cffi
 import numpy as np
 
 from tinycomp.errors import ExecutionError, TargetError
+from tinycomp.memory.system import REMOVES_LOADED_FILES
 from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.compiler import ENTRY, CCompiler, find_compiler
 from tinycomp.runtime.csource.source import CSource
@@ -126,7 +127,7 @@ def load(source: CSource, origin: Origin, cache: CCache) -> Any:
         key = cache_key(source, origin, compiler)
         # The libraries that it brings may have started threads, as OpenMP does, whose code must not go away.
         stays = bool(source.flags or source.libraries)
-        with tempfile.TemporaryDirectory(prefix="tinycomp-") as name:
+        with tempfile.TemporaryDirectory(prefix="tinycomp-", ignore_cleanup_errors=not REMOVES_LOADED_FILES) as name:
             data = cache.find(key) if usable else None
             if data is not None:
                 with contextlib.suppress(OSError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tinycomp.memory.system import after_fork_in_child
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.lanes import Lanes
 from tinycomp.runtime.device.region import DeviceRegion
@@ -86,8 +86,7 @@ class _Nesting:
 
 
 _nesting = _Nesting()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_nesting.reset)
+after_fork_in_child(_nesting.reset)
 
 
 def alone(region: DeviceRegion) -> Run:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinycomp.errors import UnsupportedError
+from tinycomp.memory.system import usable_processors
 from tinycomp.runtime.native.library import c_strings, ffi, lib, raise_error
 
 
@@ -81,7 +82,7 @@ def cpu_features() -> tuple[str, ...]:
 
 def default_threads() -> int:
     """Return how many threads this process may use: its CPU affinity, cut to the cgroup's quota if there is one."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    affinity = usable_processors()
     quota = _cgroup_quota()
     return max(1, min(affinity, int(np.ceil(quota)) if quota is not None else affinity))
 

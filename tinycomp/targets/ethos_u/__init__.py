@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tinycomp.ir.graph import Node
+from tinycomp.passes.legalize import DecomposeStrides
 from tinycomp.rewrite import reject
 from tinycomp.runtime.blob import Blob
 from tinycomp.target import Policy, Target
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.ethos_u.vela import Compiled, compile_file
-from tinycomp.targets.tosa import add_rows, emit, unsigned
+from tinycomp.targets.tosa import LEGALIZE, add_rows, emit, unsigned
 from tinycomp.targets.tosa.program import Program
 from tinycomp.targets.tosa.tools import ReferenceModel, interpreter, serialize
 
@@ -107,6 +108,7 @@ def _repeats(node: Node, accelerator: str) -> Verdict:
 TARGET = Target(
     "ethos_u", description="Arm Ethos-U microNPUs, by TOSA and Vela; runs in TOSA's reference model here",
     options=EthosUOptions, static_shapes=True, canonical=True, policy=Policy(min_macs=1),
+    legalize=(*LEGALIZE, DecomposeStrides(_STRIDE)),
 )  # fmt: skip
 add_rows(TARGET, constraint)
 

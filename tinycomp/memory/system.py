@@ -1,0 +1,141 @@
+"""What Python programs must know of the operating system, in one place: forks, memory, files and their owners.
+
+Everything else in the package is written for all systems. What Windows lacks:
+
+- No process forks, so nothing has to be mended in children.
+- A file that is mapped cannot be cut off, so maps need no guard.
+- Folders have no descriptors and files no owner's number: a path is looked at name by name before it is opened, and
+  the user's own folder is protected by its access list.
+- A library that is loaded cannot be removed; what stays behind in the temporary folder is left to the system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+HAS_OWNERS = hasattr(os, "geteuid")
+"""Whether files have an owner and permissions that ``os.stat`` shows."""
+HAS_FOLDER_DESCRIPTORS = os.open in os.supports_dir_fd
+"""Whether a file can be opened relative to a folder that is open."""
+REMOVES_LOADED_FILES = os.name != "nt"
+"""Whether the file of a loaded library can be removed."""
+GUARD: Any = importlib.import_module("tinycomp.memory._guard") if os.name != "nt" else None
+"""What keeps the process alive when a mapped file is cut off; None where that cannot happen."""
+
+
+def after_fork_in_child(callback: Callable[[], object]) -> None:
+    """Have a function called in every child that is forked from now on."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=callback)
+
+
+def usable_processors() -> int:
+    """Return how many processors the affinity of this process allows."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def available_memory() -> int | None:
+    """Return the bytes that the system says it can still give out; those installed where it does not say; else None."""
+    if sys.platform == "win32":
+        return _windows_memory()
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, LookupError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _windows_memory() -> int | None:
+    import ctypes
+
+    # MEMORYSTATUSEX: its own length and the share in use in 32 bits each, then seven sizes in 64 bits; the second of
+    # them is the free memory.
+    status = (ctypes.c_uint64 * 8)(64)
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no attribute elsewhere
+    return int(status[2]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else None
+
+
+def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True) -> int:
+    """Open a regular file for reading, and nothing else: a pipe would wait for a writer, a device never end.
+
+    Args:
+        path: Its path; one name with ``folder``.
+        folder: A descriptor of the folder that it lies in.
+        links: Whether the path may end in a symbolic link.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        OSError: If it cannot be opened, or is no regular file.
+    """
+    if not (links or HAS_FOLDER_DESCRIPTORS):
+        _refuse_link(Path(path))
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+@contextlib.contextmanager
+def opened_beneath(folder: Path, names: Sequence[str]) -> Iterator[int]:
+    """Open a regular file in a folder or in one inside it, following no symbolic link below ``folder``.
+
+    Every folder is opened from the one before it, so that no link that appears meanwhile is followed. Where folders
+    have no descriptors, every name is looked at before the file is opened.
+
+    Yields:
+        A descriptor, which is closed afterwards.
+
+    Raises:
+        OSError: If it cannot be opened, is no regular file (EINVAL), or the way to it is a link (ELOOP, ENOTDIR).
+    """
+    opened: list[int] = []
+    try:
+        if HAS_FOLDER_DESCRIPTORS:
+            for name in (os.fspath(folder), *names[:-1]):
+                opened.append(open_folder(name, opened[-1] if opened else None))
+            opened.append(open_regular(names[-1], opened[-1], links=False))
+        else:
+            for count in range(1, len(names)):
+                _refuse_link(folder.joinpath(*names[:count]))
+            opened.append(open_regular(folder.joinpath(*names), links=False))
+        yield opened[-1]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def open_folder(name: str, inside: int | None = None) -> int:
+    """Open a folder: by its path, or by its name inside another one, where it may not be a link.
+
+    Raises:
+        OSError: If it cannot be opened, or is no folder.
+    """
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | (0 if inside is None else os.O_NOFOLLOW), dir_fd=inside)
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse a symbolic link, or what else leads to another place on Windows.
+
+    Raises:
+        OSError: If it is one.
+    """
+    status = path.lstat()
+    leads_on = getattr(status, "st_file_attributes", 0) & getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
+    if stat.S_ISLNK(status.st_mode) or leads_on:
+        raise OSError(errno.ELOOP, "a symbolic link", os.fspath(path))
