@@ -7,6 +7,7 @@ processes started and model loaded included.
 from __future__ import annotations
 
 import argparse
+import resource
 import shutil
 import statistics
 import tempfile
@@ -58,15 +59,23 @@ def compare(model: Path, rounds: int, seconds: float) -> dict[str, Any]:
         count = rows_for(model, seconds, folder)
         saved = folder / "model.tcm"
         tinycomp.compile(model, threads=1).save(saved)
-        samples: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+        rates: dict[str, list[float]] = {str(workers): [] for workers in WORKERS}
+        processor: dict[str, list[float]] = {str(workers): [] for workers in WORKERS}
         for _ in range(rounds):
-            for workers, times in samples.items():
+            for workers in WORKERS:
+                before = _processor_seconds()
                 scored = tinycomp.score(saved, folder / "rows.parquet", folder / "out", workers=workers, progress=False)
                 assert scored.rows == count
-                times.append(scored.seconds)
+                rates[str(workers)].append(count / scored.seconds)
+                processor[str(workers)].append(_processor_seconds() - before)
                 shutil.rmtree(folder / "out")
-    rates = {str(workers): [count / taken for taken in times] for workers, times in samples.items()}
-    return {"model": model.stem, "rows": count, "rows_per_second": rates}
+    return {"model": model.stem, "rows": count, "rows_per_second": rates, "processor_seconds": processor}
+
+
+def _processor_seconds() -> float:
+    """What the processes that have ended used: other than rates, it hardly depends on what else the machine does."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
@@ -75,10 +84,15 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     for row in rows:
         one, two = (row["rows_per_second"][str(workers)] for workers in WORKERS)
         best, middle = max(two) / max(one) / 2, statistics.median(b / a / 2 for a, b in zip(one, two, strict=True))
+        spent = [min(row["processor_seconds"][str(workers)]) for workers in WORKERS]
         cells.append(
-            (row["model"], f"{row['rows']:,}", f"{max(one):,.0f}", f"{max(two):,.0f}", f"{middle:.2f} ({best:.2f})")
-        )
+            (
+                row["model"], f"{row['rows']:,}", f"{max(one):,.0f}", f"{max(two):,.0f}", f"{middle:.2f} ({best:.2f})",
+                f"{spent[0] / spent[1]:.2f}",
+            )
+        )  # fmt: skip
     head = ["model", "rows", "one process, rows/s", "two, rows/s", "two / twice one, median of rounds (best rounds)"]
+    head.append("processor time, one / two")
     return page.table(head, cells)
 
 

@@ -4,8 +4,8 @@ The sources are those of the whole repository, so that the pages of ``docs/``, t
 each other as they do in a checkout.
 """
 
+import re
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -13,7 +13,7 @@ sys.path[:0] = [str(ROOT / "docs" / "_site")]
 
 project = "tinycomp"
 author = "The tinycomp developers"
-version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+version = release = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
 
 root_doc = "docs/index"
 include_patterns = [

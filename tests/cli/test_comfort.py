@@ -52,7 +52,6 @@ def test_help_fits_into_eighty_columns_and_has_examples(call, monkeypatch: pytes
     _, _, examples = result.out.partition("examples:\n")
     lines = examples.replace("\\\n", " ").splitlines()
     assert all(shlex.split(line)[0] == "tinycomp" for line in lines)
-<<<<<<< HEAD
     groups = re.findall(r"^([a-z0-9 ]+):\n  (.*)$", result.out, re.MULTILINE)
     own = [text for name, text in groups if name not in ("positional arguments", "options", "examples")]
     assert all(text.startswith("for example: -") for text in own)
@@ -61,10 +60,6 @@ def test_help_fits_into_eighty_columns_and_has_examples(call, monkeypatch: pytes
 def test_the_list_of_commands_fits_into_eighty_columns(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(cell_len, call("--help").out.splitlines())) <= 80
-=======
-    groups = re.findall(r"^(compiling|inputs|pictures|scoring|serving):\n  (.*)$", result.out, re.MULTILINE)
-    assert all(text.startswith("for example: -") for _, text in groups)
->>>>>>> main
 
 
 def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,19 @@ def test_the_page_about_ethos_u(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert set(documented) >= set(names["blob"].arrays)
 
 
+def test_the_page_about_scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="scoring needs pyarrow")
+    monkeypatch.chdir(tmp_path)
+    page = Page("score.md")
+    page.run(monkeypatch, compare=False)
+    assert page.printed[0] == page.code("text")[0]
+
+
+def test_the_page_about_serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("starlette", reason='serving needs the extra "serve"')
+    Page("serve.md").run(monkeypatch)
+
+
 def test_the_page_about_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     Page("half-precision.md").run(monkeypatch)
 

@@ -33,7 +33,9 @@ NEEDS = {
     "spark_udf": ("pyspark", "pyarrow"),
 }
 """What an example runs beside."""
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SERVERS = {"bentoml_service", "kserve_predictor"}
+"""Examples that run until they are stopped; see ``test_serving.py``."""
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in SERVERS]
 
 
 def run(path: Path, folder: Path, **variables: str) -> str:
