@@ -56,7 +56,6 @@ nitpick_ignore_regex = [
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_use_legacy_class_based = False
 python_maximum_signature_line_length = 88
 add_module_names = False
 napoleon_numpy_docstring = False

@@ -145,6 +145,11 @@ def test_a_tutorial(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     Page(f"tutorials/{name}.md").follow(monkeypatch, tmp_path)
 
 
+def test_the_tutorial_about_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="the tutorial borrows its kernels")
+    Page("tutorials/backend.md").follow(monkeypatch, tmp_path)
+
+
 @pytest.mark.skipif(None in (shutil.which("cc"), shutil.which("make")), reason="cc or make is not installed")
 def test_the_tutorial_about_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
