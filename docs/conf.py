@@ -4,6 +4,7 @@ The sources are those of the whole repository, so that the pages of ``docs/``, t
 each other as they do in a checkout.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ sys.path[:0] = [str(ROOT / "docs" / "_site")]
 
 project = "tinycomp"
 author = "The tinycomp developers"
-version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+version = release = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
 
 root_doc = "docs/index"
 include_patterns = [
@@ -57,7 +58,6 @@ nitpick_ignore_regex = [
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_use_legacy_class_based = False
 python_maximum_signature_line_length = 88
 add_module_names = False
 napoleon_numpy_docstring = False

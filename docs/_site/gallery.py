@@ -52,7 +52,7 @@ class Entry:
             rng = np.random.default_rng(0)
             feeds = {}
             for spec in module.inputs:
-                shape = [size if isinstance(size, int) else 1 for size in spec.shape]
+                shape = [size if isinstance(size, int) else 1 for size in spec.shape or ()]
                 feeds[spec.name] = rng.standard_normal(shape).astype(np.float32)
             module.profile(feeds, runs=self.runs)
         module.report().save_html(path)

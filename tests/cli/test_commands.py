@@ -55,9 +55,11 @@ def test_demo_as_json(call) -> None:
 
 def test_demo_draws_the_digits() -> None:
     images, labels = digits()
-    lines = _draw(images, labels).splitlines()
+    lines = _draw(images, labels, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines[0]) > len(_draw(images, labels, 40).splitlines()[0])
     assert len(lines) == 9
-    assert lines[-1].split() == [str(n) for n in labels[:6]]
+    assert lines[-1].split() == [str(n) for n in labels[:4]]
 
 
 def test_compile_and_run_a_saved_module(call, tmp_path, image) -> None:

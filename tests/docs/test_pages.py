@@ -24,8 +24,8 @@ from tinycomp.runtime.csource import compiler, source
 EXAMPLE = "python examples/language_model.py"
 PAGES = {
     "advice.md": 2,
-    "bring-your-own-backend.md": 6,
-    "code-generation.md": 5,
+    "bring-your-own-backend.md": 5,
+    "code-generation.md": 6,
     "devices.md": 4,
     "dynamic-shapes.md": 3,
     "npu-sim.md": 2,
@@ -143,6 +143,11 @@ def test_the_tutorial_about_a_language_model(trained: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", ["deploy", "quantise"])
 def test_a_tutorial(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Page(f"tutorials/{name}.md").follow(monkeypatch, tmp_path)
+
+
+def test_the_tutorial_about_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="the tutorial borrows its kernels")
+    Page("tutorials/backend.md").follow(monkeypatch, tmp_path)
 
 
 @pytest.mark.skipif(None in (shutil.which("cc"), shutil.which("make")), reason="cc or make is not installed")

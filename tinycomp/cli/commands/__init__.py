@@ -13,7 +13,7 @@ SUMMARIES = MappingProxyType(
         "compile": "compile a model and save the result",
         "export-c": "turn a model into a C project without Python, also for microcontrollers",
         "quantize": "turn a float model into an int8 one, calibrated with data of yours, or its weights into int4",
-        "tune": "measure a model's kernels on this machine, for compile --tuning",
+        "tune": "measure a model's kernels on this machine, for -t c:tuning=FILE",
         "run": "run a model once and show its results",
         "score": "run a model on the rows of Parquet files, in several processes or on a Ray cluster",
         "serve": "answer requests over HTTP, in KServe's open inference protocol",
@@ -23,7 +23,7 @@ SUMMARIES = MappingProxyType(
         "verify": "compare a compiled model with onnxruntime or with the numpy kernels",
         "opt": "run chosen passes on a graph and write it as text or ONNX",
         "targets": "list the targets that can be found, and what they take",
-        "cache": "list or remove the compiled C source that targets have left on this machine",
+        "cache": "list or remove what targets have had compiled on this machine",
         "doctor": "check the installation and show what this machine offers",
     }
 )

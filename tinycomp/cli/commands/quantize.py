@@ -38,45 +38,50 @@ def _configure(parser: ArgumentParser) -> None:
         '"digits" for the images that come with tinycomp; may be left out for int4 weights',
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the quantised .onnx file")
-    target = parser.add_argument(
+    rules = parser.add_argument_group("rules of a target", "for example: --target npu_sim --check")
+    target = rules.add_argument(
         "--target", metavar="NAME[:OPTION=VALUE,…]", help="the target that the model is for, whose rules are obeyed"
     )
     complete_with(target, lambda prefix: [name for name in names() if name.startswith(prefix)])
-    parser.add_argument(
+    rules.add_argument(
         "--check", action="store_true",
         help="write nothing: name the layers of a quantised model that the target's rules do not allow",
     )  # fmt: skip
-    parser.add_argument(
+    int4 = parser.add_argument_group("weights of 4 bits", "for example: --weights int4 --block 32 --accuracy-level 4")
+    int4.add_argument(
         "--weights", choices=("int8", "int4"), default="int8", help="with int4 nothing but weights (default: int8)"
     )
-    parser.add_argument("--block", type=int, default=32, metavar="N", help="int4 weights with one scale (default: 32)")
-    parser.add_argument(
+    int4.add_argument("--block", type=int, default=32, metavar="N", help="int4 weights with one scale (default: 32)")
+    int4.add_argument(
         "--accuracy-level", type=int, default=0, metavar="N",
         help="of products with int4 weights: 1 for float32 data, 4 allows data of 8 bits (default: 0, either)",
     )  # fmt: skip
-    parser.add_argument(
+    ranges = parser.add_argument_group("ranges and scales", "for example: --method percentile --percentile 99.99")
+    ranges.add_argument(
         "--method", choices=tuple(dict.fromkeys((*METHODS, *WEIGHT_METHODS))),
         help="how ranges are chosen (default: minmax; mse for int4 weights)",
     )  # fmt: skip
-    parser.add_argument(
+    ranges.add_argument(
         "--percentile", type=float, metavar="P", help="for that method: what a range holds (default: 99.999)"
     )
-    parser.add_argument(
-        "--activations", choices=get_args(Activations), help="(default: uint8, or what the target wants)"
-    )
-    parser.add_argument(
+    ranges.add_argument(
+        "--activations", choices=get_args(Activations),
+        help="how data are stored (default: uint8, or what the target wants)",
+    )  # fmt: skip
+    ranges.add_argument(
         "--symmetric", action=BooleanOptionalAction,
         help="zero points of activations, or of int4 weights, in the middle (default: for int4 weights only)",
     )  # fmt: skip
-    parser.add_argument("--per-tensor", action="store_true", help="one scale per weight, not one per channel")
-    parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for engines that saturate")
-    parser.add_argument("--no-bias-correction", action="store_true", help="leave biases as they are")
-    parser.add_argument("--equalize", action="store_true", help="even out the channels between layers first")
-    parser.add_argument(
+    ranges.add_argument("--per-tensor", action="store_true", help="one scale per weight, not one per channel")
+    ranges.add_argument("--reduce-range", action="store_true", help="7-bit weights, for engines that saturate")
+    accuracy = parser.add_argument_group("accuracy", 'for example: --equalize --keep-float "last 2 conv", or --noise')
+    accuracy.add_argument("--no-bias-correction", action="store_true", help="leave biases as they are")
+    accuracy.add_argument("--equalize", action="store_true", help="even out the channels between layers first")
+    accuracy.add_argument(
         "--keep-float", action="append", default=[], metavar="WHICH",
         help='layers that stay in float: a name, a pattern, an operator, or a text such as "last 3 conv"',
     )  # fmt: skip
-    parser.add_argument("--noise", action="store_true", help="show how much noise every layer brings in")
+    accuracy.add_argument("--noise", action="store_true", help="show how much noise every layer brings in")
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
 
 
