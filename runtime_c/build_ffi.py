@@ -64,7 +64,7 @@ def isas() -> list[str]:
     known = {"x86_64": "scalar helium neon avx2 avx512", "aarch64": "scalar helium neon"}.get(
         machine(), "scalar helium"
     )
-    return (os.environ.get("TINYCOMP_BUILD_ISAS") or known.get(machine(), "scalar helium")).split()
+    return (os.environ.get("TINYCOMP_BUILD_ISAS") or known).split()
 
 
 def sources() -> list[Path]:
@@ -103,11 +103,12 @@ def compile_flags() -> list[str]:
 def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
-    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium,
-    which only pack weights here.
+    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
+    and on x86 for NEON, which only pack weights here.
     """
     isa = Path(source).stem.removeprefix("isa_")
-    small = {"helium": ["-Os"], "scalar": ["-O2"] if len(isas()) > 2 else []}
+    emulated = machine() == "x86_64"
+    small = {"helium": ["-Os"], "neon": ["-Os"] if emulated else [], "scalar": ["-O2"] if len(isas()) > 2 else []}
     return [] if sanitizers() else small.get(isa, [])
 
 
