@@ -61,7 +61,7 @@ static void TC_NAME(tc_text_normalize_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  tc_writes_counted(prepare, TEXT_NORMALIZE_Y);
+  tc_counted(prepare, TEXT_NORMALIZE_Y, TEXT_NORMALIZE_COUNT, sizeof(text_span));
   if (changes) {
     tc_writes_some(prepare, TEXT_NORMALIZE_HEAP);
   }

@@ -22,6 +22,7 @@ static void TC_NAME(tc_text_rows_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
+  tc_counted(prepare, TEXT_ROWS_PARTS, TEXT_ROWS_COUNTS, 0);
   tc_move(prepare, TEXT_ROWS_PARTS, (double)elements, sizeof(text_span));
   prepare->units = p->texts;
   prepare->cost = 8.0 * (double)elements;

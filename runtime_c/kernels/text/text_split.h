@@ -34,7 +34,7 @@ static void TC_NAME(tc_text_split_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  tc_writes_counted(prepare, TEXT_SPLIT_PARTS);
+  tc_counted(prepare, TEXT_SPLIT_PARTS, TEXT_SPLIT_COUNTS, 0);
   prepare->units = 1;
   prepare->cost = 16.0 * (double)p->texts + 2.0 * (double)p->total;
   prepare->work.integer_operations = (double)p->total;
