@@ -24,6 +24,13 @@ def test_a_report_keeps_what_does_not_stand_above_the_remark() -> None:
     assert Remark.from_dict(kept) == Remark("merge-composite", (), "npu", "npu.conv", "too wide", 0.5)
 
 
+def test_what_would_mend_it_is_said_wherever_the_reason_is() -> None:
+    remark = Remark("check-quantization", (), "npu", "npu.Conv", "it is uint8", 1.0, remedy="quantise it to int8")
+    assert str(remark) == "npu.Conv: it is uint8; quantise it to int8"
+    assert remark.to_dict()["text"] == "it is uint8; quantise it to int8"
+    assert Remark.from_dict(remark.to_dict()) == remark
+
+
 def test_examples() -> None:
     failed, tried = doctest.testmod(remark)
     assert tried

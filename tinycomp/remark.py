@@ -38,8 +38,11 @@ class Remark:
 
     def __str__(self) -> str:
         subject = self.rule or self.target
-        reason = f"{self.reason}; {self.remedy}" if self.remedy else self.reason
-        return f"{subject}: {reason}" if subject else reason
+        return f"{subject}: {self._text}" if subject else self._text
+
+    @property
+    def _text(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form that reports have in JSON, where the node stands above its remarks."""
@@ -47,7 +50,7 @@ class Remark:
             "stage": self.stage,
             "target": self.target,
             "rule": self.rule,
-            "text": self.reason,
+            "text": self._text,
             "progress": self.progress,
             **({"remedy": self.remedy} if self.remedy else {}),
         }
@@ -56,7 +59,8 @@ class Remark:
     def from_dict(cls, data: Mapping[str, Any]) -> Remark:
         """Make a remark of what :meth:`to_dict` returned."""
         remedy = data.get("remedy", "")
-        return cls(data["stage"], (), data["target"], data["rule"], data["text"], data["progress"], remedy=remedy)
+        reason = data["text"].removesuffix(f"; {remedy}") if remedy else data["text"]
+        return cls(data["stage"], (), data["target"], data["rule"], reason, data["progress"], remedy=remedy)
 
 
 def reject(reason: str) -> Remark:

@@ -9,6 +9,7 @@ import pytest
 import tinycomp
 from tests.quantization.networks import CONVERSIONS, Network, Picture, by_onnxruntime, decibels, images
 from tinycomp.ir import Value
+from tinycomp.quantization import violations
 
 CHANNELS = 4
 STEPS = ("conv", "depthwise", "relu", "clip", "sigmoid", "erf", "add", "mul", "concat", "pool", "transpose", "shift")
@@ -73,3 +74,13 @@ def test_every_mixture(seed):
         if node.op_type == "QuantizeLinear":
             made = picture.maker.get(node.input[0])
             assert made is None or made.op_type not in CONVERSIONS
+
+
+@pytest.mark.parametrize("seed", range(24, 30))
+def test_every_mixture_obeys_a_target(seed):
+    model, data = network(seed), images(3, channels=CHANNELS, size=6, seed=seed)
+    quantized = tinycomp.quantize(model, data, target="tosa", symmetric=bool(seed % 2), per_channel=bool(seed % 3))
+    assert violations(quantized, "tosa") == []
+    exact = tinycomp.compile(model, "host").run({"x": data[0]})
+    for found, expected in zip(by_onnxruntime(quantized, {"x": data[0]}), exact.values(), strict=True):
+        assert decibels(expected, found) > 15

@@ -10,7 +10,16 @@ from tinycomp.remark import Remark
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.native.library import kernel_named, kernel_names
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.rows import CompositeRow, ConversionRow, CopyRow, DeviceRow, HostRow, LayerRow, RegionRow
+from tinycomp.runtime.rows import (
+    CompositeRow,
+    ConversionRow,
+    CopyRow,
+    DeviceRow,
+    HostRow,
+    LayerRow,
+    RegionRow,
+    ViolationRow,
+)
 
 WRITTEN = (5, "4e5c1c81f998")
 """The format version, and the fingerprint of what files of that version hold."""
@@ -22,7 +31,7 @@ def lines() -> Iterator[str]:
         kernel = kernel_named(name)
         fields = [f"{field}:{kind.__name__}" for field, kind in kernel.fields.items()]
         yield f"{name} {kernel.signature} {' '.join(fields)}"
-    for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow, CopyRow, DeviceRow):
+    for part in (Report, RegionRow, CompositeRow, HostRow, LayerRow, ConversionRow, CopyRow, DeviceRow, ViolationRow):
         # What reports are not compared by, their adviser, is not written either.
         yield f"{part.__name__} {' '.join(field.name for field in dataclasses.fields(part) if field.compare)}"
     yield f"Reason {' '.join(Remark().to_dict())}"

@@ -175,30 +175,16 @@ class QuantizedLayer:
             core: The operator.
             within: The nodes that may belong to it, such as those of a match; by default any.
         """
-        is_product, nodes = core.op in _PRODUCTS and not core.domain, [core]
-        data: dict[int, QuantizationParameters] = {}
-        factors: dict[int, QuantizationParameters] = {}
-        for index, value in enumerate(core.inputs):
-            if value is None:
-                continue
-            way = _way_to(value, "DequantizeLinear", core.op == "Conv")
-            found = QuantizationParameters.of(way[-1]) if way and _inside(way, within) else None
-            constant = value.is_const or bool(way and way[-1].operand(0).is_const)
-            if found is not None:
-                nodes += way
-            elif not is_product or (within is not None and not constant):
-                continue
-            (factors if is_product and index and constant else data)[index] = found or QuantizationParameters.real(
-                value
-            )
+        data, factors, nodes = _operands(core, within)
         added = core.optional_operand(2) if 2 in factors else None
         add = _bias_add(core, within) if core.op == "MatMul" and 1 in factors else None
         if add is not None:
             added = next(v for v in add.inputs if v is not None and v.producer is not core)
             way = _way_to(added, "DequantizeLinear", False)
-            factors[2] = (QuantizationParameters.of(way[-1]) if way else None) or QuantizationParameters.real(added)
+            factors[2] = _stored(way) or QuantizationParameters.real(added)
             nodes += [add, *way]
         activation, conversions = _rounding(add or core, within)
+        nodes += [*([activation] if activation is not None else []), *conversions]
         results = tuple(found for node in conversions if (found := QuantizationParameters.of(node)) is not None)
         weight = factors.get(1)
         if weight is not None:
@@ -210,7 +196,6 @@ class QuantizedLayer:
             return None
         if not results and within is None:
             results = (QuantizationParameters.real(core.output),)
-        nodes += [*([activation] if activation is not None else []), *conversions]
         return cls(core, tuple(nodes), data, weight, factors.get(2), results, activation, added)
 
     @property
@@ -220,6 +205,37 @@ class QuantizedLayer:
             return 0
         rank = self.core.operand(1).rank
         return 1 if self.core.op == "ConvTranspose" else (rank or 2) - 1
+
+
+_Operands = dict[int, QuantizationParameters]
+
+
+def _operands(core: Node, within: Collection[Node] | None) -> tuple[_Operands, _Operands, list[Node]]:
+    """Return how data are stored, and constant factors of a product, by operand; and the core with their conversions.
+
+    Other operators have data alone, and operands that are no numbers to compute with, such as sizes.
+    """
+    is_product, nodes = core.op in _PRODUCTS and not core.domain, [core]
+    data: _Operands = {}
+    factors: _Operands = {}
+    for index, value in enumerate(core.inputs):
+        if value is None:
+            continue
+        way = _way_to(value, "DequantizeLinear", core.op == "Conv")
+        stored = _stored(way) if _inside(way, within) else None
+        is_constant = value.is_const or bool(way and way[-1].operand(0).is_const)
+        if stored is not None:
+            nodes += way
+        elif not is_product or (within is not None and not is_constant):
+            continue
+        kind = factors if is_product and index and is_constant else data
+        kind[index] = stored or QuantizationParameters.real(value)
+    return data, factors, nodes
+
+
+def _stored(way: Sequence[Node]) -> QuantizationParameters | None:
+    """Return what the conversion at the end of a way says, if there is one and it is known."""
+    return QuantizationParameters.of(way[-1]) if way else None
 
 
 def _inside(nodes: Iterable[Node], within: Collection[Node] | None) -> bool:
