@@ -35,7 +35,7 @@ from tinycomp.passes.legalize import (
 )
 
 Draw = Callable[..., Any]
-_SETTINGS = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+_SETTINGS = settings(max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 class Network:
@@ -264,7 +264,7 @@ def test_integers_of_the_c_target_have_the_same_bits(name: str) -> None:
     """Other scales than powers of two, and the rounding of TFLite."""
     legalization, network = CASES[name]
 
-    @settings(_SETTINGS, max_examples=4)
+    @settings(_SETTINGS, max_examples=3)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         net = network(data.draw)

@@ -241,7 +241,7 @@ class AccuracyChart extends Chart {
 
   extent() { return Math.max(1, this.accuracy.layers.length); }
 
-  label(value) { return Number.isInteger(value) ? `layer ${value + 1}` : ""; }
+  label(value) { return Number.isInteger(value) && value < this.extent() ? `layer ${value + 1}` : ""; }
 
   items(w, h) {
     const {accuracy, theme, picture} = this;

@@ -144,7 +144,7 @@ pictures.forEach((picture, place) => {
   }
   if (picture.data.accuracy) {
     addTab(`accuracy${mark}`, `Accuracy${of}`, (holder, tab) => {
-      holder.append(element("div", {className: "tools"}, element("span", {className: "count"}, picture.data.accuracy.verdict)));
+      holder.append(element("div", {className: "tools"}, element("span", {}, picture.data.accuracy.verdict), element("span", {className: "count"}, "grey: what rounding leaves; bars: a layer by itself, with those before, on the target; below: errors in steps")));
       const chart = new AccuracyChart(holder, picture, theme, events);
       tab.follow = follow(chart);
       return chart;
