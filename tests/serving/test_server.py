@@ -47,6 +47,8 @@ class Doubling:
     def _run(self, x: np.ndarray) -> dict[str, Any]:
         assert self.may.wait(60)
         self.rows.append(len(x))
+        if np.isnan(x).any():
+            raise KeyError("a fault of the server")
         if (x < 0).any():
             raise tinycomp.errors.ExecutionError("a number is below 0", where="doubling")
         return {"y": 2 * x}
@@ -249,6 +251,15 @@ def test_queue_and_time_have_a_limit() -> None:
         model.may.set()
         other = client.infer("double", np.float32([[1, 2]]))
         assert other.array().tolist() == [[2, 4]]
+
+
+def test_a_fault_of_the_server_says_so_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with running(Application([ServedModel("double", Doubling())])) as port, Client(port) as client:
+        answer = client.infer("double", np.float32([[np.nan, 1]]), binary=True)
+        assert (answer.status, answer.json) == (500, {"error": "the server failed: KeyError"})
+        assert metrics(client)['tinycomp_requests_total{code="500",model="double",version="1"}'] == 1
+        assert client.infer("double", np.float32([[1, 2]])).status == 200
+    assert "a fault of the server" in caplog.text
 
 
 def test_what_is_not_ready_says_so() -> None:
