@@ -31,8 +31,8 @@ IMAGES, _ = digits()
 class Doubling:
     """A model that doubles, when it is let."""
 
-    inputs = (TensorSpec("x", "float32", ("N", 2)),)
-    outputs = (TensorSpec("y", "float32", ("N", 2)),)
+    inputs = (TensorSpec("x", "float32", ("N", "T")),)
+    outputs = (TensorSpec("y", "float32", ("N", "T")),)
     defaults: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -224,6 +224,20 @@ def test_what_waits_runs_together_and_none_spoils_the_others() -> None:
         assert found['tinycomp_requests_total{code="200",model="double",version="1"}'] == 6
         assert found['tinycomp_requests_total{code="400",model="double",version="1"}'] == 1
         assert max(model.rows) == 8
+
+
+def test_requests_of_other_sizes_run_apart() -> None:
+    model = Doubling()
+    model.may.clear()
+    with running(Application([ServedModel("double", model)], Limits(batch=8))) as port, Client(port) as client:
+        arrays = [np.full((1 + n % 2, 2 + n % 3), n, np.float32) for n in range(12)]
+        answers = in_parallel(port, arrays)
+        wait_until(client, "tinycomp_in_flight", len(arrays))
+        model.may.set()
+        for array, future in zip(arrays, answers, strict=True):
+            np.testing.assert_array_equal(future.result().array(), 2 * array)
+    assert sum(model.rows) == 18
+    assert len(model.rows) < 12
 
 
 def test_a_delay_waits_for_others() -> None:
