@@ -102,6 +102,10 @@ class UnsupportedError(TinycompError, NotImplementedError):
     """The model is valid, but asks for something that no available tier can do."""
 
 
+class MissingPackageError(TinycompError, ImportError):
+    """A package that only some of tinycomp needs is not installed."""
+
+
 class TypeInferenceError(ModelError):
     """The types of a node's operands do not fit its operator."""
 

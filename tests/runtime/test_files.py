@@ -27,7 +27,7 @@ from tinycomp.driver.dump import read_dump, write_graph
 from tinycomp.driver.load import load
 from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
 from tinycomp.runtime.archive import map_path
-from tinycomp.runtime.files import PARTIAL, make_folder, write_file, write_files
+from tinycomp.runtime.files import PARTIAL, make_folder, remove_partial, staged, write_file, write_files
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
@@ -237,3 +237,37 @@ def test_a_dump_that_was_cut_short(tmp_path):
     store.write_bytes(store.read_bytes()[:-100])
     with pytest.raises(ArtifactError, match=r"constants\.tca"):
         read_dump(tmp_path / "00-input.tir")
+
+
+def test_a_staged_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    place = tmp_path / "part"
+    with staged(place) as partial:
+        partial.write_bytes(b"new")
+        assert not place.exists()
+    assert place.read_bytes() == b"new"
+    with pytest.raises(KeyError):
+        fail_with(place, KeyError())
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("part", b"new")]
+
+
+def fail_with(place: Path, error: Exception) -> None:
+    """Raise an error while a file is being written."""
+    with staged(place) as partial:
+        partial.write_bytes(b"newer")
+        raise error
+
+
+def test_a_staged_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match=r"missing/part: the file cannot be written.*Make the folder first"):
+        fail_with(tmp_path / "missing" / "part", KeyError())
+    with pytest.raises(WriteError, match=r"the file cannot be written: no space.*Free some space"):
+        fail_with(tmp_path / "part", OSError(errno.ENOSPC, "no space"))
+    with pytest.raises(FileNotFoundError):
+        fail_with(tmp_path / "part", FileNotFoundError(errno.ENOENT, "not there", "another file"))
+
+
+def test_what_killed_processes_were_writing_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "part").touch()
+    (tmp_path / f".tinycomp-0123{PARTIAL}").touch()
+    remove_partial(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]

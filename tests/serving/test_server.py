@@ -31,8 +31,8 @@ IMAGES, _ = digits()
 class Doubling:
     """A model that doubles, when it is let."""
 
-    inputs = (TensorSpec("x", "float32", ("N", 2)),)
-    outputs = (TensorSpec("y", "float32", ("N", 2)),)
+    inputs = (TensorSpec("x", "float32", ("N", "T")),)
+    outputs = (TensorSpec("y", "float32", ("N", "T")),)
     defaults: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -47,6 +47,8 @@ class Doubling:
     def _run(self, x: np.ndarray) -> dict[str, Any]:
         assert self.may.wait(60)
         self.rows.append(len(x))
+        if np.isnan(x).any():
+            raise KeyError("a fault of the server")
         if (x < 0).any():
             raise tinycomp.errors.ExecutionError("a number is below 0", where="doubling")
         return {"y": 2 * x}
@@ -224,6 +226,20 @@ def test_what_waits_runs_together_and_none_spoils_the_others() -> None:
         assert max(model.rows) == 8
 
 
+def test_requests_of_other_sizes_run_apart() -> None:
+    model = Doubling()
+    model.may.clear()
+    with running(Application([ServedModel("double", model)], Limits(batch=8))) as port, Client(port) as client:
+        arrays = [np.full((1 + n % 2, 2 + n % 3), n, np.float32) for n in range(12)]
+        answers = in_parallel(port, arrays)
+        wait_until(client, "tinycomp_in_flight", len(arrays))
+        model.may.set()
+        for array, future in zip(arrays, answers, strict=True):
+            np.testing.assert_array_equal(future.result().array(), 2 * array)
+    assert sum(model.rows) == 18
+    assert len(model.rows) < 12
+
+
 def test_a_delay_waits_for_others() -> None:
     model = Doubling()
     with running(Application([ServedModel("double", model)], Limits(batch=4, delay=30))) as port:
@@ -249,6 +265,15 @@ def test_queue_and_time_have_a_limit() -> None:
         model.may.set()
         other = client.infer("double", np.float32([[1, 2]]))
         assert other.array().tolist() == [[2, 4]]
+
+
+def test_a_fault_of_the_server_says_so_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with running(Application([ServedModel("double", Doubling())])) as port, Client(port) as client:
+        answer = client.infer("double", np.float32([[np.nan, 1]]), binary=True)
+        assert (answer.status, answer.json) == (500, {"error": "the server failed: KeyError"})
+        assert metrics(client)['tinycomp_requests_total{code="500",model="double",version="1"}'] == 1
+        assert client.infer("double", np.float32([[1, 2]])).status == 200
+    assert "a fault of the server" in caplog.text
 
 
 def test_what_is_not_ready_says_so() -> None:

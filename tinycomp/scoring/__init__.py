@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import MissingPackageError
 
 try:
     import pyarrow as pyarrow
 except ImportError as error:
-    raise UnsupportedError(
+    raise MissingPackageError(
         "pyarrow is needed to read Parquet files", where="tinycomp.scoring", found=str(error),
         hint='Install it: pip install "tinycomp[score]".',
     ) from error  # fmt: skip

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import MissingPackageError
 from tinycomp.scoring.piece import Done, Piece, Settings
 from tinycomp.scoring.worker import Worker
 
@@ -25,14 +25,14 @@ def score_on_ray(settings: Settings, pieces: Sequence[Piece], count: int, addres
         address: Of the cluster, ``"auto"`` for the one that runs here, ``"local"`` for one of its own on this machine.
 
     Raises:
-        UnsupportedError: If Ray is not installed.
+        MissingPackageError: If Ray is not installed.
         TinycompError: What a worker raises.
     """
     try:
         import ray
         import ray.data
     except ImportError as error:
-        raise UnsupportedError(
+        raise MissingPackageError(
             "Ray is needed", where="ray=", found=str(error), hint='Install it: pip install "tinycomp[ray]".'
         ) from error
     started = not ray.is_initialized()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import MissingPackageError
 
 try:
     import orjson as orjson
     import prometheus_client as prometheus_client
     import starlette as starlette
 except ImportError as error:
-    raise UnsupportedError(
+    raise MissingPackageError(
         "packages that serving needs are not installed", where="tinycomp.serving", found=str(error),
         hint='Install them: pip install "tinycomp[serve]".',
     ) from error  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from tinycomp.version import installed_version
 BATCH = 32
 """Rows of a batch, unless it is said, of models whose rows are known to be independent."""
 _LEAST_SECONDS = 1e-3
+_LOG = logging.getLogger("tinycomp.serving")
 
 
 @dataclass(frozen=True)
@@ -255,14 +257,14 @@ class Application(Starlette):
 
     async def _infer(self, request: Request) -> Response:
         entry, started = self.shared.find(request), time.perf_counter()
-        status = 500  # of what nobody foresees
         try:
             response = await self._admitted(request, entry)
-            status = response.status_code
-            return response
-        finally:
-            taken = time.perf_counter() - started
-            self.shared.metrics.request(entry.served.name, entry.served.version, status, taken)
+        except Exception as error:  # answered here, so that the connection stays
+            _LOG.exception("model %s, version %s", entry.served.name, entry.served.version)
+            response = _fault(request, error)
+        taken = time.perf_counter() - started
+        self.shared.metrics.request(entry.served.name, entry.served.version, response.status_code, taken)
+        return response
 
     async def _admitted(self, request: Request, entry: _Entry) -> Response:
         if entry.admitted >= self.shared.limits.queue:
@@ -361,5 +363,5 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _fault(request: Request, error: Exception) -> Response:
-    """Answer what nobody foresaw; Starlette raises it again, so that the server logs it."""
+    """Answer what nobody foresaw, and keep from clients what it was."""
     return _json({"error": f"the server failed: {type(error).__name__}"}, 500)
