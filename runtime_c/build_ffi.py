@@ -102,11 +102,13 @@ def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
     What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium,
-    which only pack weights here.
+    which only pack weights here. Functions that the library exports are inlined all the same, as nobody replaces them.
     """
-    isa = Path(source).stem.removeprefix("isa_")
-    small = {"helium": ["-Os"], "scalar": ["-O2"] if len(isas()) > 2 else []}
-    return [] if sanitizers() else small.get(isa, [])
+    name = Path(source).stem
+    if not name.startswith("isa_"):
+        return ["-fno-semantic-interposition"]
+    small = {"isa_helium": ["-Os"], "isa_scalar": ["-O2"] if len(isas()) > 2 else []}
+    return [] if sanitizers() else small.get(name, [])
 
 
 def link_flags() -> list[str]:
